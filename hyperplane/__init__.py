@@ -1,0 +1,125 @@
+"""hyperplane: from a notebook to a right-sized Dask cluster to a production job.
+
+>>> import hyperplane
+>>> hyperplane.size_cluster("100GB", "groupby").nodes
+8
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from hyperplane import defaults as _defaults
+
+if TYPE_CHECKING:
+    from hyperplane.cluster import (
+        get_cluster,
+        initialize_cluster,
+        plan_cluster,
+        quickstart,
+        start,
+    )
+    from hyperplane.config import get_pool, pools
+    from hyperplane.errors import (
+        ConfigError,
+        DoesNotFit,
+        EngineError,
+        EngineUnavailable,
+        Fault,
+        HyperplaneError,
+        MissingPackage,
+        RequestError,
+        StartFailed,
+        StartTimeout,
+        UnknownPool,
+    )
+    from hyperplane.sizing.calculator import SizingAdvice, closest_pool, fit_workers, size_cluster
+    from hyperplane.spec.memory import MemoryPolicy
+    from hyperplane.spec.plan import ClusterPlan
+    from hyperplane.spec.pool import PoolSpec
+    from hyperplane.spec.request import ClusterRequest
+    from hyperplane.spec.worker import WorkerSpec
+
+__all__ = [
+    "ClusterPlan",
+    "ClusterRequest",
+    "ConfigError",
+    "DoesNotFit",
+    "EngineError",
+    "EngineUnavailable",
+    "Fault",
+    "HyperplaneError",
+    "MemoryPolicy",
+    "MissingPackage",
+    "PoolSpec",
+    "RequestError",
+    "SizingAdvice",
+    "StartFailed",
+    "StartTimeout",
+    "UnknownPool",
+    "WorkerSpec",
+    "closest_pool",
+    "fit_workers",
+    "get_cluster",
+    "get_pool",
+    "initialize_cluster",
+    "plan_cluster",
+    "pools",
+    "quickstart",
+    "size_cluster",
+    "start",
+]
+
+__version__ = "0.1.0"
+
+# Where each name lives; imported on first use, so that importing the package stays cheap.
+_HOMES = {
+    "hyperplane.cluster": (
+        "get_cluster",
+        "initialize_cluster",
+        "plan_cluster",
+        "quickstart",
+        "start",
+    ),
+    "hyperplane.config": ("get_pool", "pools"),
+    "hyperplane.errors": (
+        "ConfigError",
+        "DoesNotFit",
+        "EngineError",
+        "EngineUnavailable",
+        "Fault",
+        "HyperplaneError",
+        "MissingPackage",
+        "RequestError",
+        "StartFailed",
+        "StartTimeout",
+        "UnknownPool",
+    ),
+    "hyperplane.sizing.calculator": (
+        "SizingAdvice",
+        "closest_pool",
+        "fit_workers",
+        "size_cluster",
+    ),
+    "hyperplane.spec.memory": ("MemoryPolicy",),
+    "hyperplane.spec.plan": ("ClusterPlan",),
+    "hyperplane.spec.pool": ("PoolSpec",),
+    "hyperplane.spec.request": ("ClusterRequest",),
+    "hyperplane.spec.worker": ("WorkerSpec",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+_defaults.register()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'hyperplane' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,60 @@
+"""The documented lines that ``initialize_cluster`` prints, and the words of a verbose start.
+
+The lines go to standard output exactly as documented, because published programs and notebooks
+show them. What differs from the request goes to standard error, in one line, so that the
+documented output stays what it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hyperplane.spec.plan import ClusterPlan
+
+BRAND = "👉 Hyperplane:"
+
+
+def before(plan: ClusterPlan) -> None:
+    """What is printed before anything is started."""
+    request = plan.request
+    if request.logging == "verbose":
+        _say(str(plan))
+    _say(f"{BRAND} selecting worker node pool")
+    _say(f"{BRAND} selecting scheduler node pool")
+    if request.scheduler_deploy_mode == "remote":
+        _say("Creating scheduler pod on cluster. This may take some time.")
+        _say(f"{BRAND} spinning up a dask cluster with a scheduler as a standalone container.")
+    if plan.fit_note:
+        print(f"{BRAND} {plan.fit_note}", file=sys.stderr, flush=True)
+
+
+def after(plan: ClusterPlan, dashboard: str, seconds: float) -> None:
+    """What is printed when the workers are there."""
+    if plan.request.scheduler_deploy_mode == "remote":
+        address = documented_address(dashboard, plan.name)
+        _say(f"{BRAND} In a few minutes you'll be able to access the dashboard at {address}")
+    else:
+        _say(f"{BRAND} you can access your dask dashboard at {dashboard}")
+    _say(f"{BRAND} to get logs from all workers, do `cluster.get_logs()`")
+    if plan.request.logging == "verbose":
+        _say(f"started in {seconds:.2f} s: {plan.dask_workers} worker processes are ready")
+
+
+def documented_address(dashboard: str, name: str) -> str:
+    """The documented form of a dashboard's address, ``.../<cluster name>/status``.
+
+    Examples
+    --------
+    >>> documented_address("http://127.0.0.1:8787/status", "dask-cluster-1")
+    'http://127.0.0.1:8787/dask-cluster-1/status'
+    """
+    # A link that a site has configured is a path through its proxy: it stays as it is.
+    if not dashboard.startswith("http://127.0.0.1:"):
+        return dashboard
+    return dashboard.removesuffix("/status") + f"/{name}/status"
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,268 @@
+"""The route of a cluster: request -> plan -> start -> (client, cluster)."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from hyperplane import announce, config
+from hyperplane.compat import keep_old_methods
+from hyperplane.engines import registry
+from hyperplane.engines.base import Started
+from hyperplane.errors import EngineUnavailable
+from hyperplane.planning import Study
+from hyperplane.spec.memory import MemoryPolicy
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.pool import PoolSpec
+from hyperplane.spec.request import read_request
+
+if TYPE_CHECKING:
+    from distributed import Client
+    from distributed.deploy.cluster import Cluster
+
+
+@runtime_checkable
+class Advice(Protocol):
+    """Something that knows the arguments of the cluster it advises, such as a SizingAdvice."""
+
+    def as_arguments(self) -> dict[str, Any]:
+        """Arguments of :func:`initialize_cluster`."""
+        ...
+
+
+def plan_cluster(num_workers: int | Advice = 2, **arguments: Any) -> ClusterPlan:
+    """Work out what :func:`initialize_cluster` would start, without starting anything.
+
+    Parameters
+    ----------
+    num_workers : int or SizingAdvice
+        Nodes, or advice that holds all sizes.
+    **arguments
+        As for :func:`initialize_cluster`.
+
+    Returns
+    -------
+    ClusterPlan
+        Prints as a table; :func:`start` starts it.
+
+    Raises
+    ------
+    RequestError
+        With every fault of the request.
+    EngineUnavailable
+        When no engine can do the work here.
+
+    Examples
+    --------
+    >>> plan = plan_cluster(num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5)
+    >>> plan.dask_workers, plan.pool.name
+    (1, '16_16')
+    """
+    if isinstance(num_workers, Advice):
+        arguments = {**num_workers.as_arguments(), **arguments}
+    else:
+        arguments = {"num_workers": num_workers, **arguments}
+    return Study(*read_request(arguments)).plan()
+
+
+def start(plan: ClusterPlan) -> Started:
+    """Start a plan; nothing is printed.
+
+    Parameters
+    ----------
+    plan : ClusterPlan
+        From :func:`plan_cluster`.
+
+    Returns
+    -------
+    client : distributed.Client
+    cluster : distributed.deploy.cluster.Cluster
+        Dask's own objects. Every worker of the plan is there.
+
+    Raises
+    ------
+    EngineUnavailable
+        When the engine cannot be used here.
+    StartFailed, StartTimeout
+        When the cluster did not come up; nothing is left running.
+    """
+    engine = registry.load(plan.engine)
+    usable, reason = engine.available()
+    if not usable:
+        raise EngineUnavailable(plan.engine, reason)
+    started = engine.start(plan)
+    keep_old_methods(started.client)
+    return started
+
+
+def initialize_cluster(
+    num_workers: int | Advice | ClusterPlan = 2,
+    local_mode: bool = False,
+    worker_spec_yaml: str | None = None,
+    timeout: float = 1200,
+    nthreads: int = 1,
+    nprocs: int = 15,
+    ram_gb_per_proc: float = 0.7,
+    cores_per_worker: float = 15,
+    scheduler_deploy_mode: Literal["remote", "local"] = "remote",
+    dashboard_port: str | int = "random",
+    logging: Literal["quiet", "verbose"] = "quiet",
+    ngpus: int = 0,
+    node_selector: dict[str, str] | str | None = None,
+    scheduler_ram: str | None = None,
+    scheduler_cpu: str | float | None = None,
+    *,
+    engine: str = "auto",
+    pool: str | PoolSpec | None = None,
+    memory: MemoryPolicy | None = None,
+    idle_timeout: float | str | None = None,
+    name: str | None = None,
+    local_fit: Literal["fit", "exact"] | None = None,
+    **others: Any,
+) -> tuple[Client, Cluster]:
+    """Start a Dask cluster and wait until its workers are there.
+
+    Parameters
+    ----------
+    num_workers : int, SizingAdvice or ClusterPlan
+        Nodes; or advice or a plan that holds all sizes.
+    local_mode : bool
+        Start it on this machine, whatever the engine.
+    worker_spec_yaml : str, optional
+        Template of a worker's pod, for engines that have pods.
+    timeout : float
+        Seconds to wait for the cluster.
+    nthreads : int
+        Threads of each worker process.
+    nprocs : int
+        Worker processes on each node.
+    ram_gb_per_proc : float
+        Memory of each process in GB (10**9 bytes); also ``ram_gb_proc``.
+    cores_per_worker : float
+        Cores of each node that its processes take together.
+    scheduler_deploy_mode : {"remote", "local"}
+        Where the scheduler runs, for engines that have a choice. The local engine has none; this
+        decides which of the documented lines are printed.
+    dashboard_port : str or int
+        ``"random"`` or a port.
+    logging : {"quiet", "verbose"}
+        The documented lines only, or the plan and timings too.
+    ngpus : int
+        GPUs of each node.
+    node_selector : dict or str, optional
+        Labels of nodes, for engines that have labels.
+    scheduler_ram, scheduler_cpu : str, optional
+        Size of the scheduler, such as ``"4Gi"`` and ``"1500m"``.
+    engine : str
+        ``"auto"`` takes the first usable one of ``hyperplane.engines.auto``; an engine asked for
+        by name is used or refused.
+    pool : str or PoolSpec, optional
+        The kind of node. Given alone, the layout is :func:`~hyperplane.fit_workers`'s.
+    memory : MemoryPolicy, optional
+        Freeze policy of every worker; the configured one by default.
+    idle_timeout : float or str, optional
+        Close the cluster after so many seconds without use, or ``"30 minutes"``.
+    name : str, optional
+        Name of the cluster; ``dask-cluster-<uuid4>`` by default.
+    local_fit : {"fit", "exact"}, optional
+        For the local engine: cut the request to this machine, or start exactly what is asked.
+    **others
+        ``ram_gb_proc``; anything else is a fault that names the nearest argument.
+
+    Returns
+    -------
+    client : distributed.Client
+    cluster : distributed.deploy.cluster.Cluster
+        Dask's own objects. Close either or both, in any order.
+
+    Raises
+    ------
+    RequestError
+        With every fault of the request; nothing was started.
+    EngineUnavailable
+        When the engine cannot be used here.
+    StartFailed, StartTimeout
+        When the cluster did not come up; nothing is left running.
+
+    Examples
+    --------
+    >>> client, cluster = initialize_cluster(
+    ...     num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5
+    ... )  # doctest: +ELLIPSIS
+    👉 Hyperplane: selecting worker node pool
+    ...
+    >>> client.submit(sum, [1, 2, 3]).result()
+    6
+    >>> client.close(); cluster.close()
+    """
+    arguments = {**locals(), **others}
+    del arguments["others"]
+    if isinstance(num_workers, ClusterPlan):
+        plan = num_workers
+    else:
+        plan = plan_cluster(**_chosen(arguments))
+    began = time.monotonic()
+    announce.before(plan)
+    client, cluster = start(plan)
+    announce.after(plan, client.dashboard_link, time.monotonic() - began)
+    return client, cluster
+
+
+def _chosen(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that are not at their default: a plan knows the defaults itself, and
+    advice or a pool fills in what the caller has left open."""
+    parameters = inspect.signature(initialize_cluster).parameters
+    return {
+        name: value
+        for name, value in arguments.items()
+        if name not in parameters
+        or name == "num_workers"
+        or (type(value), value) != (type(parameters[name].default), parameters[name].default)
+    }
+
+
+def get_cluster(name: str, engine: str = "local") -> Started:
+    """Attach to a running cluster that any process of this user started.
+
+    Parameters
+    ----------
+    name : str
+        Its name, ``dask-cluster-<uuid4>``; ``hyperplane cluster list`` shows those that run.
+    engine : str
+        The engine that runs it.
+
+    Returns
+    -------
+    client : distributed.Client
+    cluster : distributed.deploy.cluster.Cluster
+        Closing the cluster ends it for everybody.
+
+    Raises
+    ------
+    EngineError
+        When no such cluster runs.
+    """
+    started = registry.load(engine).connect(name)
+    keep_old_methods(started.client)
+    return started
+
+
+def quickstart(num_workers: int, size: str, **arguments: Any) -> tuple[Client, Cluster]:
+    """Start so many nodes of one size, laid out by :func:`~hyperplane.fit_workers`.
+
+    Parameters
+    ----------
+    num_workers : int
+        Nodes.
+    size : str
+        T-shirt name or pool, such as ``"hyperplane-med"``.
+    **arguments
+        As for :func:`initialize_cluster`.
+
+    Returns
+    -------
+    client : distributed.Client
+    cluster : distributed.deploy.cluster.Cluster
+    """
+    return initialize_cluster(num_workers, pool=config.get_pool(size), **arguments)

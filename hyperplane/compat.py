@@ -1,0 +1,30 @@
+"""Methods that published programs call and Dask has since removed."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+def keep_old_methods(client: Client) -> None:
+    """Give a client the ``register_worker_plugin`` that distributed removed in 2024.
+
+    It is set on this one object; the class stays as Dask made it.
+    """
+    # A bound method would make a cycle, and a client is closed when its last name goes.
+    reference = weakref.ref(client)
+
+    def register_worker_plugin(
+        plugin: Any = None, name: str | None = None, nanny: bool | None = None
+    ) -> Any:
+        """Register a plugin; use ``client.register_plugin`` in new programs."""
+        del nanny  # the kind of plugin says it
+        alive = reference()
+        assert alive is not None  # somebody just called a method of it
+        return alive.register_plugin(plugin, name=name)
+
+    if not hasattr(client, "register_worker_plugin"):
+        client.register_worker_plugin = register_worker_plugin

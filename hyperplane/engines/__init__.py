@@ -1,0 +1,1 @@
+"""The engines: each starts a finished plan, and only engines touch the world."""

@@ -1,0 +1,74 @@
+"""What an engine is: it starts a finished plan and returns Dask's own objects."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+
+from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import EngineSettings
+
+if TYPE_CHECKING:
+    from distributed import Client
+    from distributed.deploy.cluster import Cluster
+
+
+class Feature(enum.Enum):
+    """Something that a request may ask for and an engine may not have."""
+
+    GPUS = "GPU workers (ngpus)"
+
+
+class Availability(NamedTuple):
+    """Whether an engine can be used here.
+
+    Parameters
+    ----------
+    usable : bool
+        Whether it can.
+    reason : str
+        Why, or why not and what to do about it.
+    """
+
+    usable: bool
+    reason: str
+
+
+class Started(NamedTuple):
+    """A running cluster: the client and the cluster object of Dask, in the documented order."""
+
+    client: Client
+    cluster: Cluster
+
+
+class Engine(Protocol):
+    """The seam between plans and the world.
+
+    An engine receives a finished plan; it reads no configuration, chooses no size and knows no
+    other engine. If :meth:`start` fails midway it closes what it opened and raises an
+    :class:`~hyperplane.errors.EngineError`.
+    """
+
+    name: ClassVar[str]
+    #: Asking for one of these is a fault.
+    unsupported: ClassVar[frozenset[Feature]]
+    #: Arguments that mean nothing here; a plan notes that they were given.
+    ignored: ClassVar[frozenset[str]]
+    settings: ClassVar[type[EngineSettings]]
+
+    def available(self) -> Availability:
+        """Whether the engine can be used here, and why."""
+        ...
+
+    def capacity(self, settings: EngineSettings) -> Capacity | None:
+        """What there is to give, for an engine that is bound to one machine; else None."""
+        ...
+
+    def start(self, plan: ClusterPlan) -> Started:
+        """Start the cluster and return when its workers are there."""
+        ...
+
+    def connect(self, name: str) -> Started:
+        """Attach to a running cluster that any process of this user started."""
+        ...

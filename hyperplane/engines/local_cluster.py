@@ -1,0 +1,178 @@
+"""Dask's LocalCluster, Nanny and Scheduler with this package's defaults in force.
+
+Subclasses, because Dask reads these settings in its own process at moments of its own: the nanny's
+``terminate`` as it is built, ``lost-worker-timeout`` as a worker leaves, the start method as a
+process starts. Nothing else about them differs.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import dask.config
+from distributed import Client, LocalCluster, Nanny, Scheduler
+from distributed.core import Status
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from hyperplane.engines import records, zygote
+from hyperplane.engines.dask_settings import in_force
+
+_forking = 0
+_forking_lock = threading.Lock()
+_forking_config: Any = None
+
+
+@contextmanager
+def _forkserver() -> Iterator[None]:
+    """Let Dask start worker processes from the forkserver while any worker is starting.
+
+    A start awaits, so several overlap: the setting goes in with the first and out with the last.
+    """
+    global _forking, _forking_config
+    with _forking_lock:
+        _forking += 1
+        if _forking == 1:
+            setting = {"distributed.worker.multiprocessing-method": "forkserver"}
+            _forking_config = dask.config.set(setting)
+    try:
+        yield
+    finally:
+        with _forking_lock:
+            _forking -= 1
+            if not _forking:
+                _forking_config.__exit__(None, None, None)
+
+
+class GuardedNanny(Nanny):
+    """A Nanny whose worker keeps its settings through every restart.
+
+    Parameters
+    ----------
+    config : mapping
+        Dotted Dask settings of the worker and of the nanny itself.
+    forked : bool
+        Whether worker processes are forked from the zygote.
+    """
+
+    def __init__(self, *args: Any, config: Mapping[str, Any], forked: bool, **kwargs: Any) -> None:
+        with in_force(config):
+            # A copy: what Dask keeps of its configuration shares its inner parts.
+            whole = copy.deepcopy(dask.config.config)
+            super().__init__(*args, config=whole, **kwargs)
+        self._forked = forked
+        self._own_env = dict(self.env)
+
+    async def instantiate(self) -> Status:
+        """Start the worker process, by fork where that is possible."""
+        if not self._forked:
+            return await super().instantiate()
+        # A forked process has the variables of the zygote; a spawned one has those of now.
+        self.env = {**os.environ, **self._own_env}
+        with _forkserver():
+            return await super().instantiate()
+
+
+class GuardedScheduler(Scheduler):
+    """A Scheduler built with its cluster's settings in force.
+
+    Parameters
+    ----------
+    config : mapping
+        Dotted Dask settings.
+    """
+
+    def __init__(self, *args: Any, config: Mapping[str, Any], **kwargs: Any) -> None:
+        with in_force(config):
+            super().__init__(*args, **kwargs)
+
+
+class _CloseCluster(SchedulerPlugin):
+    """Closes the cluster object when its scheduler ends for a reason of its own.
+
+    Without it a cluster whose scheduler was idle too long, or was told to end by a client in
+    another process, says that it runs and leaves its nannies behind.
+    """
+
+    name = "hyperplane-close-cluster"
+
+    def __init__(self, cluster: GuardedLocalCluster) -> None:
+        self.cluster = weakref.ref(cluster)
+
+    async def close(self) -> None:
+        cluster = self.cluster()
+        if cluster is not None and cluster.status == Status.running:
+            threading.Thread(target=cluster.close_all, name="hyperplane-close").start()
+
+
+class GuardedLocalCluster(LocalCluster):
+    """A LocalCluster that leaves nothing behind.
+
+    Parameters
+    ----------
+    scheduler_config : mapping
+        Dotted Dask settings for the scheduler.
+    cluster_config : mapping
+        Dotted Dask settings that the cluster object reads.
+    scratch : str
+        Folder of the workers; removed with the cluster.
+    uses_zygote : bool
+        Whether the cluster holds a share of the zygote.
+    **kwargs
+        As for LocalCluster.
+    """
+
+    def __init__(
+        self,
+        *,
+        scheduler_config: Mapping[str, Any],
+        cluster_config: Mapping[str, Any],
+        scratch: str,
+        uses_zygote: bool,
+        **kwargs: Any,
+    ) -> None:
+        self._scheduler_config = scheduler_config
+        self._cluster_config = cluster_config
+        self._client: weakref.ref[Client] | None = None
+        self._cleanup = weakref.finalize(self, _clean_up, kwargs["name"], scratch, uses_zygote)
+        # Dask's own exit handler closes the cluster first; this is for what it may leave.
+        self._cleanup.atexit = False
+        super().__init__(**kwargs)
+
+    async def _start(self) -> None:
+        if self.scheduler_spec["cls"] is Scheduler:
+            options = {**self.scheduler_spec["options"], "config": self._scheduler_config}
+            self.scheduler_spec = {"cls": GuardedScheduler, "options": options}
+        await super()._start()
+        if self.status == Status.running:
+            self.scheduler.add_plugin(_CloseCluster(self))
+
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        with in_force(self._cluster_config):
+            super()._update_worker_status(op, msg)
+
+    async def _close(self) -> None:
+        await super()._close()
+        self._cleanup()
+
+    def used_by(self, client: Client) -> None:
+        """Remember the client that was returned with this cluster."""
+        self._client = weakref.ref(client)
+
+    def close_all(self) -> None:
+        """Close the client that was returned with the cluster, then the cluster."""
+        client = self._client() if self._client is not None else None
+        if client is not None:
+            client.close()
+        self.close()
+
+
+def _clean_up(name: str, scratch: str, uses_zygote: bool) -> None:
+    records.remove(name, scratch)
+    if uses_zygote:
+        zygote.release()

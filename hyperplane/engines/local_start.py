@@ -1,0 +1,197 @@
+"""From a finished plan to a running local cluster."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, cast
+
+import dask.config
+from dask.utils import parse_timedelta
+from distributed import Client
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from hyperplane.engines import machine, records, zygote
+from hyperplane.engines.base import Started
+from hyperplane.engines.dask_settings import unless_chosen
+from hyperplane.engines.local_cluster import GuardedLocalCluster, GuardedNanny
+from hyperplane.errors import EngineError, StartFailed, StartTimeout
+from hyperplane.guard.idle import IdleGuard
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import LocalSettings
+from hyperplane.units import GB, gb_to_bytes
+
+LOOPBACK = "127.0.0.1"
+LOG_LINES = 40
+
+
+def start(plan: ClusterPlan) -> Started:
+    """Start scheduler and workers on this machine; return when every worker is there.
+
+    Raises
+    ------
+    StartTimeout
+        When the workers were not there in time.
+    StartFailed
+        When something else went wrong. Either way nothing is left running.
+    """
+    settings = cast(LocalSettings, plan.settings)
+    began = time.monotonic()
+    try:
+        records.read_all()
+        base = records.private_folder(dask.config.get("temporary-directory", default=None))
+    except OSError as error:
+        raise StartFailed("local", f"no place for its files: {error}") from error
+    scratch = str(base / plan.name)
+    forked = settings.start_method == "preload" and zygote.acquire(settings.preload, _pre_spawn())
+    with _log_tail() as tail:
+        warming = _import_meanwhile(settings.preload if forked else ())
+        try:
+            cluster = GuardedLocalCluster(**_arguments(plan, settings, scratch, forked))
+        except Exception as error:
+            records.remove(plan.name, scratch)
+            raise _failure(error, plan, began, "\n".join(tail)) from error
+        finally:
+            warming.join()
+    return _with_client(cluster, plan, scratch)
+
+
+def _with_client(cluster: GuardedLocalCluster, plan: ClusterPlan, scratch: str) -> Started:
+    try:
+        client = Client(cluster)
+        cluster.used_by(client)
+        records.write(
+            records.Record(
+                name=plan.name,
+                engine="local",
+                scheduler=cluster.scheduler_address,
+                dashboard=cluster.dashboard_link,
+                pid=os.getpid(),
+                started=records.own_start(),
+                workers=plan.dask_workers,
+                threads=plan.total_threads,
+                ram_gb=plan.total_ram / GB,
+                scratch=scratch,
+            )
+        )
+    except BaseException:
+        cluster.close()
+        raise
+    return Started(client, cluster)
+
+
+def _arguments(
+    plan: ClusterPlan, settings: LocalSettings, scratch: str, forked: bool
+) -> dict[str, Any]:
+    """The plan in LocalCluster's terms."""
+    port = plan.request.dashboard_port
+    idle = plan.request.idle_timeout or settings.idle_timeout
+    plugins: list[SchedulerPlugin] = [IdleGuard(parse_timedelta(idle))] if idle else []
+    spill = max(0, machine.free_disk(os.path.dirname(scratch)) - gb_to_bytes(settings.reserve_disk_gb))
+    worker_config = {
+        **plan.memory.as_config(),
+        **unless_chosen({"distributed.worker.memory.max-spill": spill // plan.dask_workers}),
+    }
+    routes = dask.config.get("distributed.scheduler.http.routes")
+    scheduler_config = unless_chosen(
+        {
+            "distributed.scheduler.no-workers-timeout": settings.no_workers_timeout,
+            "distributed.scheduler.worker-ttl": settings.worker_ttl,
+        }
+    )
+    return {
+        "name": plan.name,
+        "n_workers": plan.dask_workers,
+        "threads_per_worker": plan.worker.nthreads,
+        "memory_limit": plan.worker.ram_per_proc,
+        "host": LOOPBACK,
+        "dashboard_address": f"{LOOPBACK}:{0 if port == 'random' else port}",
+        "local_directory": scratch,
+        "death_timeout": plan.request.timeout,
+        "preload": [*_user_preloads(), "hyperplane.engines.parent_death"],
+        "scheduler_kwargs": {"plugins": plugins},
+        "scheduler_config": {
+            **scheduler_config,
+            "distributed.scheduler.http.routes": [*routes, "hyperplane.engines.dashboard_path"],
+        },
+        "cluster_config": unless_chosen(
+            {"distributed.deploy.lost-worker-timeout": settings.lost_worker_timeout}
+        ),
+        "scratch": scratch,
+        "uses_zygote": forked,
+        "worker_class": GuardedNanny,
+        "config": worker_config,
+        "forked": forked,
+    }
+
+
+def _user_preloads() -> list[str]:
+    found = dask.config.get("distributed.worker.preload")
+    return [found] if isinstance(found, str) else list(found)
+
+
+def _pre_spawn() -> dict[str, str]:
+    """Variables that Dask sets before a worker process starts; what the user has set wins."""
+    configured = dask.config.get("distributed.nanny.pre-spawn-environ")
+    chosen = {
+        name: os.environ.get(name, str(value))
+        for name, value in configured.items()
+        if value is not None
+    }
+    # Dask's own number, so that hashes of text agree between worker processes.
+    if chosen.get("PYTHONHASHSEED") in (None, "0"):
+        chosen["PYTHONHASHSEED"] = "6640"
+    return chosen
+
+
+def _import_meanwhile(modules: tuple[str, ...]) -> threading.Thread:
+    """Import here what the workers import, while they do: the caller will need it next."""
+
+    def load() -> None:
+        for name in modules:
+            with suppress(ImportError):
+                importlib.import_module(name)
+
+    thread = threading.Thread(target=load, name="hyperplane-import", daemon=True)
+    thread.start()
+    return thread
+
+
+@contextmanager
+def _log_tail() -> Iterator[deque[str]]:
+    """Keep the last lines that Dask logs in this process."""
+    lines: deque[str] = deque(maxlen=LOG_LINES)
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(f"{record.name}: {record.getMessage()}")
+
+    handler = Keep()
+    logger = logging.getLogger("distributed")
+    logger.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
+
+
+def _failure(error: Exception, plan: ClusterPlan, began: float, tail: str) -> EngineError:
+    seconds = time.monotonic() - began
+    causes = [error]
+    while isinstance(cause := causes[-1].__cause__ or causes[-1].__context__, Exception):
+        causes.append(cause)
+    if any(isinstance(cause, TimeoutError) for cause in causes):
+        return StartTimeout(
+            "local",
+            f"{plan.dask_workers} worker processes were not ready within {seconds:.0f} s "
+            f"(timeout={plan.request.timeout:g}); everything was closed again. Raise timeout, or "
+            "ask for fewer processes",
+            tail,
+        )
+    return StartFailed("local", f"{causes[-1]} (everything was closed again)", tail)

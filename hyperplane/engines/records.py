@@ -1,0 +1,119 @@
+"""A record of each local cluster that runs, so that any process of this user can find it.
+
+A record is one small file that only its owner can read, in a folder that only its owner can
+enter. It names the owning process and when that started; a record whose process is gone is removed,
+with the scratch folder of the dead cluster, by whoever reads it next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import shutil
+import stat
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+
+@dataclass(frozen=True)
+class Record:
+    """A running cluster.
+
+    Parameters
+    ----------
+    name, engine : str
+        Name of the cluster and of the engine that runs it.
+    scheduler, dashboard : str
+        Addresses.
+    pid : int
+        The owning process.
+    started : float
+        When that process started, in seconds since 1970.
+    workers, threads : int
+        Worker processes and threads that were started.
+    ram_gb : float
+        Memory of all worker processes together.
+    scratch : str
+        Folder that the workers spill to.
+    """
+
+    name: str
+    engine: str
+    scheduler: str
+    dashboard: str
+    pid: int
+    started: float
+    workers: int
+    threads: int
+    ram_gb: float
+    scratch: str
+
+    def alive(self) -> bool:
+        """Whether the owning process is still there."""
+        try:
+            return abs(psutil.Process(self.pid).create_time() - self.started) < 1
+        except psutil.Error:
+            return False
+
+
+def own_start() -> float:
+    """When this process started."""
+    return psutil.Process().create_time()
+
+
+def private_folder(parent: str | None = None) -> Path:
+    """This user's folder in a temporary directory, closed to everybody else.
+
+    Raises
+    ------
+    PermissionError
+        When somebody else has put something of that name there.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
+    folder = Path(parent or tempfile.gettempdir()) / f"hyperplane-{user}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    closed = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
+    if hasattr(os, "getuid") and not (closed and found.st_uid == os.getuid()):
+        raise PermissionError(
+            f"{folder} belongs to somebody else or is open to others: remove it or set TMPDIR"
+        )
+    return folder
+
+
+def write(record: Record) -> None:
+    """Publish a record; a reader sees all of it or nothing."""
+    file = private_folder() / f"{record.name}.json"
+    draft = file.with_suffix(f".{os.getpid()}")
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+        json.dump(asdict(record), opened)
+    draft.replace(file)
+
+
+def remove(name: str, scratch: str) -> None:
+    """Take a cluster out of the list and remove its scratch folder and empty parents."""
+    (private_folder() / f"{name}.json").unlink(missing_ok=True)
+    shutil.rmtree(scratch, ignore_errors=True)
+    for folder in {private_folder(), Path(scratch).parent}:
+        with contextlib.suppress(OSError):  # other clusters are in there
+            folder.rmdir()
+
+
+def read_all() -> list[Record]:
+    """The clusters that run now, oldest first; what dead ones left is removed."""
+    alive, dead = [], []
+    for file in private_folder().glob("*.json"):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            record = Record(**json.loads(file.read_text()))
+            (alive if record.alive() else dead).append(record)
+    for record in dead:
+        remove(record.name, record.scratch)
+    if not alive:
+        with contextlib.suppress(OSError):
+            private_folder().rmdir()
+    return sorted(alive, key=lambda record: record.started)

@@ -1,0 +1,42 @@
+"""Which engines there are: strings, imported on first use."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from importlib.metadata import entry_points
+
+from hyperplane.engines.base import Engine
+from hyperplane.errors import Fault, RequestError
+
+#: Engine -> where its class is.
+BUILT_IN = {"local": "hyperplane.engines.local:LocalEngine"}
+
+#: Packages of other people add engines under this entry-point group; they cannot replace ours.
+GROUP = "hyperplane.engines"
+
+
+def names() -> list[str]:
+    """All engines, ours first."""
+    return [*BUILT_IN, *(p.name for p in entry_points(group=GROUP) if p.name not in BUILT_IN)]
+
+
+def load(name: str) -> Engine:
+    """The engine of that name.
+
+    Raises
+    ------
+    RequestError
+        When there is none, with the nearest names.
+    """
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        engine: Engine = getattr(importlib.import_module(module), attribute)()
+        return engine
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            found: Engine = point.load()()
+            return found
+    near = difflib.get_close_matches(name, names(), n=2)
+    advice = f"did you mean {' or '.join(near)}?" if near else ""
+    raise RequestError([Fault("engine", repr(name), "auto, " + ", ".join(names()), advice)])

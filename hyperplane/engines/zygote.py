@@ -1,0 +1,119 @@
+"""Worker processes forked from a clean process that has the usual modules loaded.
+
+Most of the first seconds of a cluster go into every worker process importing pandas and
+dask.dataframe. Python's forkserver is a fresh process, started by exec, that imports a list of
+modules once and is then forked: a worker is there in a tenth of a second with all of them loaded,
+after a restart too. It holds nothing of the user's process, and it has one thread only, so the
+fork is safe (pyarrow's background thread is switched off in it; it would be the only other).
+
+It also makes scripts work that have no ``if __name__ == "__main__"``: the forked process is told
+that it has the main module already, so that it does not run the script again. Functions of the
+main module travel by value with cloudpickle, as they do from a notebook.
+
+One zygote serves all clusters of this process; it is ended with the last of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from multiprocessing import forkserver, get_context, spawn
+
+_PRELOAD = "hyperplane.engines.zygote_preload"
+#: Carries what the zygote must know, for the moment of its start.
+VARIABLE = "HYPERPLANE_ZYGOTE"
+
+_lock = threading.Lock()
+_users = 0
+_started: tuple[int, dict[str, str]] | None = None
+
+
+def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Have a zygote running for one more cluster.
+
+    Parameters
+    ----------
+    modules : sequence of str
+        Modules to load in it.
+    environment : mapping
+        Variables that must be set before it starts (they matter to libraries as they load).
+
+    Returns
+    -------
+    bool
+        Whether worker processes can be forked from it. False on other systems than Linux,
+        when the program runs a forkserver of its own, or when a running zygote was started with
+        other variables: then workers start from nothing.
+    """
+    global _users, _started
+    if not sys.platform.startswith("linux"):
+        return False
+    with _lock:
+        server = forkserver._forkserver  # type: ignore[attr-defined]
+        running = server._forkserver_pid
+        if _started is not None and running == _started[0] and _alive(running):
+            if dict(environment) != _started[1]:
+                return False
+        elif running is not None and _alive(running):
+            return False
+        else:
+            get_context("forkserver").set_forkserver_preload([_PRELOAD])
+            _ensure_running(modules, environment)
+            _started = server._forkserver_pid, dict(environment)
+        _users += 1
+        return True
+
+
+def release() -> None:
+    """One cluster needs the zygote no longer; with the last one it is ended."""
+    global _users, _started
+    with _lock:
+        _users -= 1
+        if _users or _started is None:
+            return
+        server = forkserver._forkserver  # type: ignore[attr-defined]
+        if server._forkserver_pid == _started[0]:
+            # By signal first: a process that the user forked may hold the pipe whose end
+            # would tell the zygote to leave.
+            with suppress(ProcessLookupError):
+                os.kill(_started[0], signal.SIGTERM)
+            server._stop()
+        _started = None
+
+
+def _alive(pid: int) -> bool:
+    with suppress(ChildProcessError):
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    return False
+
+
+def _ensure_running(modules: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Start the forkserver with variables that only it shall see."""
+    data = spawn.get_preparation_data("zygote")
+    note = {
+        "modules": list(modules),
+        "main_path": data.get("init_main_from_path"),
+        "main_name": data.get("init_main_from_name"),
+        "python_path": os.environ.get("PYTHONPATH"),
+    }
+    ours = {
+        **environment,
+        VARIABLE: json.dumps(note),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    }
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
+    try:
+        forkserver.ensure_running()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,205 @@
+"""The errors that hyperplane raises.
+
+::
+
+    HyperplaneError
+    +- RequestError (ValueError)      .faults
+    |  +- UnknownPool .name .known    +- DoesNotFit .pool .asked .allowed
+    +- ConfigError (ValueError)       .faults .path
+    +- MissingPackage (ImportError)   .package .extra
+    +- EngineError (RuntimeError)     .engine .log_tail
+       +- EngineUnavailable  +- StartFailed  +- StartTimeout (TimeoutError)
+
+A message says what was asked, what is allowed and what to do next. All of them pickle with
+their fields, because an error may have to travel from a worker process to the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "ConfigError",
+    "DoesNotFit",
+    "EngineError",
+    "EngineUnavailable",
+    "Fault",
+    "HyperplaneError",
+    "MissingPackage",
+    "RequestError",
+    "StartFailed",
+    "StartTimeout",
+    "UnknownPool",
+]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong with a request or a configuration.
+
+    Parameters
+    ----------
+    where : str
+        The argument, or the path of the key, that holds the fault.
+    asked : str
+        What was given, as text.
+    allowed : str
+        What may stand there.
+    advice : str
+        What to do next; may be empty.
+    source : str
+        The file or variable that the value came from; empty for arguments.
+    """
+
+    where: str
+    asked: str
+    allowed: str
+    advice: str = ""
+    source: str = ""
+
+    def __str__(self) -> str:
+        source = f"{self.source}: " if self.source else ""
+        advice = f"; {self.advice}" if self.advice else ""
+        return f"{source}{self.where} = {self.asked}: allowed is {self.allowed}{advice}"
+
+
+def _rebuild(cls: type[HyperplaneError], message: str, fields: dict[str, Any]) -> HyperplaneError:
+    error = cls.__new__(cls, message)
+    error.args = (message,)
+    error.__dict__.update(fields)
+    return error
+
+
+class HyperplaneError(Exception):
+    """Base of every error of this package."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), str(self), self.__dict__)
+
+
+def _numbered(title: str, faults: Sequence[Fault]) -> str:
+    count = f"{len(faults)} fault" + ("" if len(faults) == 1 else "s")
+    lines = [f"  {number}. {fault}" for number, fault in enumerate(faults, 1)]
+    return "\n".join([title.format(count=count), *lines])
+
+
+class RequestError(HyperplaneError, ValueError):
+    """A call asks for something that cannot be; nothing was started.
+
+    Attributes
+    ----------
+    faults : tuple of Fault
+        Everything that is wrong with the request, not only the first thing.
+    """
+
+    title = "{count} in the request, nothing was started:"
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__(_numbered(self.title, faults))
+        self.faults = tuple(faults)
+
+
+class UnknownPool(RequestError):
+    """No pool has that name.
+
+    Attributes
+    ----------
+    name : str
+        The name as it was given.
+    known : tuple of str
+        The names of the pools that there are.
+    """
+
+    def __init__(self, name: str, known: Sequence[str], nearest: Sequence[str]) -> None:
+        close = f"did you mean {' or '.join(nearest)}?" if nearest else ""
+        super().__init__([Fault("pool", repr(name), "one of " + ", ".join(known), close)])
+        self.name = name
+        self.known = tuple(known)
+
+
+class DoesNotFit(RequestError):
+    """What was asked of a node is more than the node has to give.
+
+    Attributes
+    ----------
+    pool : str
+        The pool that was asked for, or the largest one when none was named.
+    asked, allowed : str
+        Both sides of the comparison.
+    """
+
+    def __init__(self, pool: str, asked: str, allowed: str, advice: str = "") -> None:
+        super().__init__([Fault("worker", asked, allowed, advice)])
+        self.pool = pool
+        self.asked = asked
+        self.allowed = allowed
+
+
+class ConfigError(HyperplaneError, ValueError):
+    """The configuration holds something that cannot be used.
+
+    Attributes
+    ----------
+    faults : tuple of Fault
+        All faults, each with its file, key path, value and what is allowed.
+    path : str
+        The key path of the first fault.
+    """
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__(_numbered("{count} in the configuration:", faults))
+        self.faults = tuple(faults)
+        self.path = faults[0].where if faults else ""
+
+
+class MissingPackage(HyperplaneError, ImportError):
+    """An optional package is needed and not installed.
+
+    Attributes
+    ----------
+    package, extra : str
+        The package, and the extra of hyperplane that brings it.
+    """
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"{package} is needed for this and is not installed; "
+            f"install it with: pip install 'hyperplane[{extra}]'"
+        )
+        self.package = package
+        self.extra = extra
+
+
+class EngineError(HyperplaneError, RuntimeError):
+    """An engine could not do what the plan asks.
+
+    Attributes
+    ----------
+    engine : str
+        Name of the engine.
+    log_tail : str
+        The last lines that the engine's parts logged; may be empty.
+    """
+
+    def __init__(self, engine: str, message: str, log_tail: str = "") -> None:
+        tail = f"\nlast lines of the log:\n{log_tail}" if log_tail else ""
+        super().__init__(f"engine {engine}: {message}{tail}")
+        self.engine = engine
+        self.log_tail = log_tail
+
+
+class EngineUnavailable(EngineError):
+    """The engine cannot be used here; the message says why."""
+
+
+class StartFailed(EngineError):
+    """The cluster did not come up; what had been started was closed again."""
+
+
+class StartTimeout(EngineError, TimeoutError):
+    """The cluster was not ready in time; what had been started was closed again."""

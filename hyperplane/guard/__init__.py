@@ -1,0 +1,1 @@
+"""What protects a running cluster."""

@@ -1,0 +1,169 @@
+"""From a checked request to a plan: engine, pool, layout and notes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from hyperplane import config
+from hyperplane.engines import registry
+from hyperplane.engines.base import Engine, Feature
+from hyperplane.errors import DoesNotFit, EngineUnavailable, Fault, RequestError
+from hyperplane.sizing import fit
+from hyperplane.spec.plan import ClusterPlan, new_cluster_name
+from hyperplane.spec.pool import PoolSpec
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.settings import EngineSettings, LocalSettings
+from hyperplane.spec.worker import WorkerSpec
+
+_LAYOUT = ("nprocs", "nthreads", "ram_gb_per_proc")
+
+
+@dataclass
+class Study:
+    """One request on its way to a plan; faults are gathered until all have been found.
+
+    Parameters
+    ----------
+    request : ClusterRequest
+        What was asked, with defaults in place of faulty arguments.
+    faults : list of Fault
+        What is wrong so far.
+    """
+
+    request: ClusterRequest
+    faults: list[Fault]
+    notes: list[str] = field(default_factory=list)
+    _errors: list[RequestError] = field(default_factory=list)
+
+    def plan(self) -> ClusterPlan:
+        """The finished plan.
+
+        Raises
+        ------
+        RequestError
+            With all faults; its own subclass when there is one fault only.
+        EngineUnavailable
+            When no engine can be used.
+        """
+        request = self.request
+        engine = self._engine()
+        settings = config.engine_settings(engine.name, engine.settings) if engine else None
+        memory = request.memory if request.memory is not None else config.memory_policy()
+        machine = engine.capacity(settings) if engine and settings else None
+        asked, pool = self._layout(needs_pool=machine is None)
+        if self.faults or engine is None or settings is None:
+            self._refuse()
+        assert engine is not None and settings is not None
+        worker, nodes, fit_note = asked, request.num_workers, ""
+        if machine is not None and self._cut_to_machine(settings):
+            cores = cast(LocalSettings, settings).single_process_cores
+            worker, nodes, fit_note = fit.fit_machine(asked, nodes, machine, cores)
+        for name in sorted(engine.ignored & request.model_fields_set):
+            if getattr(request, name):
+                self.notes.append(f"{name} means nothing to engine {engine.name}; not used")
+        return ClusterPlan(
+            name=request.name or new_cluster_name(),
+            engine=engine.name,
+            request=request,
+            pool=pool,
+            worker=worker,
+            nodes=nodes,
+            memory=memory,
+            settings=settings,
+            notes=(*self.notes, *([fit_note] if fit_note else [])),
+            fit_note=fit_note,
+        )
+
+    def _refuse(self) -> None:
+        if len(self.faults) == 1 and self._errors:
+            raise self._errors[0]
+        raise RequestError(self.faults)
+
+    def _gather(self, error: RequestError) -> None:
+        self._errors.append(error)
+        self.faults += error.faults
+
+    def _engine(self) -> Engine | None:
+        """The engine asked for, or the first usable one that can do what is asked."""
+        name = self.request.engine
+        if self.request.local_mode:
+            if name not in {"auto", "local"}:
+                advice = "leave out one of the two"
+                self.faults.append(Fault("local_mode", "True", f"False with engine={name!r}", advice))
+            name = "local"
+        if name != "auto":
+            try:
+                engine = registry.load(name)
+            except RequestError as error:
+                self._gather(error)
+                return None
+            self.faults += self._beyond(engine)
+            return engine
+        candidates = [registry.load(name) for name in config.auto_engines()]
+        able = [engine for engine in candidates if not self._beyond(engine)]
+        usable = [engine for engine in able if engine.available().usable]
+        if usable:
+            self.notes.append(f"engine auto: {usable[0].name}, {usable[0].available().reason}")
+            return usable[0]
+        if not able:
+            self.faults += self._beyond(candidates[0])
+            return candidates[0]
+        reasons = "; ".join(f"{engine.name}: {engine.available().reason}" for engine in able)
+        raise EngineUnavailable("auto", reasons)
+
+    def _beyond(self, engine: Engine) -> list[Fault]:
+        """Faults for what the request asks and the engine does not have."""
+        if not (self.request.ngpus and Feature.GPUS in engine.unsupported):
+            return []
+        allowed = f"0: engine {engine.name} has no {Feature.GPUS.value}"
+        advice = "name an engine that has; known: " + ", ".join(registry.names())
+        return [Fault("ngpus", str(self.request.ngpus), allowed, advice)]
+
+    def _layout(self, needs_pool: bool) -> tuple[WorkerSpec, PoolSpec | None]:
+        """The layout of a node as asked, and the pool it belongs on."""
+        request = self.request
+        if request.pool is None:
+            return request.worker, self._closest_pool(needs_pool)
+        try:
+            pool = config.get_pool(request.pool)
+            worker = self._worker_for(pool)
+            fit.check_fits(worker, pool)
+        except RequestError as error:
+            self._gather(error)
+            return request.worker, None
+        return worker, pool
+
+    def _worker_for(self, pool: PoolSpec) -> WorkerSpec:
+        """What was given of a layout is kept, and a pool fills in the rest."""
+        request = self.request
+        given = request.model_fields_set
+        if {*_LAYOUT, "cores_per_worker"} <= given:
+            return request.worker
+        chosen: dict[str, Any] = {name: getattr(request, name) for name in _LAYOUT if name in given}
+        proposed = fit.propose_worker(pool, **chosen)
+        return WorkerSpec(
+            proposed.nprocs,
+            proposed.nthreads,
+            proposed.ram_per_proc,
+            request.cores_per_worker if "cores_per_worker" in given else proposed.cores_per_worker,
+            request.ngpus,
+        )
+
+    def _closest_pool(self, needs_pool: bool) -> PoolSpec | None:
+        worker = self.request.worker
+        cores = max(worker.cores_per_worker, 0 if worker.ngpus else worker.total_threads)
+        try:
+            return fit.smallest_pool(
+                config.pools().values(), cores, worker.total_ram, worker.ngpus
+            )
+        except DoesNotFit as error:
+            if needs_pool:
+                self._gather(error)
+            else:
+                self.notes.append("no pool has nodes as large as asked; this machine needs none")
+            return None
+
+    def _cut_to_machine(self, settings: EngineSettings) -> bool:
+        chosen = self.request.local_fit or cast(LocalSettings, settings).fit
+        return chosen == "fit"

@@ -1,0 +1,1 @@
+"""The sizing calculator: data x operation -> memory -> pool -> nodes."""

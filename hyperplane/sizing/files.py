@@ -1,0 +1,228 @@
+"""The uncompressed size of files, from as few of their bytes as will do.
+
+Parquet says it in its footers, Zarr in its metadata. CSV and JSON do not say it: a sample is read
+and its size in memory set against the bytes it took in the file.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import fsspec
+
+from hyperplane.errors import Fault, RequestError
+from hyperplane.optional import need
+from hyperplane.units import format_bytes, plural
+
+#: Bytes of uncompressed text that are read from each sampled file.
+SAMPLE = 1_000_000
+#: Text files, and Parquet footers, that are read at most; the others count by their size.
+SAMPLED_FILES = 3
+SAMPLED_FOOTERS = 256
+
+_FORMATS = {
+    ".parquet": "parquet",
+    ".parq": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+_COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst", ".zip", ".lz4")
+_ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
+
+
+class File(NamedTuple):
+    """One file of a data set: its path on its store and its bytes there."""
+
+    path: str
+    size: int
+
+
+def measure_files(url: str) -> tuple[int, str]:
+    """Bytes of uncompressed data behind a path, glob or URL, and how they were found.
+
+    Raises
+    ------
+    RequestError
+        When nothing is there, or nothing of a format that can be measured.
+    """
+    try:
+        store, path = fsspec.url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise _refused(url, f"a URL that fsspec can open ({error})") from error
+    if not any(mark in path for mark in "*?[") and _is_zarr(store, path):
+        return _zarr(url)
+    found = _listed(store, path)
+    if not found:
+        raise _refused(url, "a path, glob or URL where there are files; none were found")
+    formats = {_format(file.path) for file in found}
+    if len(formats) > 1:
+        names = " and ".join(sorted(formats))
+        raise _refused(url, f"files of one format; here are {names}", "use a glob such as *.csv")
+    measured = _MEASURES[formats.pop()]
+    try:
+        return measured(store, found)
+    except (OSError, ValueError) as error:
+        raise _refused(url, f"readable files ({type(error).__name__}: {error})") from error
+
+
+def _refused(url: str, allowed: str, advice: str = "") -> RequestError:
+    return RequestError([Fault("data", repr(url), allowed, advice)])
+
+
+def _listed(store: Any, path: str) -> list[File]:
+    """All files of a glob or folder that are data, or the one file itself."""
+    if any(mark in path for mark in "*?["):
+        entries = list(store.glob(path, detail=True).values())
+    elif store.isdir(path):
+        entries = list(store.find(path, detail=True).values())
+    elif store.exists(path):
+        entries = [store.info(path)]
+    else:
+        entries = []
+    folders = [entry["name"] for entry in entries if entry["type"] == "directory"]
+    entries += [entry for name in folders for entry in store.find(name, detail=True).values()]
+    return [
+        File(entry["name"], int(entry["size"] or 0))
+        for entry in entries
+        if entry["type"] == "file" and not _is_hidden(entry["name"])
+    ]
+
+
+def _is_hidden(path: str) -> bool:
+    return path.rpartition("/")[2].startswith(("_", "."))
+
+
+def _is_zarr(store: Any, path: str) -> bool:
+    return any(store.exists(f"{path.rstrip('/')}/{mark}") for mark in _ZARR_MARKS)
+
+
+def _format(path: str) -> str:
+    name = path.lower()
+    for ending in _COMPRESSIONS:
+        name = name.removesuffix(ending)
+    suffix = "." + name.rpartition(".")[2]
+    if suffix not in _FORMATS:
+        known = ", ".join([*_FORMATS, ".zarr"])
+        raise _refused(path, f"a file whose name ends in one of {known} (and .gz, .zst, ...)")
+    return _FORMATS[suffix]
+
+
+def _spread(found: Sequence[File], count: int) -> list[File]:
+    """At most so many files, spread evenly over the list."""
+    if len(found) <= count:
+        return list(found)
+    return [found[round(i * (len(found) - 1) / (count - 1))] for i in range(count)]
+
+
+def _parquet(store: Any, found: Sequence[File]) -> tuple[int, str]:
+    parquet = need("pyarrow.parquet", "dataframe")
+
+    def uncompressed(file: File) -> int:
+        with store.open(file.path, "rb") as opened:
+            footer = parquet.ParquetFile(opened).metadata
+            return sum(footer.row_group(i).total_byte_size for i in range(footer.num_row_groups))
+
+    read = _spread(found, SAMPLED_FOOTERS)
+    with ThreadPoolExecutor(max_workers=min(16, len(read))) as pool:
+        sizes = list(pool.map(uncompressed, read))
+    total = _scaled(sum(sizes), read, found)
+    return total, f"footers of {plural(len(read), 'Parquet file')}, {format_bytes(total)} decoded"
+
+
+def _scaled(size: int, read: Sequence[File], found: Sequence[File]) -> int:
+    """The size of all files, when that of some is known."""
+    on_store = sum(file.size for file in read)
+    everything = sum(file.size for file in found)
+    return size if len(read) == len(found) else round(size * everything / max(1, on_store))
+
+
+class _Counting(io.RawIOBase):
+    """A binary file that counts the bytes read from it."""
+
+    def __init__(self, file: Any) -> None:
+        self.file, self.count = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return bool(self.file.seekable())
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self.file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self.file.tell())
+
+    def read(self, size: int = -1) -> bytes:
+        data: bytes = self.file.read(size)
+        self.count += len(data)
+        return data
+
+
+def _text(reader: Callable[[io.BytesIO], Any], name: str) -> Callable[..., tuple[int, str]]:
+    def measured(store: Any, found: Sequence[File]) -> tuple[int, str]:
+        in_memory = in_file = 0.0
+        for file in _spread(found, SAMPLED_FILES):
+            sample, stored = _sample(store, file)
+            if sample:
+                frame = reader(io.BytesIO(sample))
+                in_memory += float(frame.memory_usage(deep=True).sum())
+                in_file += stored
+        everything = sum(file.size for file in found)
+        factor = in_memory / in_file if in_file else 1.0
+        how = f"{plural(len(found), f'{name} file')} of {format_bytes(everything)} x {factor:.2f} "
+        return round(everything * factor), how + "(expansion of a sample)"
+
+    return measured
+
+
+def _sample(store: Any, file: File) -> tuple[bytes, float]:
+    """Whole lines from the start of a file, and the bytes of the file that they took."""
+    compression = fsspec.utils.infer_compression(file.path)
+    with store.open(file.path, "rb", compression=None) as raw:
+        counting = _Counting(raw)
+        opened = fsspec.core.compr[compression](counting, mode="rb") if compression else counting
+        sample: bytes = opened.read(SAMPLE)
+        stored = min(counting.count, file.size)
+    whole = sample if len(sample) < SAMPLE else sample[: sample.rfind(b"\n") + 1] or sample
+    return whole, stored * len(whole) / max(1, len(sample))
+
+
+def _read_csv(sample: io.BytesIO) -> Any:
+    import pandas as pd
+
+    return pd.read_csv(sample, sep=None, engine="python", on_bad_lines="skip")
+
+
+def _read_json(sample: io.BytesIO) -> Any:
+    import pandas as pd
+
+    return pd.read_json(sample, lines=not sample.getvalue().lstrip().startswith(b"["))
+
+
+def _zarr(url: str) -> tuple[int, str]:
+    zarr = need("zarr", "array")
+    node = zarr.open(url, mode="r")
+    arrays = [node] if hasattr(node, "shape") else _arrays_in(node)
+    total = sum(int(array.nbytes) for array in arrays)
+    return total, f"metadata of {plural(len(arrays), 'Zarr array')}, {format_bytes(total)}"
+
+
+def _arrays_in(group: Any) -> list[Any]:
+    return [node for _, node in group.members(max_depth=None) if hasattr(node, "shape")]
+
+
+_MEASURES: dict[str, Callable[..., tuple[int, str]]] = {
+    "parquet": _parquet,
+    "csv": _text(_read_csv, "CSV"),
+    "json": _text(_read_json, "JSON"),
+}

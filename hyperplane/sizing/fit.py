@@ -1,0 +1,207 @@
+"""Worker processes against what a node has to give: plain arithmetic, no machine is asked.
+
+The layout rule
+---------------
+Dask balances processes and threads by the square root of the cores: the smallest divisor of the
+core count that is at least its root becomes the number of processes (``nprocesses_nthreads`` in
+``distributed.deploy.utils``). For 15 cores that is the published 5 x 3. But divisors are a matter
+of luck: 94 cores give 47 x 2 and 7 cores give 7 x 1. So the rule here is Dask's, applied to the
+largest number of cores that divides evenly into processes and threads with *between one and two
+processes per thread*: 94 cores give 13 x 7 (91 of 94 cores), 7 give 3 x 2. Up to three cores
+one process takes all threads, because there one process with two threads was measured 1.2 to 1.4
+times faster than two processes on dataframe queries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from hyperplane.errors import DoesNotFit, Fault, RequestError
+from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.pool import PoolSpec
+from hyperplane.spec.worker import WorkerSpec
+from hyperplane.units import GB, bytes_to_gb, format_bytes, format_number, plural
+
+#: Up to this many cores one process takes them all (measured on two).
+SINGLE_PROCESS_CORES = 3
+
+#: Proposed sizes are whole multiples of 1 MB, so that they read well as GB.
+STEP = GB // 1000
+
+
+def balanced_layout(cores: int, single_process_cores: int = SINGLE_PROCESS_CORES) -> tuple[int, int]:
+    """Processes and threads for a number of cores, by the rule at the top of this module.
+
+    Examples
+    --------
+    >>> [balanced_layout(cores) for cores in (2, 7, 15, 28, 94)]
+    [(1, 2), (3, 2), (5, 3), (7, 4), (13, 7)]
+    """
+    if cores <= single_process_cores:
+        return 1, cores
+    for used in range(cores, 0, -1):
+        threads = math.isqrt(used)
+        while used % threads:
+            threads -= 1
+        if used // threads <= 2 * threads:
+            return used // threads, threads
+    return 1, 1
+
+
+def propose_worker(
+    pool: PoolSpec,
+    *,
+    nprocs: int | None = None,
+    nthreads: int | None = None,
+    ram_gb_per_proc: float | None = None,
+) -> WorkerSpec:
+    """A layout for one node of a pool; what is given is kept, the rest is proposed.
+
+    Raises
+    ------
+    RequestError
+        When a given number is not at least 1, or more than zero.
+    DoesNotFit
+        When what is given is more than the pool has.
+    """
+    faults = [
+        Fault(name, repr(value), "a whole number of at least 1")
+        for name, value in (("nprocs", nprocs), ("nthreads", nthreads))
+        if value is not None and value < 1
+    ]
+    if ram_gb_per_proc is not None and not ram_gb_per_proc > 0:
+        faults.append(Fault("ram_gb_per_proc", repr(ram_gb_per_proc), "more than 0"))
+    if faults:
+        raise RequestError(faults)
+    cores = pool.whole_cores
+    if nprocs is None and nthreads is None:
+        nprocs, nthreads = balanced_layout(cores)
+    elif nprocs is None and nthreads is not None:
+        nprocs = max(1, cores // nthreads)
+    elif nthreads is None and nprocs is not None:
+        nthreads = max(1, cores // nprocs)
+    assert nprocs is not None and nthreads is not None
+    if ram_gb_per_proc is None:
+        share = pool.allocatable_ram // nprocs
+        ram = share // STEP * STEP or share
+    else:
+        ram = round(ram_gb_per_proc * GB)
+        nprocs = max(1, min(nprocs, pool.allocatable_ram // ram)) if ram else nprocs
+    worker = WorkerSpec(nprocs, nthreads, ram, nprocs * nthreads, pool.gpus)
+    check_fits(worker, pool)
+    return worker
+
+
+def check_fits(worker: WorkerSpec, pool: PoolSpec) -> None:
+    """Raise :class:`~hyperplane.errors.DoesNotFit` unless the layout fits the pool."""
+    if fits(worker, pool):
+        return
+    best = balanced_layout(pool.whole_cores)
+    raise DoesNotFit(
+        pool.name,
+        f"{worker}, {format_number(worker.cores_per_worker)} cores "
+        f"({format_bytes(worker.total_ram)})",
+        f"at most {format_number(pool.allocatable_cores)} cores and "
+        f"{format_bytes(pool.allocatable_ram)} on a node of pool {pool.name}",
+        f"{best[0]} processes x {best[1]} threads would fit; hyperplane.fit_workers("
+        f"{pool.name!r}) gives a whole layout",
+    )
+
+
+def fits(worker: WorkerSpec, pool: PoolSpec) -> bool:
+    """Whether a node of the pool can hold the layout.
+
+    Cores are those the layout reserves and, without a GPU, its threads. Memory is compared in
+    whole bytes, so a request that sits exactly on the limit fits.
+    """
+    cores = worker.cores_per_worker
+    if not worker.ngpus:
+        cores = max(cores, worker.total_threads)
+    # 110/15 GB in each of 15 processes is 110 GB but for the rounding of each to a byte.
+    rounding = worker.nprocs
+    return (
+        cores <= pool.allocatable_cores + 1e-9
+        and worker.total_ram <= pool.allocatable_ram + rounding
+    )
+
+
+def smallest_pool(pools: Iterable[PoolSpec], cores: float, ram: int, gpus: int = 0) -> PoolSpec:
+    """The smallest pool whose node gives that many cores, bytes and GPUs.
+
+    Smallest means fewest nominal cores, then least nominal memory, which is also the order of
+    price on the clouds. Both sides of the comparison are what is really there (allocatable).
+
+    Raises
+    ------
+    DoesNotFit
+        When no pool is large enough; it names the largest.
+    """
+    ordered = sorted(pools, key=lambda pool: (pool.cores, pool.ram_gb))
+    slack = max(1, ram // 10**9)  # bytes: see fits()
+    for pool in ordered:
+        enough = cores <= pool.allocatable_cores + 1e-9 and ram <= pool.allocatable_ram + slack
+        if enough and gpus <= pool.gpus:
+            return pool
+    largest = max(ordered, key=lambda pool: (pool.gpus >= gpus, pool.allocatable_ram))
+    raise DoesNotFit(
+        largest.name,
+        f"{format_number(cores)} cores and {format_bytes(ram)}"
+        + (f" and {plural(gpus, 'GPU')}" if gpus else "")
+        + " on one node",
+        f"what one pool can give; the one with most memory is {largest}",
+        "ask for less on each node and for more nodes",
+    )
+
+
+class MachineFit(NamedTuple):
+    """A request cut to one machine.
+
+    Parameters
+    ----------
+    worker : WorkerSpec
+        Layout for the machine.
+    nodes : int
+        How many times the layout is started on it.
+    note : str
+        What was asked and what is given, in one line; empty when they are the same.
+    """
+
+    worker: WorkerSpec
+    nodes: int
+    note: str
+
+
+def fit_machine(
+    asked: WorkerSpec,
+    nodes: int,
+    machine: Capacity,
+    single_process_cores: int = SINGLE_PROCESS_CORES,
+) -> MachineFit:
+    """Keep a request if one machine can hold all its nodes, or cut it to the machine.
+
+    The threads of all nodes together are cut to the cores, laid out by the rule at the top of
+    this module, and the memory of all nodes together is cut to what the machine has to give.
+    """
+    threads = nodes * asked.total_threads
+    ram = nodes * asked.total_ram
+    if threads <= machine.cores and ram <= machine.ram:
+        return MachineFit(asked, nodes, "")
+    if threads <= machine.cores:
+        nprocs, nthreads = nodes * asked.nprocs, asked.nthreads
+    else:
+        nprocs, nthreads = balanced_layout(machine.cores, single_process_cores)
+    given = WorkerSpec(
+        nprocs=nprocs,
+        nthreads=nthreads,
+        ram_per_proc=max(1, min(ram, machine.ram) // nprocs),
+        cores_per_worker=nprocs * nthreads,
+        ngpus=asked.ngpus,
+    )
+    note = (
+        f"asked {plural(nodes, 'node')} x {asked} ({plural(threads, 'thread')}, "
+        f"{format_bytes(ram)}); this machine gives {given} "
+        f"({plural(machine.cores, 'core')}, {bytes_to_gb(machine.ram):.1f} GB free less a reserve)"
+    )
+    return MachineFit(given, 1, note)

@@ -1,0 +1,166 @@
+"""How many bytes of uncompressed data there are: asked of the data, not guessed."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from hyperplane.errors import Fault, RequestError
+from hyperplane.sizing import files
+from hyperplane.units import format_bytes, gb_to_bytes, parse_bytes
+
+#: Partitions of a lazy collection that are looked at to estimate its size.
+SAMPLED_PARTITIONS = 3
+
+_ALLOWED = (
+    "a size such as '100GB', a number of GB, (bytes, 'B'), a path, glob or URL of Parquet, CSV, "
+    "JSON or Zarr data, or a Dask, pandas, NumPy or xarray collection"
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A size and where it comes from.
+
+    Parameters
+    ----------
+    size : int
+        Bytes of uncompressed data.
+    how : str
+        How they were found, for the reader.
+    """
+
+    size: int
+    how: str
+
+
+def measure(data: Any) -> Measured:
+    """The size of data given as a quantity, as files or as a collection.
+
+    Parameters
+    ----------
+    data : str, number, tuple, path or collection
+        ``"100GB"``; a number of GB; ``(100_000_000_000, "B")``; a path, glob or fsspec URL; or a
+        Dask, pandas, NumPy or xarray collection.
+
+    Returns
+    -------
+    Measured
+
+    Raises
+    ------
+    RequestError
+        When it is none of these, is negative, or cannot be read.
+
+    Examples
+    --------
+    >>> measure("100GB").size, measure(0.5).size, measure((2000, "MB")).size
+    (100000000000, 500000000, 2000000000)
+    """
+    if isinstance(data, bool) or data is None:
+        raise _refused(data)
+    if isinstance(data, str):
+        try:
+            return _quantity(parse_bytes(data), data)
+        except ValueError:
+            return _of_files(data)
+    if isinstance(data, os.PathLike):
+        return _of_files(os.fspath(data))
+    if isinstance(data, Real):
+        if not math.isfinite(data):
+            raise _refused(data)
+        return _quantity(gb_to_bytes(float(data)), f"{float(data):g} GB")
+    if isinstance(data, tuple):
+        return _with_unit(data)
+    return _of_collection(data)
+
+
+def _refused(data: object) -> RequestError:
+    return RequestError([Fault("data", repr(data)[:80], _ALLOWED)])
+
+
+def _quantity(size: int, said: str) -> Measured:
+    if size <= 0:
+        raise RequestError([Fault("data", said, "more than nothing")])
+    return Measured(size, "as given")
+
+
+def _with_unit(data: Sequence[Any]) -> Measured:
+    try:
+        number, unit = data
+        return _quantity(parse_bytes(f"{number}{unit}"), f"{number} {unit}")
+    except ValueError as error:
+        if isinstance(error, RequestError):
+            raise
+        raise _refused(data) from None
+
+
+def _of_files(url: str) -> Measured:
+    found = files.measure_files(url)
+    return Measured(max(1, found[0]), found[1])
+
+
+def _of_collection(data: Any) -> Measured:
+    """Ask a collection of a package that must be loaded already, since the object exists."""
+    for package, kind, size in _KINDS:
+        module = sys.modules.get(package)
+        if module is not None and isinstance(data, getattr(module, kind)):
+            found = size(data)
+            return Measured(max(1, found), f"{kind} of {package}, {format_bytes(found)}")
+    raise _refused(data)
+
+
+def _pandas_frame(data: Any) -> int:
+    return int(data.memory_usage(deep=True, index=True).sum())
+
+
+def _pandas_series(data: Any) -> int:
+    return int(data.memory_usage(deep=True))
+
+
+def _nbytes(data: Any) -> int:
+    if math.isnan(data.nbytes):
+        advice = "call compute_chunk_sizes() first"
+        raise RequestError([Fault("data", "an array of unknown shape", "known chunks", advice)])
+    return int(data.nbytes)
+
+
+def _dask_frame(data: Any) -> int:
+    """Bytes of a few partitions, spread over the collection, times all of them."""
+    count = data.npartitions
+    steps = min(count, SAMPLED_PARTITIONS)
+    chosen = {round(step * (count - 1) / max(1, steps - 1)) for step in range(steps)}
+    sizes = [_partition(data.partitions[index].compute()) for index in chosen]
+    return round(sum(sizes) / len(sizes) * count)
+
+
+def _partition(part: Any) -> int:
+    usage = part.memory_usage(deep=True)
+    return int(usage.sum() if hasattr(usage, "sum") else usage)
+
+
+def _dask_bag(data: Any) -> int:
+    from dask.sizeof import sizeof
+
+    count = data.npartitions
+    first = data.map(sizeof).to_delayed()[0].compute()
+    return int(sum(first) * count)
+
+
+_KINDS: tuple[tuple[str, str, Callable[[Any], int]], ...] = (
+    ("pandas", "DataFrame", _pandas_frame),
+    ("pandas", "Series", _pandas_series),
+    ("pandas", "Index", _pandas_series),
+    ("numpy", "ndarray", _nbytes),
+    ("xarray", "Dataset", _nbytes),
+    ("xarray", "DataArray", _nbytes),
+    ("dask.array", "Array", _nbytes),
+    ("dask.dataframe", "DataFrame", _dask_frame),
+    ("dask.dataframe", "Series", _dask_frame),
+    ("dask.bag", "Bag", _dask_bag),
+)

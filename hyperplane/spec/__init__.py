@@ -1,0 +1,9 @@
+"""Frozen, typed models: what is asked for and what is planned. Nothing here touches the world."""
+
+from hyperplane.spec.memory import MemoryPolicy
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.pool import PoolSpec
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.worker import WorkerSpec
+
+__all__ = ["ClusterPlan", "ClusterRequest", "MemoryPolicy", "PoolSpec", "WorkerSpec"]

@@ -1,0 +1,89 @@
+"""Pydantic's complaints in the words of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from hyperplane.errors import Fault
+
+_LIMITS = {
+    "greater_than": ("more than {gt}", "gt"),
+    "greater_than_equal": ("at least {ge}", "ge"),
+    "less_than": ("less than {lt}", "lt"),
+    "less_than_equal": ("at most {le}", "le"),
+}
+_KINDS = {
+    "int_": "a whole number",
+    "float_": "a number",
+    "bool_": "True or False",
+    "string_": "text",
+    "dict_": "a mapping",
+    "list_": "a list",
+    "finite_": "a finite number",
+    "is_instance_of": "an object of the right type",
+}
+
+
+def faults_of(
+    error: ValidationError, prefix: str = "", sources: Mapping[str, str] | None = None
+) -> list[Fault]:
+    """One :class:`Fault` for each complaint of a pydantic validation.
+
+    Parameters
+    ----------
+    error : pydantic.ValidationError
+        What the model raised.
+    prefix : str
+        Put before each path, with a dot.
+    sources : mapping of str to str, optional
+        Path of a key to the file or variable that set it.
+
+    Returns
+    -------
+    list of Fault
+        In the order of the model's fields; several branches of one union make one fault.
+    """
+    faults: dict[str, Fault] = {}
+    for entry in error.errors(include_url=False):
+        names = [str(part) for part in entry["loc"] if not _names_a_branch(part)]
+        path = ".".join(part for part in (prefix, *names) if part)
+        allowed = _allowed(entry)
+        asked = "nothing" if entry["type"] == "missing" else _short(entry["input"])
+        if path in faults:
+            allowed = f"{faults[path].allowed}, or {allowed}"
+        source = (sources or {}).get(path, "")
+        faults[path] = Fault(path, asked, allowed, source=source)
+    return list(faults.values())
+
+
+def _names_a_branch(part: int | str) -> bool:
+    """Whether a part of a location names a branch of a union rather than a key."""
+    return isinstance(part, str) and ("[" in part or part in {"str", "int", "float", "none"})
+
+
+def _allowed(entry: Any) -> str:
+    kind, context = entry["type"], entry.get("ctx", {})
+    if kind in _LIMITS:
+        return _LIMITS[kind][0].format(**context)
+    if kind == "literal_error":
+        return f"one of {context['expected']}"
+    if kind == "missing":
+        return "a value; this key must be there"
+    if kind == "extra_forbidden":
+        return "no such key"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "string_pattern_mismatch":
+        return f"text that matches {context['pattern']}"
+    for start, words in _KINDS.items():
+        if kind.startswith(start):
+            return words
+    return str(entry["msg"])
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,89 @@
+"""A pool: one kind of node, as the platform names it and as it really is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from hyperplane.units import format_number, gb_to_bytes
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+def canonical_pool_name(name: str) -> str:
+    """The bare name of a pool, however it was written.
+
+    Examples
+    --------
+    >>> canonical_pool_name("DASK_POOL_16_16"), canonical_pool_name("Hyperplane-Med")
+    ('16_16', 'hyperplane-med')
+    """
+    name = name.strip().lower()
+    for prefix in ("dask_pool_", "dask-pool-", "pool_", "pool-"):
+        name = name.removeprefix(prefix)
+    return name
+
+
+class PoolSpec(BaseModel):
+    """One kind of node: what its name promises and what a job can really have.
+
+    Parameters
+    ----------
+    name : str
+        Bare name, ``"16_16"``.
+    alias : str
+        T-shirt name, ``"hyperplane-med"``; may be empty.
+    cores, ram_gb : float
+        Nominal cores and memory (GB, 10**9 bytes) of a node.
+    allocatable_cores, allocatable_ram_gb : float
+        What is left on a node for worker processes.
+    gpus : int
+        GPUs of a node.
+    price_per_hour : float, optional
+        Price of one node for an hour, in the currency of the site.
+
+    Examples
+    --------
+    >>> import hyperplane
+    >>> pool = hyperplane.get_pool("hyperplane-med")
+    >>> pool.name, pool.allocatable_cores, pool.allocatable_ram_gb
+    ('16_16', 15.0, 12.0)
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    alias: str = ""
+    cores: Positive
+    ram_gb: Positive
+    allocatable_cores: Positive
+    allocatable_ram_gb: Positive
+    gpus: Annotated[int, Field(ge=0)] = 0
+    price_per_hour: NotNegative | None = None
+
+    @model_validator(mode="after")
+    def _gives_no_more_than_it_has(self) -> PoolSpec:
+        if self.allocatable_cores > self.cores:
+            raise ValueError(f"allocatable_cores: at most the nominal {format_number(self.cores)}")
+        if self.allocatable_ram_gb > self.ram_gb:
+            raise ValueError(f"allocatable_ram_gb: at most the nominal {self.ram_gb:g}")
+        return self
+
+    @property
+    def allocatable_ram(self) -> int:
+        """Bytes of memory that worker processes can have on a node."""
+        return gb_to_bytes(self.allocatable_ram_gb)
+
+    @property
+    def whole_cores(self) -> int:
+        """Allocatable cores, rounded down: a thread needs a whole one."""
+        return int(self.allocatable_cores)
+
+    def __str__(self) -> str:
+        gpus = f", {self.gpus} GPUs" if self.gpus else ""
+        return (
+            f"{self.name} ({format_number(self.allocatable_cores)} cores, "
+            f"{self.allocatable_ram_gb:g} GB{gpus})"
+        )

@@ -1,0 +1,185 @@
+"""What a caller of ``initialize_cluster`` asks for, checked at the door."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from dask.utils import parse_timedelta
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
+
+from hyperplane.errors import Fault
+from hyperplane.spec.faults import faults_of
+from hyperplane.spec.memory import MemoryPolicy, policy_faults
+from hyperplane.spec.pool import PoolSpec
+from hyperplane.spec.worker import WorkerSpec
+from hyperplane.units import bytes_to_gb, format_number, parse_bytes
+
+LARGEST_PORT = 65_535
+
+
+def _whole(value: object) -> object:
+    """Let NumPy integers through and keep truth values out: ``nprocs=True`` is a slip."""
+    if isinstance(value, bool):
+        raise ValueError("a whole number")
+    return value.__index__() if hasattr(value, "__index__") else value
+
+
+def _gigabytes(value: object) -> object:
+    """``2.4`` is 2.4 GB; text may carry its own unit."""
+    if isinstance(value, bool):
+        raise ValueError("a number of GB")
+    if isinstance(value, str) and value.strip() and value.strip()[-1].isalpha():
+        return bytes_to_gb(parse_bytes(value))
+    return value
+
+
+def _port(value: object) -> str:
+    text = str(value).strip().lower()
+    if text == "random":
+        return text
+    if not text.isdecimal() or int(text) > LARGEST_PORT:
+        raise ValueError(f"'random' or a port number from 0 to {LARGEST_PORT}")
+    return text
+
+
+def _duration(value: object) -> object:
+    """Seconds, or text such as "30 minutes"."""
+    if isinstance(value, bool):
+        raise ValueError("seconds, or text such as '30 minutes'")
+    try:
+        return None if value is None else parse_timedelta(value)  # type: ignore[arg-type]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError("seconds, or text such as '30 minutes'") from None
+
+
+def _quantity(value: str | None) -> str | None:
+    if value is not None:
+        parse_bytes(value)
+    return value
+
+
+def _policy(value: object) -> object:
+    if not isinstance(value, Mapping):
+        return value
+    faults = policy_faults(value, "memory.")
+    if faults:
+        raise ValueError("; ".join(map(str, faults)))
+    return MemoryPolicy(**value)
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Count = Annotated[Whole, Field(ge=1)]
+Gigabytes = Annotated[float, BeforeValidator(_gigabytes), Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, BeforeValidator(_duration), Field(gt=0, allow_inf_nan=False)]
+
+
+class ClusterRequest(BaseModel):
+    """The arguments of ``initialize_cluster``, each one checked.
+
+    The defaults are the documented ones. Sizes are per node: ``nprocs`` worker processes of
+    ``nthreads`` threads and ``ram_gb_per_proc`` GB on each of ``num_workers`` nodes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    num_workers: Count = 2
+    local_mode: bool = False
+    worker_spec_yaml: str | None = None
+    timeout: Seconds = 1200
+    nthreads: Count = 1
+    nprocs: Count = 15
+    ram_gb_per_proc: Gigabytes = Field(
+        0.7, validation_alias=AliasChoices("ram_gb_per_proc", "ram_gb_proc")
+    )
+    cores_per_worker: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 15
+    scheduler_deploy_mode: Literal["remote", "local"] = "remote"
+    dashboard_port: Annotated[str, BeforeValidator(_port)] = "random"
+    logging: Literal["quiet", "verbose"] = "quiet"
+    ngpus: Annotated[Whole, Field(ge=0)] = 0
+    node_selector: dict[str, str] | str | None = None
+    scheduler_ram: Annotated[str | None, AfterValidator(_quantity)] = None
+    scheduler_cpu: str | float | None = None
+    engine: str = "auto"
+    pool: str | PoolSpec | None = None
+    memory: Annotated[MemoryPolicy | None, BeforeValidator(_policy)] = None
+    idle_timeout: Annotated[Seconds | None, BeforeValidator(_duration)] = None
+    name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] | None = None
+    local_fit: Literal["fit", "exact"] | None = None
+
+    @property
+    def worker(self) -> WorkerSpec:
+        """The layout of one node as asked."""
+        return WorkerSpec.from_gb(
+            self.nprocs, self.nthreads, self.ram_gb_per_proc, self.cores_per_worker, self.ngpus
+        )
+
+
+def read_request(arguments: Mapping[str, Any]) -> tuple[ClusterRequest, list[Fault]]:
+    """Check arguments one by one and against each other.
+
+    Parameters
+    ----------
+    arguments : mapping of str to object
+        Names and values as the caller gave them.
+
+    Returns
+    -------
+    request : ClusterRequest
+        The request, with the default in place of each faulty argument.
+    faults : list of Fault
+        Everything that is wrong; empty when the request can be planned.
+    """
+    known = {key: value for key, value in arguments.items() if key in _argument_names()}
+    faults = [_unknown(key, arguments[key]) for key in arguments if key not in known]
+    if "ram_gb_per_proc" in known and "ram_gb_proc" in known:
+        asked = f"{known.pop('ram_gb_proc')!r} beside ram_gb_per_proc"
+        faults.append(Fault("ram_gb_proc", asked, "one of the two names"))
+    try:
+        request = ClusterRequest(**known)
+    except ValidationError as error:
+        found = faults_of(error)
+        faults += found
+        faulty = {fault.where.partition(".")[0] for fault in found}
+        request = ClusterRequest(**{k: v for k, v in known.items() if k not in faulty})
+    else:
+        faulty = set()
+    if not faulty & {"nprocs", "nthreads", "cores_per_worker", "ngpus"}:
+        faults += _threads_against_cores(request)
+    return request, faults
+
+
+def _argument_names() -> set[str]:
+    return {*ClusterRequest.model_fields, "ram_gb_proc"}
+
+
+def _unknown(name: str, value: object) -> Fault:
+    near = difflib.get_close_matches(name, sorted(_argument_names()), n=2, cutoff=0.6)
+    allowed = "no argument of that name"
+    return Fault(name, repr(value), allowed, f"did you mean {' or '.join(near)}?" if near else "")
+
+
+def _threads_against_cores(request: ClusterRequest) -> list[Fault]:
+    # Published GPU examples run 8 threads on 2 cores: the GPU does the work there.
+    # A pool without cores_per_worker means the pool's cores; the pool is checked in the plan.
+    threads = request.nprocs * request.nthreads
+    of_pool = request.pool is not None and "cores_per_worker" not in request.model_fields_set
+    if request.ngpus or of_pool or threads <= request.cores_per_worker:
+        return []
+    return [
+        Fault(
+            "nprocs x nthreads",
+            f"{request.nprocs} x {request.nthreads} = {threads}",
+            f"at most cores_per_worker = {format_number(request.cores_per_worker)}",
+            f"raise cores_per_worker to {threads} or ask for fewer processes or threads",
+        )
+    ]

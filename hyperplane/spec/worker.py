@@ -1,0 +1,105 @@
+"""The worker processes of one node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hyperplane.errors import Fault, RequestError
+from hyperplane.units import bytes_to_gb, format_number, gb_to_bytes, plural
+
+
+@dataclass(frozen=True)
+class WorkerSpec:
+    """How the worker processes of one node are laid out.
+
+    Parameters
+    ----------
+    nprocs : int
+        Worker processes on a node.
+    nthreads : int
+        Threads of each process.
+    ram_per_proc : int
+        Memory of each process, in bytes.
+    cores_per_worker : float
+        Cores that are reserved on the node for all its processes.
+    ngpus : int
+        GPUs of the node.
+
+    Raises
+    ------
+    RequestError
+        When a number is below its minimum.
+
+    Examples
+    --------
+    >>> worker = WorkerSpec.from_gb(nprocs=5, nthreads=3, ram_gb_per_proc=2.4, cores_per_worker=15)
+    >>> worker.total_threads, worker.total_ram
+    (15, 12000000000)
+    """
+
+    nprocs: int
+    nthreads: int
+    ram_per_proc: int
+    cores_per_worker: float
+    ngpus: int = 0
+
+    def __post_init__(self) -> None:
+        faults = [
+            Fault(name, repr(value), f"a number of at least {minimum}")
+            for name, value, minimum in (
+                ("nprocs", self.nprocs, 1),
+                ("nthreads", self.nthreads, 1),
+                ("ram_per_proc", self.ram_per_proc, 1),
+                ("ngpus", self.ngpus, 0),
+            )
+            if value < minimum
+        ]
+        if not self.cores_per_worker > 0:
+            faults.append(Fault("cores_per_worker", repr(self.cores_per_worker), "more than 0"))
+        if faults:
+            raise RequestError(faults)
+
+    @classmethod
+    def from_gb(
+        cls,
+        nprocs: int,
+        nthreads: int,
+        ram_gb_per_proc: float,
+        cores_per_worker: float,
+        ngpus: int = 0,
+    ) -> WorkerSpec:
+        """The same with the memory of a process in GB (10**9 bytes)."""
+        return cls(nprocs, nthreads, gb_to_bytes(ram_gb_per_proc), cores_per_worker, ngpus)
+
+    @property
+    def ram_gb_per_proc(self) -> float:
+        """Memory of each process in GB."""
+        return bytes_to_gb(self.ram_per_proc)
+
+    @property
+    def total_threads(self) -> int:
+        """Threads of all processes of the node."""
+        return self.nprocs * self.nthreads
+
+    @property
+    def total_ram(self) -> int:
+        """Bytes of all processes of the node."""
+        return self.nprocs * self.ram_per_proc
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers under the names of the arguments of ``initialize_cluster``."""
+        return {
+            "nprocs": self.nprocs,
+            "nthreads": self.nthreads,
+            "ram_gb_per_proc": self.ram_gb_per_proc,
+            "cores_per_worker": self.cores_per_worker,
+            "ngpus": self.ngpus,
+        }
+
+    def __str__(self) -> str:
+        gpus = f", {plural(self.ngpus, 'GPU')}" if self.ngpus else ""
+        return (
+            f"{plural(self.nprocs, 'process')} x {plural(self.nthreads, 'thread')} x "
+            f"{format_number(self.ram_gb_per_proc)} GB{gpus}"
+        )

@@ -1,0 +1,117 @@
+"""Memory as text, as gigabytes and as bytes.
+
+There is one meaning of GB in this package: 10**9 bytes. ``GiB`` (and ``Gi``, as Kubernetes
+writes it) is 2**30 bytes. Inside, memory is always a whole number of bytes, because sums of
+decimal gigabytes mislead: ``6 * 2.1 <= 12.6`` is false in Python.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+GB = 10**9
+
+_UNITS = {"": 1, "b": 1}
+for _power, _letter in enumerate("kmgtp", start=1):
+    _UNITS[_letter] = _UNITS[_letter + "b"] = 1000**_power
+    _UNITS[_letter + "i"] = _UNITS[_letter + "ib"] = 1024**_power
+
+_QUANTITY = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?\s*([a-z]*)\s*")
+
+
+def gb_to_bytes(gigabytes: float) -> int:
+    """Whole bytes of a number of gigabytes, rounded to the nearest byte.
+
+    Examples
+    --------
+    >>> gb_to_bytes(2.4)
+    2400000000
+    """
+    return round(gigabytes * GB)
+
+
+def bytes_to_gb(size: int) -> float:
+    """Gigabytes of a number of bytes.
+
+    Examples
+    --------
+    >>> bytes_to_gb(2_400_000_000)
+    2.4
+    """
+    return size / GB
+
+
+def parse_bytes(text: str) -> int:
+    """Whole bytes of a quantity such as ``"100GB"``, ``"4Gi"`` or ``"1.5 TB"``.
+
+    Parameters
+    ----------
+    text : str
+        A number and a unit, in any case, with or without a space. Without a unit it is bytes.
+
+    Returns
+    -------
+    int
+        Bytes.
+
+    Raises
+    ------
+    ValueError
+        When the text is not a quantity of memory.
+
+    Examples
+    --------
+    >>> parse_bytes("100GB")
+    100000000000
+    >>> parse_bytes("4Gi")
+    4294967296
+    """
+    match = _QUANTITY.fullmatch(text.lower())
+    if match is None or match[3] not in _UNITS:
+        raise ValueError(f"{text!r} is not a quantity of memory such as '100GB' or '4GiB'")
+    number = float(match[1].replace(",", "").replace("_", "") + (match[2] or ""))
+    if not math.isfinite(number):
+        raise ValueError(f"{text!r} is not a finite quantity of memory")
+    return round(number * _UNITS[match[3]])
+
+
+def format_bytes(size: int) -> str:
+    """A quantity of memory for people, in decimal units.
+
+    Examples
+    --------
+    >>> format_bytes(2_400_000_000)
+    '2.4 GB'
+    >>> format_bytes(800_000_000_000)
+    '800 GB'
+    >>> format_bytes(8_000_000_000_000)
+    '8 TB'
+    """
+    for unit, factor in (("PB", 10**15), ("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
+        if abs(size) >= factor:
+            return f"{size / factor:.4g} {unit}"
+    return f"{size / 1000:.4g} kB" if abs(size) >= 1000 else f"{size} B"
+
+
+def format_number(value: float) -> str:
+    """A number without a superfluous decimal part.
+
+    Examples
+    --------
+    >>> format_number(15.0), format_number(7.5), format_number(1 / 3)
+    ('15', '7.5', '0.3333')
+    """
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
+
+
+def plural(count: int, noun: str) -> str:
+    """A count and its noun.
+
+    Examples
+    --------
+    >>> plural(1, "node"), plural(2, "process")
+    ('1 node', '2 processes')
+    """
+    ending = "" if count == 1 else ("es" if noun.endswith("s") else "s")
+    return f"{count} {noun}{ending}"
