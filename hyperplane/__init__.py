@@ -34,7 +34,8 @@ if TYPE_CHECKING:
         StartTimeout,
         UnknownPool,
     )
-    from hyperplane.sizing.calculator import SizingAdvice, closest_pool, fit_workers, size_cluster
+    from hyperplane.sizing.advice import SizingAdvice
+    from hyperplane.sizing.calculator import closest_pool, fit_workers, size_cluster
     from hyperplane.spec.memory import MemoryPolicy
     from hyperplane.spec.plan import ClusterPlan
     from hyperplane.spec.pool import PoolSpec
@@ -96,12 +97,8 @@ _HOMES = {
         "StartTimeout",
         "UnknownPool",
     ),
-    "hyperplane.sizing.calculator": (
-        "SizingAdvice",
-        "closest_pool",
-        "fit_workers",
-        "size_cluster",
-    ),
+    "hyperplane.sizing.advice": ("SizingAdvice",),
+    "hyperplane.sizing.calculator": ("closest_pool", "fit_workers", "size_cluster"),
     "hyperplane.spec.memory": ("MemoryPolicy",),
     "hyperplane.spec.plan": ("ClusterPlan",),
     "hyperplane.spec.pool": ("PoolSpec",),

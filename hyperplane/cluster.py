@@ -210,8 +210,10 @@ def initialize_cluster(
 
 
 def _chosen(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that are not at their default: a plan knows the defaults itself, and
-    advice or a pool fills in what the caller has left open."""
+    """The arguments that are not at their default.
+
+    A plan knows the defaults itself, and advice or a pool fills in what was left open.
+    """
     parameters = inspect.signature(initialize_cluster).parameters
     return {
         name: value

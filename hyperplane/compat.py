@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -22,9 +22,7 @@ def keep_old_methods(client: Client) -> None:
     ) -> Any:
         """Register a plugin; use ``client.register_plugin`` in new programs."""
         del nanny  # the kind of plugin says it
-        alive = reference()
-        assert alive is not None  # somebody just called a method of it
-        return alive.register_plugin(plugin, name=name)
+        return cast("Client", reference()).register_plugin(plugin, name=name)
 
     if not hasattr(client, "register_worker_plugin"):
-        client.register_worker_plugin = register_worker_plugin
+        vars(client)["register_worker_plugin"] = register_worker_plugin

@@ -103,7 +103,9 @@ def get_pool(name: str | PoolSpec) -> PoolSpec:
     found = known.get(wanted) or by_alias.get(wanted)
     if found is None:
         names = [*known, *by_alias]
-        raise UnknownPool(str(name), names, difflib.get_close_matches(wanted, names, n=3, cutoff=0.4))
+        raise UnknownPool(
+            str(name), names, difflib.get_close_matches(wanted, names, n=3, cutoff=0.4)
+        )
     return found
 
 
@@ -133,7 +135,11 @@ def auto_engines() -> tuple[str, ...]:
     """The engines that ``engine="auto"`` may take, best first."""
     path = "hyperplane.engines.auto"
     names = dask.config.get(path)
-    if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) for n in names):
+    if (
+        not isinstance(names, list | tuple)
+        or not names
+        or not all(isinstance(n, str) for n in names)
+    ):
         raise ConfigError([_fault(path, names, "a list of names of engines")])
     return tuple(names)
 

@@ -2,9 +2,9 @@
 
 The files of ``config/`` become defaults under ``hyperplane:`` in :mod:`dask.config` when the
 package is imported. They can be overridden in the three ways that every Dask user knows: a YAML
-file in the Dask configuration folder, a variable such as ``DASK_HYPERPLANE__MEMORY__PAUSE=0.85``, or
-``dask.config.set``. This module is apart from :mod:`hyperplane.config` so that importing the
-package stays cheap.
+file in the Dask configuration folder, a variable such as
+``DASK_HYPERPLANE__MEMORY__PAUSE=0.85``, or ``dask.config.set``. This module is apart from
+:mod:`hyperplane.config` so that importing the package stays cheap.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def load_file(name: str) -> dict[str, Any]:
     """One of the shipped files."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     with (folder() / name).open(encoding="utf-8") as file:
-        return dict(yaml.load(file, Loader=loader))
+        return dict(yaml.load(file, Loader=loader))  # noqa: S506 - both are safe loaders
 
 
 def register() -> None:

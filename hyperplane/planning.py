@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from hyperplane import config
 from hyperplane.engines import registry
@@ -48,13 +48,15 @@ class Study:
         """
         request = self.request
         engine = self._engine()
-        settings = config.engine_settings(engine.name, engine.settings) if engine else None
-        memory = request.memory if request.memory is not None else config.memory_policy()
-        machine = engine.capacity(settings) if engine and settings else None
-        asked, pool = self._layout(needs_pool=machine is None)
-        if self.faults or engine is None or settings is None:
+        if engine is None:
+            self._layout(needs_pool=True)
             self._refuse()
-        assert engine is not None and settings is not None
+        settings = config.engine_settings(engine.name, engine.settings)
+        memory = request.memory if request.memory is not None else config.memory_policy()
+        machine = engine.capacity(settings)
+        asked, pool = self._layout(needs_pool=machine is None)
+        if self.faults:
+            self._refuse()
         worker, nodes, fit_note = asked, request.num_workers, ""
         if machine is not None and self._cut_to_machine(settings):
             cores = cast(LocalSettings, settings).single_process_cores
@@ -75,7 +77,7 @@ class Study:
             fit_note=fit_note,
         )
 
-    def _refuse(self) -> None:
+    def _refuse(self) -> NoReturn:
         if len(self.faults) == 1 and self._errors:
             raise self._errors[0]
         raise RequestError(self.faults)
@@ -90,7 +92,9 @@ class Study:
         if self.request.local_mode:
             if name not in {"auto", "local"}:
                 advice = "leave out one of the two"
-                self.faults.append(Fault("local_mode", "True", f"False with engine={name!r}", advice))
+                self.faults.append(
+                    Fault("local_mode", "True", f"False with engine={name!r}", advice)
+                )
             name = "local"
         if name != "auto":
             try:
@@ -154,9 +158,7 @@ class Study:
         worker = self.request.worker
         cores = max(worker.cores_per_worker, 0 if worker.ngpus else worker.total_threads)
         try:
-            return fit.smallest_pool(
-                config.pools().values(), cores, worker.total_ram, worker.ngpus
-            )
+            return fit.smallest_pool(config.pools().values(), cores, worker.total_ram, worker.ngpus)
         except DoesNotFit as error:
             if needs_pool:
                 self._gather(error)

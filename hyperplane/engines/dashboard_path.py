@@ -17,4 +17,6 @@ class ClusterPath(web.RequestHandler):
         self.redirect(f"/{page}", permanent=False)
 
 
-routes = [(r"/([a-z0-9-]+)/(status|tasks|workers|system|profile|graph|groups|info)", ClusterPath, {})]
+routes: list[tuple[str, type[web.RequestHandler], dict[str, str]]] = [
+    (r"/([a-z0-9-]+)/(status|tasks|workers|system|profile|graph|groups|info)", ClusterPath, {})
+]

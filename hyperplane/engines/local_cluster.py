@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import dask.config
 from distributed import Client, LocalCluster, Nanny, Scheduler
@@ -63,8 +63,8 @@ class GuardedNanny(Nanny):
     def __init__(self, *args: Any, config: Mapping[str, Any], forked: bool, **kwargs: Any) -> None:
         with in_force(config):
             # A copy: what Dask keeps of its configuration shares its inner parts.
-            whole = copy.deepcopy(dask.config.config)
-            super().__init__(*args, config=whole, **kwargs)
+            kwargs["config"] = copy.deepcopy(dask.config.config)
+            super().__init__(*args, **kwargs)
         self._forked = forked
         self._own_env = dict(self.env)
 
@@ -150,7 +150,7 @@ class GuardedLocalCluster(LocalCluster):
             self.scheduler_spec = {"cls": GuardedScheduler, "options": options}
         await super()._start()
         if self.status == Status.running:
-            self.scheduler.add_plugin(_CloseCluster(self))
+            cast(Scheduler, self.scheduler).add_plugin(_CloseCluster(self))
 
     def _update_worker_status(self, op: str, msg: Any) -> None:
         with in_force(self._cluster_config):

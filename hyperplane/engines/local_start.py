@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, cast
 
 import dask.config
@@ -93,7 +94,9 @@ def _arguments(
     port = plan.request.dashboard_port
     idle = plan.request.idle_timeout or settings.idle_timeout
     plugins: list[SchedulerPlugin] = [IdleGuard(parse_timedelta(idle))] if idle else []
-    spill = max(0, machine.free_disk(os.path.dirname(scratch)) - gb_to_bytes(settings.reserve_disk_gb))
+    spill = max(
+        0, machine.free_disk(str(Path(scratch).parent)) - gb_to_bytes(settings.reserve_disk_gb)
+    )
     worker_config = {
         **plan.memory.as_config(),
         **unless_chosen({"distributed.worker.memory.max-spill": spill // plan.dask_workers}),

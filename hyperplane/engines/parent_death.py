@@ -1,10 +1,10 @@
 """A worker preload: the process dies with its owner, even while a task holds the GIL.
 
-Dask's own watch is a Python thread in the worker, which cannot run while a long call into C holds
-the interpreter: such a worker was seen to outlive its owner by 41 s. The kernel needs no
-interpreter: PR_SET_PDEATHSIG (prctl(2)) kills the process when its parent ends. A worker's parent is
-the owner, or the zygote, which ends when the last holder of a pipe to it does; the worker
-gives up its own end of that pipe here.
+Dask's own watch is a Python thread in the worker, which cannot run while a long call into C
+holds the interpreter: such a worker was seen to outlive its owner by 41 s. The kernel needs no
+interpreter: PR_SET_PDEATHSIG (prctl(2)) kills the process when its parent ends. A worker's
+parent is the owner, or the zygote, which ends when the last holder of a pipe to it does; the
+worker gives up its own end of that pipe here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import ctypes
 import os
 import signal
 import sys
-from multiprocessing import forkserver, process
+from multiprocessing import process
+
+from hyperplane.engines import zygote
 
 PR_SET_PDEATHSIG = 1
 
@@ -24,10 +26,7 @@ def dask_setup(worker: object) -> None:
     if not sys.platform.startswith("linux"):
         return
     parent = process.parent_process()
-    server = forkserver._forkserver  # type: ignore[attr-defined]
-    if server._forkserver_alive_fd is not None:
-        os.close(server._forkserver_alive_fd)
-        server._forkserver_alive_fd = None
+    zygote.leave()
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         number = ctypes.get_errno()
         raise OSError(number, "prctl(PR_SET_PDEATHSIG): " + os.strerror(number))

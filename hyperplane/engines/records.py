@@ -67,7 +67,7 @@ def own_start() -> float:
 
 
 def private_folder(parent: str | None = None) -> Path:
-    """This user's folder in a temporary directory, closed to everybody else.
+    """The folder of this user in a temporary directory, closed to everybody else.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def write(record: Record) -> None:
     """Publish a record; a reader sees all of it or nothing."""
     file = private_folder() / f"{record.name}.json"
     draft = file.with_suffix(f".{os.getpid()}")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
         json.dump(asdict(record), opened)
     draft.replace(file)
 
@@ -106,7 +106,8 @@ def remove(name: str, scratch: str) -> None:
 
 def read_all() -> list[Record]:
     """The clusters that run now, oldest first; what dead ones left is removed."""
-    alive, dead = [], []
+    alive: list[Record] = []
+    dead: list[Record] = []
     for file in private_folder().glob("*.json"):
         with contextlib.suppress(OSError, ValueError, TypeError):
             record = Record(**json.loads(file.read_text()))

@@ -23,6 +23,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import forkserver, get_context, spawn
+from typing import Any
 
 _PRELOAD = "hyperplane.engines.zygote_preload"
 #: Carries what the zygote must know, for the moment of its start.
@@ -54,7 +55,7 @@ def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
     if not sys.platform.startswith("linux"):
         return False
     with _lock:
-        server = forkserver._forkserver  # type: ignore[attr-defined]
+        server = _server()
         running = server._forkserver_pid
         if _started is not None and running == _started[0] and _alive(running):
             if dict(environment) != _started[1]:
@@ -76,7 +77,7 @@ def release() -> None:
         _users -= 1
         if _users or _started is None:
             return
-        server = forkserver._forkserver  # type: ignore[attr-defined]
+        server = _server()
         if server._forkserver_pid == _started[0]:
             # By signal first: a process that the user forked may hold the pipe whose end
             # would tell the zygote to leave.
@@ -84,6 +85,19 @@ def release() -> None:
                 os.kill(_started[0], signal.SIGTERM)
             server._stop()
         _started = None
+
+
+def leave() -> None:
+    """Called in a worker process: give up its end of the pipe that keeps the zygote alive."""
+    server = _server()
+    if server._forkserver_alive_fd is not None:
+        os.close(server._forkserver_alive_fd)
+        server._forkserver_alive_fd = None
+
+
+def _server() -> Any:
+    """Python's one forkserver. Its state has no public door; the tests watch over this use."""
+    return vars(forkserver)["_forkserver"]
 
 
 def _alive(pid: int) -> bool:

@@ -1,9 +1,9 @@
 """Ends a cluster that nobody uses.
 
-Dask has an idle timeout of its own. Its clock starts with the scheduler, so that a cluster that is
-slow to start was closed as it became ready, and it does not count results that a client holds as use,
-so that they were lost. This one starts its clock at the first worker and leaves a cluster alone for
-as long as somebody holds a result on it.
+Dask has an idle timeout of its own. Its clock starts with the scheduler, so that a cluster that
+is slow to start was closed as it became ready, and it does not count results that a client holds
+as use, so that they were lost. This one starts its clock at the first worker and leaves a cluster
+alone for as long as somebody holds a result on it.
 """
 
 from __future__ import annotations

@@ -153,7 +153,8 @@ def answer(question: Question, rules: SizingRules, pools: Mapping[str, PoolSpec]
     )
     kind = "" if question.operation.lower() == weight else f"{question.operation} is {weight}: "
     reasons = [
-        f"memory: {kind}{format_bytes(data)} x {format_number(multiplier)} = {format_bytes(memory)}",
+        f"memory: {kind}{format_bytes(data)} x {format_number(multiplier)} = "
+        f"{format_bytes(memory)}",
         f"pool: {why_family}",
         f"nodes: {why_nodes}",
         f"worker: {best.worker}, {best.worker.total_threads} of "
@@ -162,9 +163,7 @@ def answer(question: Question, rules: SizingRules, pools: Mapping[str, PoolSpec]
         *why_pieces,
     ]
     warnings = _warnings(question, rules, data, memory, best, pieces)
-    return Answer(
-        weight, multiplier, pieces, memory, best, others, tuple(reasons), tuple(warnings)
-    )
+    return Answer(weight, multiplier, pieces, memory, best, others, tuple(reasons), tuple(warnings))
 
 
 def _pieces(question: Question, weight: Weight, rules: SizingRules) -> tuple[int, list[str]]:
@@ -196,9 +195,7 @@ def _family(
     missing = [name for name in names if name not in pools]
     if missing:
         allowed = "a pool that exists: " + ", ".join(pools)
-        raise RequestError(
-            [Fault("hyperplane.sizing.families", name, allowed) for name in missing]
-        )
+        raise RequestError([Fault("hyperplane.sizing.families", name, allowed) for name in missing])
     return [pools[name] for name in names], f"{' or '.join(names)}: {why}"
 
 
@@ -270,8 +267,8 @@ def _warnings(
     if use > checks.full_fraction:
         want = math.ceil(memory / (checks.full_fraction * best.worker.total_ram))
         found.append(
-            f"{checks.full_fraction:.0%} rule: the estimate fills {use:.0%} of the workers' memory, "
-            f"and above {checks.full_fraction:.0%} on any worker a job is likely to spill or "
-            f"fail; {want} nodes would stay below"
+            f"{checks.full_fraction:.0%} rule: the estimate fills {use:.0%} of the memory of the "
+            f"workers, and above {checks.full_fraction:.0%} on any worker a job is likely to spill "
+            f"or fail; {want} nodes would stay below"
         )
     return found

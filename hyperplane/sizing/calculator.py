@@ -2,195 +2,17 @@
 
 from __future__ import annotations
 
-import html
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hyperplane import config
 from hyperplane.errors import Fault, RequestError
 from hyperplane.sizing import fit
-from hyperplane.sizing.advise import Answer, Basis, Option, Question, Tasks, answer
+from hyperplane.sizing.advice import SizingAdvice
+from hyperplane.sizing.advise import Basis, Question, Tasks, answer
 from hyperplane.sizing.measure import Measured, measure
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
-from hyperplane.units import bytes_to_gb, format_bytes, format_number, gb_to_bytes, plural
-
-if TYPE_CHECKING:
-    from distributed import Client
-    from distributed.deploy.cluster import Cluster
-    from matplotlib.axes import Axes
-
-
-@dataclass(frozen=True, repr=False)
-class SizingAdvice:
-    """How large a cluster to start, and why.
-
-    Nodes and memory are those of one cluster. When the data is cut into pieces
-    (``pieces > 1``) that is the cluster for one piece; each piece is a job of its own.
-
-    Parameters
-    ----------
-    question : Question
-        What was asked.
-    found : Answer
-        What the rules say.
-    measured : Measured
-        The size of the data and where it comes from.
-    """
-
-    question: Question
-    found: Answer
-    measured: Measured
-
-    @property
-    def data_gb(self) -> float:
-        """Uncompressed data of all pieces, in GB."""
-        return bytes_to_gb(self.measured.size)
-
-    @property
-    def memory_gb(self) -> float:
-        """Memory that one cluster needs, in GB."""
-        return bytes_to_gb(self.found.memory)
-
-    @property
-    def given_gb(self) -> float:
-        """Memory that the workers of one cluster really have, in GB."""
-        return bytes_to_gb(self.found.option.total_ram)
-
-    @property
-    def pool(self) -> PoolSpec:
-        """The kind of node to use."""
-        return self.found.option.pool
-
-    @property
-    def nodes(self) -> int:
-        """How many nodes one cluster needs."""
-        return self.found.option.nodes
-
-    @property
-    def worker(self) -> WorkerSpec:
-        """The layout of worker processes on each node."""
-        return self.found.option.worker
-
-    @property
-    def pieces(self) -> int:
-        """Into how many jobs the data is best cut; 1 means not at all."""
-        return self.found.pieces
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """One line for each choice."""
-        return self.found.reasons
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What to beware of, one line each, starting with the name of the rule."""
-        return self.found.warnings
-
-    @property
-    def alternatives(self) -> tuple[Option, ...]:
-        """The other pools, each with its nodes and totals."""
-        return self.found.alternatives
-
-    @property
-    def cost_per_hour(self) -> float | None:
-        """Price of the nodes of one cluster for an hour, if the pool carries one."""
-        return self.found.option.cost_per_hour
-
-    def as_arguments(self) -> dict[str, Any]:
-        """The advice as arguments of ``initialize_cluster``."""
-        worker = {key: value for key, value in self.worker.to_dict().items()}
-        return {"num_workers": self.nodes, "pool": self.pool.name, **worker}
-
-    def start(self, **options: Any) -> tuple[Client, Cluster]:
-        """Start the cluster for one piece.
-
-        Parameters
-        ----------
-        **options
-            Further arguments of ``initialize_cluster``, or others in place of the advised ones.
-
-        Returns
-        -------
-        client : distributed.Client
-        cluster : distributed.deploy.cluster.Cluster
-        """
-        from hyperplane.cluster import initialize_cluster
-
-        return initialize_cluster(**{**self.as_arguments(), **options})
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw memory needed against memory given, for each pool.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure without it.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
-        Raises
-        ------
-        MissingPackage
-            When matplotlib is not installed (extra ``plot``).
-        """
-        from hyperplane.sizing.picture import draw
-
-        return draw(self, ax)
-
-    def rows(self) -> list[tuple[str, str]]:
-        """What the advice shows, as labels and texts."""
-        option = self.found.option
-        cost = self.cost_per_hour
-        return [
-            ("data", f"{format_bytes(self.measured.size)} ({self.measured.how})"),
-            ("memory", f"{format_bytes(self.found.memory)} needed, {format_bytes(option.total_ram)} given"),
-            ("cluster", f"{plural(self.nodes, 'node')} of pool {self.pool}"),
-            ("worker", f"{self.worker} on each node, cores_per_worker {format_number(self.worker.cores_per_worker)}"),
-            ("total", f"{plural(self.nodes * self.worker.nprocs, 'worker process')}, {plural(option.total_threads, 'thread')}"),
-            *([("pieces", f"{self.pieces}, each on a cluster like this")] if self.pieces > 1 else []),
-            *([("cost", f"{format_number(cost)} per hour")] if cost is not None else []),
-            *(("why", reason) for reason in self.reasons),
-            *(("warning", warning) for warning in self.warnings),
-            ("instead", "; ".join(
-                f"{plural(other.nodes, 'node')} of {other.pool.name} ({format_bytes(other.total_ram)})"
-                for other in self.alternatives
-            )),
-        ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The advice as JSON-able values."""
-        return {
-            "data_gb": self.data_gb,
-            "measured": self.measured.how,
-            "operation": self.question.operation,
-            "weight": self.found.weight,
-            "multiplier": self.found.multiplier,
-            "tasks": self.question.tasks,
-            "basis": self.question.basis,
-            "memory_gb": self.memory_gb,
-            "given_gb": self.given_gb,
-            "pieces": self.pieces,
-            **self.found.option.to_dict(),
-            "reasons": list(self.reasons),
-            "warnings": list(self.warnings),
-            "alternatives": [other.to_dict() for other in self.alternatives],
-        }
-
-    def __str__(self) -> str:
-        return "\n".join(f"{label:<8} {text}" for label, text in self.rows())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
-            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for label, text in self.rows()
-        )
-        return f"<table>{rows}</table>"
+from hyperplane.units import gb_to_bytes
 
 
 def size_cluster(
@@ -211,8 +33,8 @@ def size_cluster(
         The uncompressed data: ``"100GB"``; a number of GB; ``(bytes, "B")``; a path, glob or fsspec
         URL, which is measured; or a Dask, pandas, NumPy or xarray collection.
     operation : str
-        ``"light"``, ``"medium"`` or ``"heavy"``, or what people call it: ``"filter"``, ``"groupby"``,
-        ``"join"``, ``"set_index"`` and others in ``config/sizing.yaml``.
+        ``"light"``, ``"medium"`` or ``"heavy"``, or what people call it: ``"filter"``,
+        ``"groupby"``, ``"join"``, ``"set_index"`` and others in ``config/sizing.yaml``.
     tasks : {"light", "heavy"}
         ``"heavy"`` for a job of many tasks, which wants cores.
     basis : {"allocatable", "nominal"}

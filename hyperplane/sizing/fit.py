@@ -31,7 +31,9 @@ SINGLE_PROCESS_CORES = 3
 STEP = GB // 1000
 
 
-def balanced_layout(cores: int, single_process_cores: int = SINGLE_PROCESS_CORES) -> tuple[int, int]:
+def balanced_layout(
+    cores: int, single_process_cores: int = SINGLE_PROCESS_CORES
+) -> tuple[int, int]:
     """Processes and threads for a number of cores, by the rule at the top of this module.
 
     Examples
@@ -76,13 +78,12 @@ def propose_worker(
     if faults:
         raise RequestError(faults)
     cores = pool.whole_cores
-    if nprocs is None and nthreads is None:
-        nprocs, nthreads = balanced_layout(cores)
-    elif nprocs is None and nthreads is not None:
+    if nprocs is not None:
+        nthreads = nthreads or max(1, cores // nprocs)
+    elif nthreads is not None:
         nprocs = max(1, cores // nthreads)
-    elif nthreads is None and nprocs is not None:
-        nthreads = max(1, cores // nprocs)
-    assert nprocs is not None and nthreads is not None
+    else:
+        nprocs, nthreads = balanced_layout(cores)
     if ram_gb_per_proc is None:
         share = pool.allocatable_ram // nprocs
         ram = share // STEP * STEP or share

@@ -141,7 +141,7 @@ def _dask_frame(data: Any) -> int:
 
 def _partition(part: Any) -> int:
     usage = part.memory_usage(deep=True)
-    return int(usage.sum() if hasattr(usage, "sum") else usage)
+    return int(usage if isinstance(usage, int) else usage.sum())
 
 
 def _dask_bag(data: Any) -> int:

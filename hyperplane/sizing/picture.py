@@ -10,7 +10,7 @@ from hyperplane.units import bytes_to_gb, plural
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from hyperplane.sizing.calculator import SizingAdvice
+    from hyperplane.sizing.advice import SizingAdvice
 
 CHOSEN, OTHER, NEEDED = "#2a6f97", "#b8c9d6", "#c1121f"
 
@@ -22,15 +22,14 @@ def draw(advice: SizingAdvice, ax: Axes | None = None) -> Axes:
         [advice.found.option, *advice.alternatives],
         key=lambda option: (option.pool.cores, option.pool.ram_gb),
     )
-    if ax is None:
-        _, ax = pyplot.subplots(figsize=(8, 0.45 * len(options) + 1.2), layout="constrained")
-    assert ax is not None
+    size = (8, 0.45 * len(options) + 1.2)
+    axes: Axes = ax or pyplot.subplots(figsize=size, layout="constrained")[1]
     given = [bytes_to_gb(option.total_ram) for option in options]
     colors = [CHOSEN if option.pool == advice.pool else OTHER for option in options]
-    bars = ax.barh([option.pool.name for option in options], given, color=colors)
-    ax.bar_label(bars, [plural(option.nodes, "node") for option in options], padding=3)
-    ax.axvline(advice.memory_gb, color=NEEDED, linewidth=1.5)
-    ax.annotate(
+    bars = axes.barh([option.pool.name for option in options], given, color=colors)
+    axes.bar_label(bars, [plural(option.nodes, "node") for option in options], padding=3)
+    axes.axvline(advice.memory_gb, color=NEEDED, linewidth=1.5)
+    axes.annotate(
         f"needed: {advice.memory_gb:,.4g} GB",
         (advice.memory_gb, 1),
         xycoords=("data", "axes fraction"),
@@ -38,8 +37,8 @@ def draw(advice: SizingAdvice, ax: Axes | None = None) -> Axes:
         textcoords="offset points",
         color=NEEDED,
     )
-    ax.set_xlim(0, max([*given, advice.memory_gb]) * 1.15)
-    ax.set_xlabel("memory given (GB)")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.invert_yaxis()
-    return ax
+    axes.set_xlim(0, max([*given, advice.memory_gb]) * 1.15)
+    axes.set_xlabel("memory given (GB)")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.invert_yaxis()
+    return axes

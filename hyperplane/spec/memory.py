@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 from hyperplane.errors import Fault, RequestError
@@ -111,7 +112,7 @@ def policy_faults(values: Mapping[str, Any], where: str, source: str = "") -> li
             faults.append(Fault(where + name, repr(value), allowed, source=source))
         else:
             numbers.append((name, float(value)))
-    for (lower, low), (upper, high) in zip(numbers, numbers[1:], strict=False):
+    for (lower, low), (upper, high) in pairwise(numbers):
         if low > high:
             allowed = f"at least {where}{lower} ({low:g})"
             advice = "the thresholds rise from target to terminate"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings
 from hyperplane.spec.worker import WorkerSpec
+from hyperplane.tables import as_html, as_text
 from hyperplane.units import bytes_to_gb, format_bytes, plural
 
 
@@ -103,15 +103,10 @@ class ClusterPlan:
         }
 
     def __str__(self) -> str:
-        return "\n".join(f"{label:<14} {text}" for label, text in self.rows())
+        return as_text(self.rows())
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
-            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for label, text in self.rows()
-        )
-        return f"<table>{rows}</table>"
+        return as_html(self.rows())
 
 
 def new_cluster_name() -> str:

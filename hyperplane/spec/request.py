@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from dask.utils import parse_timedelta
 from pydantic import (
@@ -57,7 +57,7 @@ def _duration(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("seconds, or text such as '30 minutes'")
     try:
-        return None if value is None else parse_timedelta(value)  # type: ignore[arg-type]
+        return None if value is None else parse_timedelta(cast("str | float", value))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ValueError("seconds, or text such as '30 minutes'") from None
 

@@ -1,0 +1,39 @@
+"""What a sizing advice says, as labelled rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hyperplane.units import format_bytes, format_number, plural
+
+if TYPE_CHECKING:
+    from hyperplane.sizing.advice import SizingAdvice
+
+
+def rows(advice: SizingAdvice) -> list[tuple[str, str]]:
+    """Labels and texts: the answer first, then why, then what to beware of, then the others."""
+    option, worker, cost = advice.found.option, advice.worker, advice.cost_per_hour
+    processes = plural(advice.nodes * worker.nprocs, "worker process")
+    needed, given = format_bytes(advice.found.memory), format_bytes(option.total_ram)
+    cores = format_number(worker.cores_per_worker)
+    answer = [
+        ("data", f"{format_bytes(advice.measured.size)} ({advice.measured.how})"),
+        ("memory", f"{needed} needed, {given} given"),
+        ("cluster", f"{plural(advice.nodes, 'node')} of pool {advice.pool}"),
+        ("worker", f"{worker} on each node, cores_per_worker {cores}"),
+        ("total", f"{processes}, {plural(option.total_threads, 'thread')}"),
+    ]
+    if advice.pieces > 1:
+        answer.append(("pieces", f"{advice.pieces}, each on a cluster like this"))
+    if cost is not None:
+        answer.append(("cost", f"{format_number(cost)} per hour"))
+    others = "; ".join(
+        f"{plural(other.nodes, 'node')} of {other.pool.name} ({format_bytes(other.total_ram)})"
+        for other in advice.alternatives
+    )
+    return [
+        *answer,
+        *(("why", reason) for reason in advice.reasons),
+        *(("warning", warning) for warning in advice.warnings),
+        ("instead", others),
+    ]
