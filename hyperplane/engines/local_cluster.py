@@ -11,7 +11,7 @@ import copy
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -22,6 +22,8 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from hyperplane.engines import records, zygote
 from hyperplane.engines.dask_settings import in_force
+from hyperplane.engines.lazy_dashboard import LazyDashboard
+from hyperplane.engines.quick import import_in_background
 
 _forking = 0
 _forking_lock = threading.Lock()
@@ -90,6 +92,7 @@ class GuardedScheduler(Scheduler):
     def __init__(self, *args: Any, config: Mapping[str, Any], **kwargs: Any) -> None:
         with in_force(config):
             super().__init__(*args, **kwargs)
+        LazyDashboard(self)
 
 
 class _CloseCluster(SchedulerPlugin):
@@ -123,6 +126,8 @@ class GuardedLocalCluster(LocalCluster):
         Folder of the workers; removed with the cluster.
     uses_zygote : bool
         Whether the cluster holds a share of the zygote.
+    import_meanwhile : sequence of str
+        Modules to import here while the worker processes start.
     **kwargs
         As for LocalCluster.
     """
@@ -134,21 +139,28 @@ class GuardedLocalCluster(LocalCluster):
         cluster_config: Mapping[str, Any],
         scratch: str,
         uses_zygote: bool,
+        import_meanwhile: Sequence[str],
         **kwargs: Any,
     ) -> None:
         self._scheduler_config = scheduler_config
+        self._import_meanwhile = import_meanwhile
         self._cluster_config = cluster_config
         self._client: weakref.ref[Client] | None = None
         self._cleanup = weakref.finalize(self, _clean_up, kwargs["name"], scratch, uses_zygote)
         # Dask's own exit handler closes the cluster first; this is for what it may leave.
         self._cleanup.atexit = False
+        self._importing: threading.Thread | None = None
         super().__init__(**kwargs)
+        if self._importing is not None:
+            self._importing.join()
 
     async def _start(self) -> None:
         if self.scheduler_spec["cls"] is Scheduler:
             options = {**self.scheduler_spec["options"], "config": self._scheduler_config}
             self.scheduler_spec = {"cls": GuardedScheduler, "options": options}
         await super()._start()
+        # Now, and not sooner: the scheduler starts first, and then this process only waits.
+        self._importing = import_in_background(self._import_meanwhile)
         if self.status == Status.running:
             cast(Scheduler, self.scheduler).add_plugin(_CloseCluster(self))
 

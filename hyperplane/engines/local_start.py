@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +16,7 @@ from dask.utils import parse_timedelta
 from distributed import Client
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from hyperplane.engines import machine, records, zygote
+from hyperplane.engines import machine, quick, records, zygote
 from hyperplane.engines.base import Started
 from hyperplane.engines.dask_settings import unless_chosen
 from hyperplane.engines.local_cluster import GuardedLocalCluster, GuardedNanny
@@ -46,21 +44,19 @@ def start(plan: ClusterPlan) -> Started:
     began = time.monotonic()
     try:
         records.read_all()
-        base = records.private_folder(dask.config.get("temporary-directory", default=None))
+        scratch = records.new_scratch(
+            plan.name, dask.config.get("temporary-directory", default=None)
+        )
     except OSError as error:
         raise StartFailed("local", f"no place for its files: {error}") from error
-    scratch = str(base / plan.name)
     forked = settings.start_method == "preload" and zygote.acquire(settings.preload, _pre_spawn())
-    with _log_tail() as tail:
-        warming = _import_meanwhile(settings.preload if forked else ())
+    with _log_tail() as tail, quick.without_collecting():
         try:
             cluster = GuardedLocalCluster(**_arguments(plan, settings, scratch, forked))
         except Exception as error:
             records.remove(plan.name, scratch)
             raise _failure(error, plan, began, "\n".join(tail)) from error
-        finally:
-            warming.join()
-    return _with_client(cluster, plan, scratch)
+        return _with_client(cluster, plan, scratch)
 
 
 def _with_client(cluster: GuardedLocalCluster, plan: ClusterPlan, scratch: str) -> Started:
@@ -118,7 +114,7 @@ def _arguments(
         "local_directory": scratch,
         "death_timeout": plan.request.timeout,
         "preload": [*_user_preloads(), "hyperplane.engines.parent_death"],
-        "scheduler_kwargs": {"plugins": plugins},
+        "scheduler_kwargs": {"plugins": plugins, "dashboard": False},  # see lazy_dashboard
         "scheduler_config": {
             **scheduler_config,
             "distributed.scheduler.http.routes": [*routes, "hyperplane.engines.dashboard_path"],
@@ -128,6 +124,7 @@ def _arguments(
         ),
         "scratch": scratch,
         "uses_zygote": forked,
+        "import_meanwhile": settings.preload if forked else (),
         "worker_class": GuardedNanny,
         "config": worker_config,
         "forked": forked,
@@ -151,19 +148,6 @@ def _pre_spawn() -> dict[str, str]:
     if chosen.get("PYTHONHASHSEED") in (None, "0"):
         chosen["PYTHONHASHSEED"] = "6640"
     return chosen
-
-
-def _import_meanwhile(modules: tuple[str, ...]) -> threading.Thread:
-    """Import here what the workers import, while they do: the caller will need it next."""
-
-    def load() -> None:
-        for name in modules:
-            with suppress(ImportError):
-                importlib.import_module(name)
-
-    thread = threading.Thread(target=load, name="hyperplane-import", daemon=True)
-    thread.start()
-    return thread
 
 
 @contextmanager

@@ -78,12 +78,35 @@ def private_folder(parent: str | None = None) -> Path:
     folder = Path(parent or tempfile.gettempdir()) / f"hyperplane-{user}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
-    closed = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
-    if hasattr(os, "getuid") and not (closed and found.st_uid == os.getuid()):
+    others_write = found.st_mode & 0o022
+    if hasattr(os, "getuid") and (
+        not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or others_write
+    ):
         raise PermissionError(
-            f"{folder} belongs to somebody else or is open to others: remove it or set TMPDIR"
+            f"{folder} belongs to somebody else or others can write to it: remove it or set TMPDIR"
         )
+    if found.st_mode & 0o077:
+        folder.chmod(0o700)
     return folder
+
+
+def new_scratch(name: str, parent: str | None) -> str:
+    """Make the folder that the workers of a cluster spill to.
+
+    Parameters
+    ----------
+    name : str
+        Name of the cluster.
+    parent : str, optional
+        The disk to spill to; the temporary directory by default.
+    """
+    for _ in range(10):
+        # Whoever closes the last cluster removes the folder above, at any moment.
+        with contextlib.suppress(FileNotFoundError):
+            scratch = private_folder(parent) / name
+            scratch.mkdir(mode=0o700, exist_ok=True)
+            return str(scratch)
+    raise FileNotFoundError(f"{scratch} cannot be made: its folder vanishes again and again")
 
 
 def write(record: Record) -> None:

@@ -136,7 +136,7 @@ def _dask_frame(data: Any) -> int:
     steps = min(count, SAMPLED_PARTITIONS)
     chosen = {round(step * (count - 1) / max(1, steps - 1)) for step in range(steps)}
     sizes = [_partition(data.partitions[index].compute()) for index in chosen]
-    return round(sum(sizes) / len(sizes) * count)
+    return sum(sizes) * count // len(sizes)
 
 
 def _partition(part: Any) -> int:

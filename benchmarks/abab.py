@@ -1,0 +1,43 @@
+"""Run commands in turn, A B A B, and compare what they print."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+Figures = dict[str, list[float]]
+
+
+def in_turn(
+    commands: Mapping[str, Sequence[str]], rounds: int, warm_up: int = 1
+) -> dict[str, Figures]:
+    """Run each command once a round; each prints one JSON object of figures on its last line."""
+    found: dict[str, Figures] = {name: {} for name in commands}
+    for turn in range(-warm_up, rounds):
+        for name, command in commands.items():
+            done = subprocess.run(
+                [sys.executable, *command], capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                sys.exit(f"{name} failed:\n{done.stdout}\n{done.stderr}")
+            if turn >= 0:
+                for key, value in json.loads(done.stdout.splitlines()[-1]).items():
+                    found[name].setdefault(key, []).append(value)
+    return found
+
+
+def report(title: str, found: Mapping[str, Figures], ours: str, theirs: str) -> None:
+    """Print medians and the median of the ratios pair by pair."""
+    print(f"\n{title} ({os.cpu_count()} cores, load {os.getloadavg()[0]:.1f})")
+    print(f"{'':28}{theirs:>16}{ours:>16}{'ratio':>8}  (min-max)")
+    for key in found[ours]:
+        a, b = found[ours][key], found[theirs][key]
+        ratios = [x / y for x, y in zip(a, b, strict=True)]
+        print(
+            f"{key:28}{statistics.median(b):14.3f} s{statistics.median(a):14.3f} s"
+            f"{statistics.median(ratios):8.2f}  ({min(ratios):.2f}-{max(ratios):.2f})"
+        )
