@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from distributed import Client
-from distributed.core import rpc
+from distributed.core import Status, rpc
 from distributed.deploy.cluster import Cluster
+from distributed.objects import SchedulerInfo
+from tornado.ioloop import PeriodicCallback
 
 from hyperplane.engines import records
 from hyperplane.engines.base import Started
+from hyperplane.engines.local_cluster import CLOSE_OWNER
 from hyperplane.errors import EngineError
 
 #: How long closing waits for the owner to have cleaned up.
 PATIENCE = 30.0
+#: Seconds between looks at the workers of the cluster.
+LOOK_EVERY = 1.0
 
 
 class AttachedCluster(Cluster):
@@ -38,13 +43,25 @@ class AttachedCluster(Cluster):
             self.sync(self._start)
 
     async def _start(self) -> None:
+        # Not the base class's start: it would take the owner's place as the one cluster object
+        # that the scheduler tells of its workers.
         self.scheduler_comm = rpc(self._record.scheduler)
-        await super()._start()
+        await self._look()
+        self.periodic_callbacks["look"] = PeriodicCallback(self._look, LOOK_EVERY * 1000)
+        self.periodic_callbacks["look"].start()
+        self.status = Status.running
+
+    async def _look(self) -> None:
+        scheduler = cast(rpc, self.scheduler_comm)
+        with suppress(OSError):  # the cluster has ended; what was seen last stays
+            self.scheduler_info = SchedulerInfo(await scheduler.identity(n_workers=-1))
 
     async def _close(self) -> None:
-        if self.scheduler_comm is not None and self.status.name == "running":
-            with suppress(OSError):
-                await self.scheduler_comm.terminate()
+        if self.status == Status.running:
+            self.status = Status.closing
+            self.periodic_callbacks["look"].stop()
+            with suppress(OSError):  # it has ended already
+                await getattr(self.scheduler_comm, CLOSE_OWNER)()
             deadline = time.monotonic() + PATIENCE
             while _listed(self._record.name) and time.monotonic() < deadline:
                 await asyncio.sleep(0.05)

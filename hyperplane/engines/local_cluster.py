@@ -8,6 +8,7 @@ process starts. Nothing else about them differs.
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import threading
 import weakref
@@ -24,6 +25,10 @@ from hyperplane.engines import records, zygote
 from hyperplane.engines.dask_settings import in_force
 from hyperplane.engines.lazy_dashboard import LazyDashboard
 from hyperplane.engines.quick import import_in_background
+from hyperplane.guard.idle import IdleGuard
+
+#: What a client in another process calls on the scheduler to close the whole cluster.
+CLOSE_OWNER = "hyperplane_close_owner"
 
 _forking = 0
 _forking_lock = threading.Lock()
@@ -49,6 +54,21 @@ def _forkserver() -> Iterator[None]:
             _forking -= 1
             if not _forking:
                 _forking_config.__exit__(None, None, None)
+
+
+@contextmanager
+def _losses_expected() -> Iterator[None]:
+    """Leave out Dask's warnings of results lost with the workers: closing means to lose them."""
+
+    def is_news(record: logging.LogRecord) -> bool:
+        return "caused the cluster to lose" not in record.getMessage()
+
+    logger = logging.getLogger("distributed.scheduler")
+    logger.addFilter(is_news)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_news)
 
 
 class GuardedNanny(Nanny):
@@ -95,22 +115,36 @@ class GuardedScheduler(Scheduler):
         LazyDashboard(self)
 
 
-class _CloseCluster(SchedulerPlugin):
-    """Closes the cluster object when its scheduler ends for a reason of its own.
+class _Owner(SchedulerPlugin):
+    """Stands in the scheduler for the cluster object that owns it.
 
-    Without it a cluster whose scheduler was idle too long, or was told to end by a client in
-    another process, says that it runs and leaves its nannies behind.
+    A client in another process asks it to close the whole cluster, in order: workers first. And
+    when the scheduler ends for a reason of its own, the cluster object follows; without that it
+    says that it runs, and leaves its nannies behind.
     """
 
-    name = "hyperplane-close-cluster"
+    name = "hyperplane-owner"
 
     def __init__(self, cluster: GuardedLocalCluster) -> None:
         self.cluster = weakref.ref(cluster)
 
-    async def close(self) -> None:
+    async def start(self, scheduler: Scheduler) -> None:
+        """Offer the closing of the cluster to every client."""
+        scheduler.handlers[CLOSE_OWNER] = self.close_cluster
+
+    def close_cluster(self) -> None:
+        """Close the cluster object from a thread of its own; its loop is the one that runs this."""
         cluster = self.cluster()
         if cluster is not None and cluster.status == Status.running:
             threading.Thread(target=cluster.close_all, name="hyperplane-close").start()
+
+    async def close(self) -> None:
+        """Follow a scheduler that ends."""
+        cluster = self.cluster()
+        if cluster is not None and cluster.status == Status.running:
+            # To ask it once more to end would wait 30 s for an answer.
+            cluster.shutdown_scheduler = False
+            self.close_cluster()
 
 
 class GuardedLocalCluster(LocalCluster):
@@ -126,6 +160,8 @@ class GuardedLocalCluster(LocalCluster):
         Folder of the workers; removed with the cluster.
     uses_zygote : bool
         Whether the cluster holds a share of the zygote.
+    idle_timeout : float or None
+        Seconds without use after which the cluster closes itself.
     import_meanwhile : sequence of str
         Modules to import here while the worker processes start.
     **kwargs
@@ -139,20 +175,20 @@ class GuardedLocalCluster(LocalCluster):
         cluster_config: Mapping[str, Any],
         scratch: str,
         uses_zygote: bool,
+        idle_timeout: float | None,
         import_meanwhile: Sequence[str],
         **kwargs: Any,
     ) -> None:
         self._scheduler_config = scheduler_config
+        self._idle_timeout = idle_timeout
         self._import_meanwhile = import_meanwhile
         self._cluster_config = cluster_config
         self._client: weakref.ref[Client] | None = None
         self._cleanup = weakref.finalize(self, _clean_up, kwargs["name"], scratch, uses_zygote)
         # Dask's own exit handler closes the cluster first; this is for what it may leave.
         self._cleanup.atexit = False
-        self._importing: threading.Thread | None = None
-        super().__init__(**kwargs)
-        if self._importing is not None:
-            self._importing.join()
+        super().__init__(**kwargs)  # starts everything, and calls _start() for it
+        self._importing.join()
 
     async def _start(self) -> None:
         if self.scheduler_spec["cls"] is Scheduler:
@@ -162,14 +198,24 @@ class GuardedLocalCluster(LocalCluster):
         # Now, and not sooner: the scheduler starts first, and then this process only waits.
         self._importing = import_in_background(self._import_meanwhile)
         if self.status == Status.running:
-            cast(Scheduler, self.scheduler).add_plugin(_CloseCluster(self))
+            await self._add_guards(cast(Scheduler, self.scheduler))
+
+    async def _add_guards(self, scheduler: Scheduler) -> None:
+        owner = _Owner(self)
+        plugins: list[SchedulerPlugin] = [owner]
+        if self._idle_timeout is not None:
+            plugins.append(IdleGuard(self._idle_timeout, owner.close_cluster))
+        for plugin in plugins:
+            scheduler.add_plugin(plugin)
+            await plugin.start(scheduler)
 
     def _update_worker_status(self, op: str, msg: Any) -> None:
         with in_force(self._cluster_config):
             super()._update_worker_status(op, msg)
 
     async def _close(self) -> None:
-        await super()._close()
+        with _losses_expected():
+            await super()._close()
         self._cleanup()
 
     def used_by(self, client: Client) -> None:

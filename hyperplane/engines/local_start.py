@@ -14,14 +14,12 @@ from typing import Any, cast
 import dask.config
 from dask.utils import parse_timedelta
 from distributed import Client
-from distributed.diagnostics.plugin import SchedulerPlugin
 
 from hyperplane.engines import machine, quick, records, zygote
 from hyperplane.engines.base import Started
 from hyperplane.engines.dask_settings import unless_chosen
 from hyperplane.engines.local_cluster import GuardedLocalCluster, GuardedNanny
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
-from hyperplane.guard.idle import IdleGuard
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import LocalSettings
 from hyperplane.units import GB, gb_to_bytes
@@ -89,7 +87,6 @@ def _arguments(
     """The plan in LocalCluster's terms."""
     port = plan.request.dashboard_port
     idle = plan.request.idle_timeout or settings.idle_timeout
-    plugins: list[SchedulerPlugin] = [IdleGuard(parse_timedelta(idle))] if idle else []
     spill = max(
         0, machine.free_disk(str(Path(scratch).parent)) - gb_to_bytes(settings.reserve_disk_gb)
     )
@@ -114,9 +111,10 @@ def _arguments(
         "local_directory": scratch,
         "death_timeout": plan.request.timeout,
         "preload": [*_user_preloads(), "hyperplane.engines.parent_death"],
-        "scheduler_kwargs": {"plugins": plugins, "dashboard": False},  # see lazy_dashboard
+        "scheduler_kwargs": {"dashboard": False},  # see lazy_dashboard
         "scheduler_config": {
             **scheduler_config,
+            "temporary-directory": scratch,
             "distributed.scheduler.http.routes": [*routes, "hyperplane.engines.dashboard_path"],
         },
         "cluster_config": unless_chosen(
@@ -124,6 +122,7 @@ def _arguments(
         ),
         "scratch": scratch,
         "uses_zygote": forked,
+        "idle_timeout": parse_timedelta(idle) if idle else None,
         "import_meanwhile": settings.preload if forked else (),
         "worker_class": GuardedNanny,
         "config": worker_config,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -22,18 +23,21 @@ logger = logging.getLogger(__name__)
 
 
 class IdleGuard(SchedulerPlugin):
-    """Close the scheduler after a time without tasks and without held results.
+    """Close a cluster after a time without tasks and without held results.
 
     Parameters
     ----------
     timeout : float
         Seconds.
+    close : callable
+        Closes the cluster; called on the scheduler's event loop.
     """
 
     name = "hyperplane-idle-guard"
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, close: Callable[[], None]) -> None:
         self.timeout = timeout
+        self.close_cluster = close
         self.used_at: float | None = None
         self._warned = False
 
@@ -47,7 +51,7 @@ class IdleGuard(SchedulerPlugin):
         """Look no more."""
         self._watch.stop()
 
-    async def look(self) -> None:
+    def look(self) -> None:
         """Note whether the cluster is in use, or close it."""
         now = time.monotonic()
         if self.used_at is None and not self.scheduler.workers:
@@ -69,4 +73,5 @@ class IdleGuard(SchedulerPlugin):
                 self._warned = True
             return
         self._watch.stop()
-        await self.scheduler.close(reason="hyperplane-idle-timeout")
+        logger.info("cluster closes after %.0f s without use", now - self.used_at)
+        self.close_cluster()

@@ -1,0 +1,257 @@
+"""The local engine keeps the contract of engines, and its own promises."""
+
+from __future__ import annotations
+
+import os
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask.config
+import psutil
+import pytest
+from contract import EngineContract
+
+import hyperplane
+from hyperplane.engines import machine, records
+
+SMALL: dict[str, Any] = {
+    "num_workers": 1,
+    "nprocs": 2,
+    "nthreads": 1,
+    "ram_gb_per_proc": 0.5,
+    "cores_per_worker": 2,
+    "local_fit": "exact",
+    "timeout": 60,
+}
+ONE = {**SMALL, "nprocs": 1}
+
+
+class TestLocalEngine(EngineContract):
+    engine = "local"
+    small = SMALL
+
+    def check_terminate(self, cluster: Any, expected: float) -> None:
+        found = {
+            nanny.memory_manager.memory_terminate_fraction for nanny in cluster.workers.values()
+        }
+        assert found == {expected}
+
+
+def wait_until(condition: Callable[[], object], seconds: float) -> None:
+    """Wait until a condition holds, or fail."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.05)
+
+
+def listening(process: psutil.Process) -> set[str]:
+    """Addresses that a process and those below it listen on."""
+    return {
+        connection.laddr.ip
+        for one in [process, *process.children(recursive=True)]
+        for connection in one.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+
+
+@pytest.mark.cluster
+def test_listens_on_loopback_only() -> None:
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(**SMALL))
+    with cluster, client:
+        assert listening(psutil.Process()) == {"127.0.0.1"}
+        urllib.request.urlopen(cluster.dashboard_link).read()
+        assert listening(psutil.Process()) == {"127.0.0.1"}
+
+
+@pytest.mark.cluster
+def test_dashboard_answers_under_both_paths() -> None:
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    with cluster, client:
+        own = cluster.dashboard_link
+        documented = own.replace("/status", f"/{cluster.name}/status")
+        for address in (documented, own, own.replace("status", "individual-task-stream")):
+            with urllib.request.urlopen(address) as answer:
+                assert answer.status == 200
+                assert b"bokeh" in answer.read().lower()
+        assert client.dashboard_link == own
+
+
+@pytest.mark.cluster
+def test_dashboard_pages_are_loaded_by_the_first_look_only() -> None:
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    with cluster, client:
+        applications = cluster.scheduler.http_application.applications
+        assert [type(one).__name__ for one in applications] == ["LazyDashboard"]
+        urllib.request.urlopen(cluster.dashboard_link.replace("status", "health")).read()
+        assert [type(one).__name__ for one in applications] == ["LazyDashboard"]
+        urllib.request.urlopen(cluster.dashboard_link).read()
+        assert [type(one).__name__ for one in applications] == ["DaskBokehTornado"]
+
+
+@pytest.mark.cluster
+def test_settings_that_keep_people_out_of_trouble() -> None:
+    def of_worker(dask_worker: Any) -> Any:
+        return dask.config.get("distributed.worker.memory.max-spill")
+
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(**SMALL))
+    with cluster, client:
+        assert cluster.scheduler.worker_ttl == 60
+        assert cluster.scheduler.no_workers_timeout == 300
+        spill = list(client.run(of_worker).values())
+        free = machine.free_disk(str(records.private_folder()))
+        assert all(0 < each <= free / 2 for each in spill)
+    assert dask.config.get("distributed.deploy.lost-worker-timeout") == "15s"
+
+
+@pytest.mark.cluster
+def test_settings_of_the_user_win() -> None:
+    chosen = {
+        "distributed.scheduler.worker-ttl": "45s",
+        "distributed.scheduler.no-workers-timeout": "7s",
+        "distributed.worker.memory.max-spill": "1GB",
+    }
+    with dask.config.set(chosen):
+        client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
+        with cluster, client:
+            assert cluster.scheduler.worker_ttl == 45
+            assert cluster.scheduler.no_workers_timeout == 7
+            spill = client.run(lambda: dask.config.get("distributed.worker.memory.max-spill"))
+            assert set(spill.values()) == {"1GB"}
+
+
+@pytest.mark.cluster
+def test_a_job_without_workers_ends_with_an_error() -> None:
+    from distributed.scheduler import NoWorkerError
+
+    with dask.config.set({"distributed.scheduler.no-workers-timeout": "1s"}):
+        client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
+        with cluster, client:
+            cluster.scale(0)
+            future = client.submit(sum, [1, 2])
+            with pytest.raises(NoWorkerError):
+                future.result(timeout=30)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("timeout", "comes_back"), [("300s", True), ("0.5s", False)])
+def test_a_worker_slow_to_come_back_keeps_its_place(
+    tmp_path: Path, timeout: str, comes_back: bool
+) -> None:
+    """Dask gives a place up for good after 15 s; the second case shows it, with half a second."""
+    slow = tmp_path / "slow.py"
+    flag = tmp_path / "started-once"
+    slow.write_text(
+        "import pathlib, time\n"
+        f"flag = pathlib.Path({str(flag)!r})\n"
+        "def dask_setup(worker):\n"
+        "    time.sleep(2) if flag.exists() else flag.touch()\n"
+    )
+    settings = {
+        "distributed.worker.preload": [str(slow)],
+        "hyperplane.engines.local.lost_worker_timeout": timeout,
+    }
+    with dask.config.set(settings):
+        client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    with cluster, client:
+        [pid] = client.run(os.getpid).values()
+        psutil.Process(pid).kill()
+        wait_until(lambda: not client.nthreads(), 10)
+        time.sleep(4)
+        assert bool(client.nthreads()) is comes_back
+        assert len(cluster.workers) == int(comes_back)
+
+
+@pytest.mark.cluster
+def test_workers_of_one_machine_share_one_zygote_and_it_ends_with_them() -> None:
+    from hyperplane.engines import zygote
+
+    first = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    [pid] = first.client.run(lambda: os.getppid()).values()
+    assert pid != os.getpid()
+    assert len(list(Path(f"/proc/{pid}/task").iterdir())) == 1, "a fork of threads is not safe"
+    second = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    assert set(second.client.run(os.getppid).values()) == {pid}
+    loaded = second.client.run(lambda: "dask.dataframe" in __import__("sys").modules)
+    assert all(loaded.values())
+    first.client.close(), first.cluster.close()
+    assert psutil.pid_exists(pid)
+    second.client.close(), second.cluster.close()
+    assert not psutil.pid_exists(pid)
+    assert zygote._users == 0
+
+
+@pytest.mark.cluster
+def test_workers_see_the_variables_and_the_folder_of_now(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    with first.cluster, first.client:
+        monkeypatch.setenv("SET_AFTER_THE_ZYGOTE", "yes")
+        monkeypatch.chdir(tmp_path)
+        second = hyperplane.start(hyperplane.plan_cluster(**ONE))
+        with second.cluster, second.client:
+            seen = second.client.run(
+                lambda: (os.environ.get("SET_AFTER_THE_ZYGOTE"), os.environ["OMP_NUM_THREADS"])
+            )
+            assert list(seen.values()) == [("yes", "1")]
+            assert list(second.client.run(os.getcwd).values()) == [str(tmp_path)]
+            hashes = [*first.client.run(hash, "text").values()]
+            assert [*second.client.run(hash, "text").values()] == hashes
+
+
+@pytest.mark.cluster
+def test_spawn_when_asked_for() -> None:
+    with dask.config.set({"hyperplane.engines.local.start_method": "spawn"}):
+        client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
+        with cluster, client:
+            assert list(client.run(os.getppid).values()) == [os.getpid()]
+
+
+@pytest.mark.cluster
+def test_plain_dask_in_the_same_process_is_as_it_was() -> None:
+    from distributed import Client, LocalCluster
+
+    ours = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    with ours.cluster, ours.client:
+        plain = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0")
+        with plain, Client(plain) as client:
+            assert list(client.run(os.getppid).values()) == [os.getpid()]
+            assert plain.scheduler.worker_ttl == 300
+
+
+@pytest.mark.cluster
+def test_start_timeout_closes_everything_and_says_why(tmp_path: Path) -> None:
+    hangs = tmp_path / "hangs.py"
+    hangs.write_text("import time\ndef dask_setup(worker):\n    time.sleep(600)\n")
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    with dask.config.set({"distributed.worker.preload": [str(hangs)]}):
+        plan = hyperplane.plan_cluster(**{**ONE, "timeout": 3})
+        with pytest.raises(hyperplane.StartTimeout, match="timeout=3") as caught:
+            hyperplane.start(plan)
+    assert caught.value.engine == "local"
+    assert caught.value.log_tail
+    assert isinstance(caught.value, TimeoutError)
+    left = [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if process.pid not in before and "resource_tracker" not in " ".join(process.cmdline())
+    ]
+    assert left == []
+    assert records.read_all() == []
+
+
+@pytest.mark.cluster
+def test_start_failure_tells_what_the_worker_did(tmp_path: Path) -> None:
+    breaks = tmp_path / "breaks.py"
+    breaks.write_text("import os\ndef dask_setup(worker):\n    os._exit(3)\n")
+    with (
+        dask.config.set({"distributed.worker.preload": [str(breaks)]}),
+        pytest.raises(hyperplane.StartFailed, match="everything was closed") as caught,
+    ):
+        hyperplane.start(hyperplane.plan_cluster(**ONE))
+    assert "exited with status 3" in caught.value.log_tail
+    assert records.read_all() == []
