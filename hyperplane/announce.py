@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from hyperplane.units import plural
+
 if TYPE_CHECKING:
     from hyperplane.spec.plan import ClusterPlan
 
@@ -39,7 +41,7 @@ def after(plan: ClusterPlan, dashboard: str, seconds: float) -> None:
         _say(f"{BRAND} you can access your dask dashboard at {dashboard}")
     _say(f"{BRAND} to get logs from all workers, do `cluster.get_logs()`")
     if plan.request.logging == "verbose":
-        _say(f"started in {seconds:.2f} s: {plan.dask_workers} worker processes are ready")
+        _say(f"ready in {seconds:.2f} s: {plural(plan.dask_workers, 'worker process')}")
 
 
 def documented_address(dashboard: str, name: str) -> str:

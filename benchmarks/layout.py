@@ -1,0 +1,68 @@
+"""One process with two threads against two processes with one thread, on dataframe work.
+
+Real flights (the demo's data), the same queries on both layouts, in turn, each in a process of its
+own. Times are of the queries alone, after a first one has loaded what workers load.
+
+    python benchmarks/layout.py --rounds 5 --data hyperplane-demo/flights
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from abab import in_turn, report
+
+RUN = """
+import json, time
+from hyperplane import initialize_cluster
+import dask.dataframe as dd
+
+def group(flights):
+    return flights.groupby(["carrier", "dest"])[["dep_delay", "air_time"]].mean().compute()
+
+def join(flights):
+    one = flights[["tailnum", "distance"]].groupby("tailnum").distance.sum().reset_index()
+    return len(flights[["tailnum", "carrier"]].merge(one, on="tailnum").compute())
+
+def shuffle(flights):
+    return len(flights[["tailnum", "dep_delay", "carrier"]].set_index("tailnum").compute())
+
+def scan(flights):
+    return flights[flights.dep_delay > 15].distance.sum().compute()
+
+def python(flights):
+    return flights.dest.map_partitions(
+        lambda s: s.map(lambda d: "".join(reversed(d))).value_counts(), meta=("dest", "int64")
+    ).compute()
+
+client, cluster = initialize_cluster(
+    num_workers=1, nprocs=PROCS, nthreads=THREADS, ram_gb_per_proc=4 / PROCS, local_fit="exact"
+)
+flights = dd.read_parquet(DATA)
+scan(flights)
+found = {}
+for job in (scan, group, join, shuffle, python):
+    began = time.perf_counter()
+    job(flights)
+    found[job.__name__] = time.perf_counter() - began
+client.close(); cluster.close()
+print(json.dumps(found))
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--data", required=True)
+    arguments = parser.parse_args()
+
+    def command(procs: int, threads: int) -> list[str]:
+        text = RUN.replace("PROCS", str(procs)).replace("THREADS", str(threads))
+        return ["-c", text.replace("DATA", repr(arguments.data))]
+
+    found = in_turn({"1 x 2": command(1, 2), "2 x 1": command(2, 1)}, arguments.rounds)
+    report("queries on the flights", found, "1 x 2", "2 x 1")
+
+
+if __name__ == "__main__":
+    main()

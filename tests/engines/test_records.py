@@ -1,0 +1,100 @@
+"""Records of running clusters: private, whole, and gone with their owner."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hyperplane.engines import records
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def record(name: str = "dask-cluster-1", **changes: object) -> records.Record:
+    scratch = records.new_scratch(name, None)
+    made = records.Record(
+        name=name,
+        engine="local",
+        scheduler="tcp://127.0.0.1:1",
+        dashboard="http://127.0.0.1:2/status",
+        pid=os.getpid(),
+        started=records.own_start(),
+        workers=1,
+        threads=2,
+        ram_gb=0.5,
+        scratch=scratch,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def test_written_and_read() -> None:
+    one, two = record("one"), record("two")
+    records.write(one)
+    records.write(two)
+    assert {found.name for found in records.read_all()} == {"one", "two"}
+    assert records.read_all()[0] in (one, two)
+
+
+def test_only_the_owner_can_look(tmp_path: Path) -> None:
+    records.write(record())
+    folder = records.private_folder()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    [file] = folder.glob("*.json")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE((folder / "dask-cluster-1").stat().st_mode) == 0o700
+
+
+def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    folder = records.private_folder()
+    folder.chmod(0o777)
+    with pytest.raises(PermissionError, match="TMPDIR"):
+        records.private_folder()
+
+
+def test_a_link_in_its_place_is_refused(tmp_path: Path) -> None:
+    folder = records.private_folder()
+    folder.rmdir()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    folder.symlink_to(elsewhere)
+    with pytest.raises(PermissionError, match="remove it"):
+        records.private_folder()
+
+
+def test_a_dead_owner_is_cleared_with_its_scratch() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    dead = record("dead", pid=gone.pid)
+    (Path(dead.scratch) / "spilled").write_text("data")
+    records.write(dead)
+    assert records.read_all() == []
+    assert not Path(dead.scratch).exists()
+    assert not records.private_folder().joinpath("dead.json").exists()
+
+
+def test_a_process_id_used_again_is_not_the_owner() -> None:
+    records.write(record(started=records.own_start() - 1000))
+    assert records.read_all() == []
+
+
+def test_a_torn_file_is_passed_over() -> None:
+    records.write(record("whole"))
+    (records.private_folder() / "torn.json").write_text('{"name": "to')
+    assert [found.name for found in records.read_all()] == ["whole"]
+
+
+def test_nothing_is_left_when_the_last_one_goes(tmp_path: Path) -> None:
+    only = record()
+    records.write(only)
+    records.remove(only.name, only.scratch)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,102 @@
+"""When worker processes are forked from the zygote, and when not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from multiprocessing import forkserver, get_context
+
+import pytest
+
+from hyperplane.engines import zygote
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the zygote is for Linux"),
+]
+
+
+def child(queue: object) -> None:
+    queue.put((os.getppid(), "json.tool" in sys.modules, os.environ.get("MARK")))  # type: ignore[attr-defined]
+
+
+def ask() -> tuple[int, bool, str | None]:
+    context = get_context("forkserver")
+    queue = context.Queue()
+    process = context.Process(target=child, args=(queue,))
+    process.start()
+    answer = queue.get(timeout=30)
+    process.join()
+    process.close()
+    queue.close()
+    queue.join_thread()
+    return answer  # type: ignore[no-any-return]
+
+
+def test_forked_with_modules_and_variables_and_ended_with_its_last_user() -> None:
+    before = dict(os.environ)
+    assert zygote.acquire(["json.tool"], {"MARK": "1"})
+    try:
+        pid, loaded, mark = ask()
+        assert (loaded, mark) == (True, "1")
+        assert dict(os.environ) == before
+        assert zygote.acquire(["json.tool"], {"MARK": "1"})
+        zygote.release()
+        assert ask()[0] == pid
+    finally:
+        zygote.release()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_other_variables_mean_no_fork() -> None:
+    assert zygote.acquire([], {"MARK": "1"})
+    try:
+        assert not zygote.acquire([], {"MARK": "2"})
+    finally:
+        zygote.release()
+
+
+def test_a_forkserver_of_the_program_is_left_alone() -> None:
+    forkserver.ensure_running()
+    try:
+        assert not zygote.acquire([], {})
+        assert ask()[1] is False
+    finally:
+        vars(forkserver)["_forkserver"]._stop()
+
+
+def test_a_module_that_does_not_import_is_no_harm() -> None:
+    assert zygote.acquire(["no_such_module_at_all", "json.tool"], {})
+    try:
+        assert ask()[1] is True
+    finally:
+        zygote.release()
+
+
+def test_not_on_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert not zygote.acquire([], {})
+
+
+def test_its_process_has_one_thread_whatever_it_loads() -> None:
+    """In a program of its own, so that no other test's modules are about."""
+    program = (
+        "import os\n"
+        "from hyperplane.engines import zygote\n"
+        "from multiprocessing import forkserver\n"
+        "assert zygote.acquire(['dask.dataframe', 'pyarrow.parquet', 'pyarrow.dataset'],\n"
+        "                      {'OMP_NUM_THREADS': '1', 'OPENBLAS_NUM_THREADS': '1'})\n"
+        "pid = vars(forkserver)['_forkserver']._forkserver_pid\n"
+        "import multiprocessing\n"
+        "done = multiprocessing.get_context('forkserver').Process(target=print)\n"
+        "done.start(); done.join()\n"
+        "print(len(os.listdir(f'/proc/{pid}/task')))\n"
+        "zygote.release()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == ["1"]
+    assert done.stderr == ""
