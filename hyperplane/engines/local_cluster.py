@@ -14,12 +14,13 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import dask.config
 from distributed import Client, LocalCluster, Nanny, Scheduler
 from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.node import ServerNode
 
 from hyperplane.engines import records, zygote
 from hyperplane.engines.dask_settings import in_force
@@ -98,6 +99,23 @@ class GuardedNanny(Nanny):
         self.env = {**os.environ, **self._own_env}
         with _forkserver():
             return await super().instantiate()
+
+    async def close(  # type: ignore[override]
+        self, timeout: float = 5, reason: str = "nanny-close"
+    ) -> Literal["OK"]:
+        """Close, and reach an end even when the worker process never came up.
+
+        Before distributed 2026.8 a nanny whose worker failed to start could fail to close, and
+        was left half closed; whoever closed it again waited for ever.
+        """
+        try:
+            return await super().close(timeout=timeout, reason=reason)
+        except Exception:
+            if self.status == Status.closing:
+                self.process = None
+                self.status = Status.closed
+                await ServerNode.close(self)
+            raise
 
 
 class GuardedScheduler(Scheduler):
