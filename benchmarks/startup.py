@@ -9,9 +9,6 @@ in a process of its own, in turn. ``dask.distributed`` is imported before the cl
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-import time
 
 from abab import in_turn, report
 

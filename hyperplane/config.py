@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 import dask.config
 from pydantic import BaseModel, ValidationError
@@ -36,7 +37,10 @@ __all__ = [
 Model = TypeVar("Model", bound=BaseModel)
 Settings = TypeVar("Settings", bound=EngineSettings)
 
+_ROOT = "hyperplane"
 _POOLS = "hyperplane.pools"
+_SET, _VARIABLE = "dask.config.set", "environment variable"
+_MISSING: Any = object()
 _QUOTE_IT = "write it as pool_<cores>_<GB>: YAML reads a bare 16_16 as the number 1616"
 
 
@@ -51,30 +55,65 @@ def pools() -> dict[str, PoolSpec]:
     section = dask.config.get(_POOLS)
     if not isinstance(section, Mapping) or not section:
         raise ConfigError([_fault(_POOLS, section, "a mapping of pools")])
-    merged: dict[str, dict[str, Any]] = {}
-    keys: dict[str, str] = {}
-    found: list[Fault] = []
-    for key, entry in section.items():
-        path = f"{_POOLS}.{key}"
-        if not isinstance(key, str):
-            found.append(_fault(path, key, "text", _QUOTE_IT))
-        elif not isinstance(entry, Mapping):
-            found.append(_fault(path, entry, "a mapping of the keys of a pool"))
-        else:
-            name = canonical_pool_name(key)
-            keys.setdefault(name, key)
-            merged.setdefault(name, {}).update(entry)
+    entries, found = _pool_entries(section)
     specs = {}
-    for name, entry in merged.items():
+    for name, entry in entries.items():
         try:
-            specs[name] = PoolSpec(name=name, **entry)
+            specs[name] = PoolSpec(name=name, **entry.values)
         except ValidationError as error:
-            found += _with_sources(faults_of(error, f"{_POOLS}.{keys[name]}"))
-        except TypeError:
-            found.append(_fault(f"{_POOLS}.{keys[name]}.name", entry.get("name"), "no such key"))
+            for fault in faults_of(error):
+                path = entry.paths.get(fault.where, f"{entry.path}.{fault.where}")
+                found += _with_sources([replace(fault, where=path)])
     if found:
         raise ConfigError(found)
     return dict(sorted(specs.items(), key=lambda item: (item[1].cores, item[1].ram_gb)))
+
+
+class _Entry(NamedTuple):
+    """What the configuration says of one pool, under one spelling of its name or several."""
+
+    path: str
+    values: dict[str, Any]
+    paths: dict[str, str]
+
+
+def _pool_entries(section: Mapping[Any, Any]) -> tuple[dict[str, _Entry], list[Fault]]:
+    """The entries of the pools by bare name, and what cannot be read as one."""
+    entries: dict[str, _Entry] = {}
+    found: list[Fault] = []
+    for key, content in section.items():
+        path = f"{_POOLS}.{key}"
+        if not isinstance(key, str):
+            found.append(_fault(path, key, "text", _QUOTE_IT))
+            continue
+        if not isinstance(content, Mapping):
+            found.append(_fault(path, content, "a mapping of the keys of a pool"))
+            continue
+        entry = entries.setdefault(canonical_pool_name(key), _Entry(path, {}, {}))
+        shipped = _value(defaults.load_file("pools.yaml"), path.split("."))
+        for field, value in _underscored(content).items():
+            if field == "name":
+                found.append(_fault(f"{path}.{field}", value, "no such key"))
+            elif field not in entry.values or _beats(path, shipped, field, value, entry):
+                entry.values[field] = value
+                entry.paths[field] = f"{path}.{field}"
+    return entries, found
+
+
+def _beats(path: str, shipped: Any, field: str, value: object, entry: _Entry) -> bool:
+    """Whether a value beats that of the same pool under another spelling.
+
+    Of a site's ``POOL_16_16``, the shipped ``pool_16_16`` and a variable, which Dask reads as
+    lower case, the last given to Dask need not be the strongest.
+    """
+    if isinstance(shipped, Mapping) and value == shipped.get(field):
+        return False
+    return _strength(f"{path}.{field}") >= _strength(entry.paths[field])
+
+
+def _strength(path: str) -> int:
+    source = _source(path)
+    return 2 if source == _SET else int(source.startswith(_VARIABLE))
 
 
 def get_pool(name: str | PoolSpec) -> PoolSpec:
@@ -99,13 +138,12 @@ def get_pool(name: str | PoolSpec) -> PoolSpec:
         return name
     known = pools()
     wanted = canonical_pool_name(str(name))
-    by_alias = {pool.alias.lower(): pool for pool in known.values() if pool.alias}
+    by_alias = {canonical_pool_name(pool.alias): pool for pool in known.values() if pool.alias}
     found = known.get(wanted) or by_alias.get(wanted)
     if found is None:
-        names = [*known, *by_alias]
-        raise UnknownPool(
-            str(name), names, difflib.get_close_matches(wanted, names, n=3, cutoff=0.4)
-        )
+        shown = {**{pool: pool for pool in known}, **{k: p.alias for k, p in by_alias.items()}}
+        near = difflib.get_close_matches(wanted, shown, n=3, cutoff=0.4)
+        raise UnknownPool(str(name), list(shown.values()), [shown[each] for each in near])
     return found
 
 
@@ -146,7 +184,7 @@ def auto_engines() -> tuple[str, ...]:
 
 def faults() -> list[Fault]:
     """Everything in the configuration that cannot be used; empty when all is well."""
-    found: list[Fault] = []
+    found = _unknown_sections()
     views = (pools, sizing_rules, memory_policy, auto_engines)
     for view in (*views, lambda: engine_settings("local", LocalSettings)):
         try:
@@ -156,12 +194,22 @@ def faults() -> list[Fault]:
     return found
 
 
+def _unknown_sections() -> list[Fault]:
+    known = {section for name in defaults.FILES for section in defaults.load_file(name)[_ROOT]}
+    section = dask.config.get(_ROOT)
+    return [
+        _fault(f"{_ROOT}.{key}", section[key], "one of the sections " + ", ".join(sorted(known)))
+        for key in section
+        if key not in known
+    ]
+
+
 def _read(path: str, model: type[Model]) -> Model:
     section = dask.config.get(path, default={})
     if not isinstance(section, Mapping):
         raise ConfigError([_fault(path, section, "a mapping")])
     try:
-        return model(**{str(key).replace("-", "_"): value for key, value in section.items()})
+        return model(**_underscored(section))
     except ValidationError as error:
         raise ConfigError(_with_sources(faults_of(error, path))) from error
 
@@ -171,39 +219,58 @@ def _fault(path: str, value: object, allowed: str, advice: str = "") -> Fault:
 
 
 def _with_sources(found: list[Fault]) -> list[Fault]:
-    return [
-        Fault(fault.where, fault.asked, fault.allowed, fault.advice, _source(fault.where))
-        for fault in found
-    ]
+    return [replace(fault, source=_source(fault.where)) for fault in found]
 
 
 def _source(path: str) -> str:
-    """The variable or file that set a key, or the nearest of its parents that somebody set."""
+    """What set a key, or the nearest parent of a key that is missing."""
     parts = path.split(".")
-    variable = "DASK_" + "__".join(parts).upper()
-    if variable in os.environ:
-        return f"environment variable {variable}"
+    now = _value(dask.config.config, parts)
+    while now is _MISSING and len(parts) > 1:
+        parts = parts[:-1]
+        now = _value(dask.config.config, parts)
+    for source, content in _sources(parts):
+        if _gave(_value(content, parts), now):
+            return source
+    return _SET
+
+
+def _sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Everything that is read into the configuration, the strongest first."""
+    variable = "DASK_" + "__".join(parts).upper() + "__"
+    set_ = [
+        name
+        for name in sorted(os.environ)
+        if name.startswith("DASK_HYPERPLANE")
+        and (variable.startswith(f"{name.upper()}__") or name.upper().startswith(variable))
+    ]
+    yield f"{_VARIABLE} {', '.join(set_)}", dask.config.collect_env()
     files = list(dask.config.collect_yaml(dask.config.paths, return_paths=True))
-    for file, content in reversed(files):
-        if _holds(content, parts):
-            return str(file)
+    yield from ((str(file), content) for file, content in reversed(files))
     for name in defaults.FILES:
-        if _holds(defaults.load_file(name), parts):
-            shipped = _value(defaults.load_file(name), parts)
-            if shipped == dask.config.get(path, default=None):
-                return str(defaults.folder() / name)
-    return "dask.config.set"
+        yield str(defaults.folder() / name), defaults.load_file(name)
 
 
-def _value(content: object, parts: list[str]) -> object:
+def _gave(value: object, now: object) -> bool:
+    """Whether a value, or something in it, is what is in force now."""
+    if isinstance(value, Mapping) and isinstance(now, Mapping):
+        return any(_gave(value[key], now.get(key, _MISSING)) for key in value)
+    return value is not _MISSING and value == now
+
+
+def _value(content: object, parts: list[str]) -> Any:
     for part in parts:
         if not isinstance(content, Mapping):
-            return None
+            return _MISSING
         content = {str(key).replace("-", "_"): value for key, value in content.items()}.get(
-            part.replace("-", "_")
+            part.replace("-", "_"), _MISSING
         )
     return content
 
 
-def _holds(content: object, parts: list[str]) -> bool:
-    return _value(content, parts) is not None
+def _underscored(section: Mapping[Any, Any]) -> dict[str, Any]:
+    """A section with ``_`` for ``-`` in all its keys, which are one and the same to Dask."""
+    return {
+        str(key).replace("-", "_"): _underscored(value) if isinstance(value, Mapping) else value
+        for key, value in section.items()
+    }

@@ -9,6 +9,7 @@ file in the Dask configuration folder, a variable such as
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ def folder() -> Path:
     return wheel if wheel.is_dir() else package.parent / "config"
 
 
+@functools.cache
 def load_file(name: str) -> dict[str, Any]:
-    """One of the shipped files."""
+    """One of the shipped files; read once, not to be changed."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     with (folder() / name).open(encoding="utf-8") as file:
         return dict(yaml.load(file, Loader=loader))  # noqa: S506 - both are safe loaders

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __all__ = [
     "ConfigError",
@@ -203,3 +203,7 @@ class StartFailed(EngineError):
 
 class StartTimeout(EngineError, TimeoutError):
     """The cluster was not ready in time; what had been started was closed again."""
+
+    if not TYPE_CHECKING:
+        # Python finds the first parent's, which cannot make an object with this one's layout.
+        __new__ = TimeoutError.__new__

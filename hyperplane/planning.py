@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, cast
 
 from hyperplane import config
@@ -145,13 +145,14 @@ class Study:
         if {*_LAYOUT, "cores_per_worker"} <= given:
             return request.worker
         chosen: dict[str, Any] = {name: getattr(request, name) for name in _LAYOUT if name in given}
+        cores = None
+        if "cores_per_worker" in given:
+            cores = request.cores_per_worker
+            room = max(1, min(cores, pool.allocatable_cores))
+            pool = pool.model_copy(update={"allocatable_cores": room})
         proposed = fit.propose_worker(pool, **chosen)
-        return WorkerSpec(
-            proposed.nprocs,
-            proposed.nthreads,
-            proposed.ram_per_proc,
-            request.cores_per_worker if "cores_per_worker" in given else proposed.cores_per_worker,
-            request.ngpus,
+        return replace(
+            proposed, cores_per_worker=cores or proposed.cores_per_worker, ngpus=request.ngpus
         )
 
     def _closest_pool(self, needs_pool: bool) -> PoolSpec | None:

@@ -8,7 +8,9 @@ decimal gigabytes mislead: ``6 * 2.1 <= 12.6`` is false in Python.
 from __future__ import annotations
 
 import math
+import operator
 import re
+from typing import SupportsIndex, cast
 
 GB = 10**9
 
@@ -28,7 +30,8 @@ def gb_to_bytes(gigabytes: float) -> int:
     >>> gb_to_bytes(2.4)
     2400000000
     """
-    return round(gigabytes * GB)
+    # A product of so large a number could be infinite; it has no decimals to lose.
+    return round(gigabytes * GB) if abs(gigabytes) < 2**53 else int(gigabytes) * GB
 
 
 def bytes_to_gb(size: int) -> float:
@@ -71,9 +74,10 @@ def parse_bytes(text: str) -> int:
     if match is None or match[3] not in _UNITS:
         raise ValueError(f"{text!r} is not a quantity of memory such as '100GB' or '4GiB'")
     number = float(match[1].replace(",", "").replace("_", "") + (match[2] or ""))
-    if not math.isfinite(number):
+    size = number * _UNITS[match[3]]
+    if not math.isfinite(size):
         raise ValueError(f"{text!r} is not a finite quantity of memory")
-    return round(number * _UNITS[match[3]])
+    return round(size)
 
 
 def format_bytes(size: int) -> str:
@@ -102,7 +106,23 @@ def format_number(value: float) -> str:
     >>> format_number(15.0), format_number(7.5), format_number(1 / 3)
     ('15', '7.5', '0.3333')
     """
-    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
+    return f"{value:.4g}" if abs(value) < 9999.5 else f"{value:.0f}"
+
+
+def whole_number(value: object) -> int | None:
+    """A whole number as an ``int``, NumPy's too; None for anything else, a bool too.
+
+    Examples
+    --------
+    >>> whole_number(3), whole_number(2.5), whole_number(True)
+    (3, None, None)
+    """
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(cast("SupportsIndex", value))
+    except TypeError:
+        return None
 
 
 def plural(count: int, noun: str) -> str:

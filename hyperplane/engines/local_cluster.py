@@ -7,6 +7,7 @@ process starts. Nothing else about them differs.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import logging
 import os
@@ -154,7 +155,10 @@ class _Owner(SchedulerPlugin):
         """Close the cluster object from a thread of its own; its loop is the one that runs this."""
         cluster = self.cluster()
         if cluster is not None and cluster.status == Status.running:
-            threading.Thread(target=cluster.close_all, name="hyperplane-close").start()
+            # Not a daemon, as the thread of the loop is: the program waits for it to end.
+            threading.Thread(
+                target=cluster.close_all, name="hyperplane-close", daemon=False
+            ).start()
 
     async def close(self) -> None:
         """Follow a scheduler that ends."""
@@ -205,8 +209,27 @@ class GuardedLocalCluster(LocalCluster):
         self._cleanup = weakref.finalize(self, _clean_up, kwargs["name"], scratch, uses_zygote)
         # Dask's own exit handler closes the cluster first; this is for what it may leave.
         self._cleanup.atexit = False
-        super().__init__(**kwargs)  # starts everything, and calls _start() for it
+        try:
+            super().__init__(**kwargs)  # starts everything, and calls _start() for it
+        except BaseException as error:
+            if not isinstance(error, Exception):  # Dask closes after those by itself
+                self.sync(self._abort)
+                self._loop_runner.stop()
+            self._cleanup()
+            raise
         self._importing.join()
+
+    async def _abort(self) -> None:
+        """Close while workers are still starting: after Ctrl-C nobody wants to wait for them."""
+        # The starts of workers fail now, and nobody asks them why.
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        nannies = list(self._created)
+        for nanny in nannies:
+            process = getattr(nanny.process, "process", None)
+            if process is not None and process.is_alive():
+                await process.kill()
+        await asyncio.gather(*(nanny.start() for nanny in nannies), return_exceptions=True)
+        await self._close()
 
     async def _start(self) -> None:
         if self.scheduler_spec["cls"] is Scheduler:
@@ -249,6 +272,8 @@ class GuardedLocalCluster(LocalCluster):
 
 
 def _clean_up(name: str, scratch: str, uses_zygote: bool) -> None:
-    records.remove(name, scratch)
-    if uses_zygote:
-        zygote.release()
+    try:
+        if uses_zygote:
+            zygote.release()
+    finally:
+        records.remove(name, scratch)

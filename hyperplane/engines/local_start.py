@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +23,7 @@ from hyperplane.engines.local_cluster import GuardedLocalCluster, GuardedNanny
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import LocalSettings
-from hyperplane.units import GB, gb_to_bytes
+from hyperplane.units import bytes_to_gb, gb_to_bytes
 
 LOOPBACK = "127.0.0.1"
 LOG_LINES = 40
@@ -40,41 +41,36 @@ def start(plan: ClusterPlan) -> Started:
     """
     settings = cast(LocalSettings, plan.settings)
     began = time.monotonic()
+    record = records.Record(
+        name=plan.name,
+        engine="local",
+        scheduler="",
+        dashboard="",
+        pid=os.getpid(),
+        started=records.own_start(),
+        workers=plan.dask_workers,
+        threads=plan.total_threads,
+        ram_gb=bytes_to_gb(plan.total_ram),
+    )
     try:
-        records.read_all()
-        scratch = records.new_scratch(
-            plan.name, dask.config.get("temporary-directory", default=None)
-        )
+        record = records.reserve(record, dask.config.get("temporary-directory", default=None))
     except OSError as error:
-        raise StartFailed("local", f"no place for its files: {error}") from error
+        raise StartFailed("local", str(error)) from error
     forked = settings.start_method == "preload" and zygote.acquire(settings.preload, _pre_spawn())
     with _log_tail() as tail, quick.without_collecting():
         try:
-            cluster = GuardedLocalCluster(**_arguments(plan, settings, scratch, forked))
+            cluster = GuardedLocalCluster(**_arguments(plan, settings, record.scratch, forked))
         except Exception as error:
-            records.remove(plan.name, scratch)
             raise _failure(error, plan, began, "\n".join(tail)) from error
-        return _with_client(cluster, plan, scratch)
+        return _with_client(cluster, record)
 
 
-def _with_client(cluster: GuardedLocalCluster, plan: ClusterPlan, scratch: str) -> Started:
+def _with_client(cluster: GuardedLocalCluster, record: records.Record) -> Started:
     try:
         client = Client(cluster)
         cluster.used_by(client)
-        records.write(
-            records.Record(
-                name=plan.name,
-                engine="local",
-                scheduler=cluster.scheduler_address,
-                dashboard=cluster.dashboard_link,
-                pid=os.getpid(),
-                started=records.own_start(),
-                workers=plan.dask_workers,
-                threads=plan.total_threads,
-                ram_gb=plan.total_ram / GB,
-                scratch=scratch,
-            )
-        )
+        addresses = {"scheduler": cluster.scheduler_address, "dashboard": cluster.dashboard_link}
+        records.write(replace(record, **addresses))
     except BaseException:
         cluster.close()
         raise

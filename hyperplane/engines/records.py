@@ -14,7 +14,7 @@ import os
 import shutil
 import stat
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -29,7 +29,7 @@ class Record:
     name, engine : str
         Name of the cluster and of the engine that runs it.
     scheduler, dashboard : str
-        Addresses.
+        Addresses; empty while the cluster starts.
     pid : int
         The owning process.
     started : float
@@ -51,12 +51,14 @@ class Record:
     workers: int
     threads: int
     ram_gb: float
-    scratch: str
+    scratch: str = ""
 
     def alive(self) -> bool:
         """Whether the owning process is still there."""
         try:
-            return abs(psutil.Process(self.pid).create_time() - self.started) < 1
+            owner = psutil.Process(self.pid)
+            same = abs(owner.create_time() - self.started) < 1
+            return same and owner.status() != psutil.STATUS_ZOMBIE
         except psutil.Error:
             return False
 
@@ -90,23 +92,46 @@ def private_folder(parent: str | None = None) -> Path:
     return folder
 
 
-def new_scratch(name: str, parent: str | None) -> str:
-    """Make the folder that the workers of a cluster spill to.
+def reserve(record: Record, parent: str | None) -> Record:
+    """Take a name and a scratch folder for a cluster that is about to start.
 
     Parameters
     ----------
-    name : str
-        Name of the cluster.
+    record : Record
+        Without addresses: the cluster is not listed yet, but what it leaves when its owner dies
+        will be found.
     parent : str, optional
         The disk to spill to; the temporary directory by default.
+
+    Returns
+    -------
+    Record
+        With its scratch folder.
+
+    Raises
+    ------
+    FileExistsError
+        When a cluster of that name runs.
     """
+    read_all()
+    if any(found.name == record.name for found in _read()):
+        raise FileExistsError(f"a cluster named {record.name!r} runs already; use another name")
     for _ in range(10):
-        # Whoever closes the last cluster removes the folder above, at any moment.
+        # Whoever closes the last cluster removes the folders above, at any moment.
         with contextlib.suppress(FileNotFoundError):
-            scratch = private_folder(parent) / name
+            scratch = private_folder(parent) / record.name
             scratch.mkdir(mode=0o700, exist_ok=True)
-            return str(scratch)
+            reserved = replace(record, scratch=str(scratch))
+            write(reserved)
+            return reserved
     raise FileNotFoundError(f"{scratch} cannot be made: its folder vanishes again and again")
+
+
+def process_folder() -> Path:
+    """A folder for files of this process that serve all its clusters."""
+    folder = private_folder() / f"p-{os.getpid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def write(record: Record) -> None:
@@ -129,15 +154,23 @@ def remove(name: str, scratch: str) -> None:
 
 def read_all() -> list[Record]:
     """The clusters that run now, oldest first; what dead ones left is removed."""
-    alive: list[Record] = []
-    dead: list[Record] = []
+    found = _read()
+    for record in found:
+        if not record.alive():
+            remove(record.name, record.scratch)
+    for folder in private_folder().glob("p-*"):
+        if not psutil.pid_exists(int(folder.name.removeprefix("p-"))):
+            shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):  # there are clusters in it
+        private_folder().rmdir()
+    running = [record for record in found if record.scheduler and record.alive()]
+    return sorted(running, key=lambda record: record.started)
+
+
+def _read() -> list[Record]:
+    """All records, of clusters that start, run or died."""
+    found = []
     for file in private_folder().glob("*.json"):
         with contextlib.suppress(OSError, ValueError, TypeError):
-            record = Record(**json.loads(file.read_text()))
-            (alive if record.alive() else dead).append(record)
-    for record in dead:
-        remove(record.name, record.scratch)
-    if not alive:
-        with contextlib.suppress(OSError):
-            private_folder().rmdir()
-    return sorted(alive, key=lambda record: record.started)
+            found.append(Record(**json.loads(file.read_text())))
+    return found

@@ -17,13 +17,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from multiprocessing import forkserver, get_context, spawn
+from multiprocessing import forkserver, get_context, process, spawn
 from typing import Any
+
+from hyperplane.engines import records
 
 _PRELOAD = "hyperplane.engines.zygote_preload"
 #: Carries what the zygote must know, for the moment of its start.
@@ -48,8 +51,9 @@ def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
     -------
     bool
         Whether worker processes can be forked from it. False on other systems than Linux,
-        when the program runs a forkserver of its own, or when a running zygote was started with
-        other variables: then workers start from nothing.
+        when the program runs a forkserver of its own, when a running zygote was started with
+        other variables, or when there is no place for its socket (its path may have a hundred
+        characters): then workers start from nothing.
     """
     global _users, _started
     if not sys.platform.startswith("linux"):
@@ -64,7 +68,10 @@ def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
             return False
         else:
             get_context("forkserver").set_forkserver_preload([_PRELOAD])
-            _ensure_running(modules, environment)
+            try:
+                _ensure_running(modules, environment)
+            except OSError:
+                return False
             _started = server._forkserver_pid, dict(environment)
         _users += 1
         return True
@@ -84,6 +91,7 @@ def release() -> None:
             with suppress(ProcessLookupError):
                 os.kill(_started[0], signal.SIGTERM)
             server._stop()
+            shutil.rmtree(records.process_folder(), ignore_errors=True)
         _started = None
 
 
@@ -122,10 +130,15 @@ def _ensure_running(modules: Sequence[str], environment: Mapping[str, str]) -> N
         "JE_ARROW_MALLOC_CONF": "background_thread:false",
     }
     before = {name: os.environ.get(name) for name in ours}
+    # Its socket goes where it is found again should this process be killed.
+    settings = vars(process.current_process())["_config"]
+    folder_before = settings.get("tempdir")
+    settings["tempdir"] = str(records.process_folder())
     os.environ.update(ours)
     try:
         forkserver.ensure_running()
     finally:
+        settings["tempdir"] = folder_before
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)

@@ -97,7 +97,9 @@ class SizingAdvice:
 
     def as_arguments(self) -> dict[str, Any]:
         """The advice as arguments of ``initialize_cluster``."""
-        return {"num_workers": self.nodes, "pool": self.pool.name, **self.worker.to_dict()}
+        # A pool that the caller brought need not be among those of the configuration.
+        pool = self.question.pool or self.pool.name
+        return {"num_workers": self.nodes, "pool": pool, **self.worker.to_dict()}
 
     def start(self, **options: Any) -> tuple[Client, Cluster]:
         """Start the cluster for one piece.

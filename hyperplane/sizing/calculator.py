@@ -12,7 +12,7 @@ from hyperplane.sizing.advise import Basis, Question, Tasks, answer
 from hyperplane.sizing.measure import Measured, measure
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
-from hyperplane.units import gb_to_bytes
+from hyperplane.units import gb_to_bytes, whole_number
 
 
 def size_cluster(
@@ -81,7 +81,8 @@ def size_cluster(
         )
         if value not in allowed
     ]
-    if pieces is not None and (isinstance(pieces, bool) or pieces != int(pieces) or pieces < 1):
+    count = whole_number(pieces)
+    if pieces is not None and (count is None or count < 1):
         found.append(Fault("pieces", repr(pieces), "a whole number of at least 1"))
     rules = config.sizing_rules()
     chosen, measured = None, Measured(1, "")
@@ -99,7 +100,7 @@ def size_cluster(
         found += error.faults
     if found:
         raise RequestError(found)
-    question = Question(measured.size, operation, tasks, basis, chosen, moves_data, pieces)
+    question = Question(measured.size, operation, tasks, basis, chosen, moves_data, count)
     return SizingAdvice(question, answer(question, rules, config.pools()), measured)
 
 

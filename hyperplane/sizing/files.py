@@ -7,8 +7,11 @@ and its size in memory set against the bytes it took in the file.
 from __future__ import annotations
 
 import io
+import json
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import fsspec
@@ -19,6 +22,11 @@ from hyperplane.units import format_bytes, plural
 
 #: Bytes of uncompressed text that are read from each sampled file.
 SAMPLE = 1_000_000
+#: Bytes that are unpacked after those, to learn how well the file is packed: what unpacks
+#: reads ahead, by up to a megabyte of text.
+UNPACKED = 8_000_000
+#: Bytes of a packed file that are read at once; so the count of them is exact to that.
+STEP = 1024
 #: Text files, and Parquet footers, that are read at most; the others count by their size.
 SAMPLED_FILES = 3
 SAMPLED_FOOTERS = 256
@@ -36,6 +44,9 @@ _FORMATS = {
 }
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst", ".zip", ".lz4")
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
+
+
+_PLACE = "a size such as '100GB', or a path, glob or URL where there are files; none were found"
 
 
 class File(NamedTuple):
@@ -61,7 +72,7 @@ def measure_files(url: str) -> tuple[int, str]:
         return _zarr(url)
     found = _listed(store, path)
     if not found:
-        raise _refused(url, "a path, glob or URL where there are files; none were found")
+        raise _refused(url, _PLACE)
     formats = {_format(file.path) for file in found}
     if len(formats) > 1:
         names = " and ".join(sorted(formats))
@@ -80,24 +91,23 @@ def _refused(url: str, allowed: str, advice: str = "") -> RequestError:
 def _listed(store: Any, path: str) -> list[File]:
     """All files of a glob or folder that are data, or the one file itself."""
     if any(mark in path for mark in "*?["):
-        entries = list(store.glob(path, detail=True).values())
-    elif store.isdir(path):
-        entries = list(store.find(path, detail=True).values())
+        found = store.glob(path, detail=True).values()
+        entries = [entry for entry in found if not _is_hidden(entry["name"].rpartition("/")[2])]
     elif store.exists(path):
         entries = [store.info(path)]
     else:
         entries = []
-    folders = [entry["name"] for entry in entries if entry["type"] == "directory"]
-    entries += [entry for name in folders for entry in store.find(name, detail=True).values()]
+    for folder in [entry["name"] for entry in entries if entry["type"] == "directory"]:
+        inside = store.find(folder, detail=True).values()
+        entries += [e for e in inside if not _is_hidden(e["name"].removeprefix(folder))]
     return [
-        File(entry["name"], int(entry["size"] or 0))
-        for entry in entries
-        if entry["type"] == "file" and not _is_hidden(entry["name"])
+        File(entry["name"], int(entry["size"] or 0)) for entry in entries if entry["type"] == "file"
     ]
 
 
 def _is_hidden(path: str) -> bool:
-    return path.rpartition("/")[2].startswith(("_", "."))
+    """Whether a file is a mark or a leftover of what wrote the data, or in a folder of such."""
+    return any(part.startswith(("_", ".")) for part in path.split("/"))
 
 
 def _is_zarr(store: Any, path: str) -> bool:
@@ -123,7 +133,7 @@ def _spread(found: Sequence[File], count: int) -> list[File]:
 
 
 def _parquet(store: Any, found: Sequence[File]) -> tuple[int, str]:
-    parquet = need("pyarrow.parquet", "dataframe")
+    from pyarrow import parquet
 
     def uncompressed(file: File) -> int:
         with store.open(file.path, "rb") as opened:
@@ -145,7 +155,7 @@ def _scaled(size: int, read: Sequence[File], found: Sequence[File]) -> int:
 
 
 class _Counting(io.RawIOBase):
-    """A binary file that counts the bytes read from it."""
+    """A binary file that gives a little at a time and counts it."""
 
     def __init__(self, file: Any) -> None:
         self.file, self.count = file, 0
@@ -163,7 +173,7 @@ class _Counting(io.RawIOBase):
         return int(self.file.tell())
 
     def read(self, size: int = -1) -> bytes:
-        data: bytes = self.file.read(size)
+        data: bytes = self.file.read(min(size, STEP) if size >= 0 else size)
         self.count += len(data)
         return data
 
@@ -189,12 +199,16 @@ def _sample(store: Any, file: File) -> tuple[bytes, float]:
     """Whole lines from the start of a file, and the bytes of the file that they took."""
     compression = fsspec.utils.infer_compression(file.path)
     with store.open(file.path, "rb", compression=None) as raw:
-        counting = _Counting(raw)
-        opened = fsspec.core.compr[compression](counting, mode="rb") if compression else counting
-        sample: bytes = opened.read(SAMPLE)
-        stored = min(counting.count, file.size)
+        if compression:
+            counting = _Counting(raw)
+            opened = fsspec.core.compr[compression](counting, mode="rb")
+            sample: bytes = opened.read(SAMPLE)
+            unpacked = len(sample) + len(opened.read(UNPACKED))
+            packing = min(counting.count, file.size) / max(1, unpacked)
+        else:
+            sample, packing = raw.read(SAMPLE), 1.0
     whole = sample if len(sample) < SAMPLE else sample[: sample.rfind(b"\n") + 1] or sample
-    return whole, stored * len(whole) / max(1, len(sample))
+    return whole, packing * len(whole)
 
 
 def _read_csv(sample: io.BytesIO) -> Any:
@@ -206,7 +220,19 @@ def _read_csv(sample: io.BytesIO) -> Any:
 def _read_json(sample: io.BytesIO) -> Any:
     import pandas as pd
 
-    return pd.read_json(sample, lines=not sample.getvalue().lstrip().startswith(b"["))
+    text = sample.getvalue().decode(errors="ignore").lstrip()
+    if text.startswith("["):
+        return pd.read_json(io.StringIO(f"[{text[1 : _end_of_items(text)]}]"))
+    return pd.read_json(sample, lines=True)
+
+
+def _end_of_items(text: str) -> int:
+    """Where the last whole item of a JSON array ends; a sample may stop inside the next."""
+    decode, between, end = json.JSONDecoder().raw_decode, re.compile(r"[\s,]*"), 1
+    with suppress(ValueError):
+        while found := between.match(text, end):
+            _, end = decode(text, found.end())
+    return end
 
 
 def _zarr(url: str) -> tuple[int, str]:

@@ -16,13 +16,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from numbers import Real
+from typing import Any, NamedTuple
 
 from hyperplane.errors import DoesNotFit, Fault, RequestError
 from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
-from hyperplane.units import GB, bytes_to_gb, format_bytes, format_number, plural
+from hyperplane.units import (
+    GB,
+    bytes_to_gb,
+    format_bytes,
+    format_number,
+    gb_to_bytes,
+    plural,
+    whole_number,
+)
 
 #: Up to this many cores one process takes them all (measured on two).
 SINGLE_PROCESS_CORES = 3
@@ -68,31 +77,41 @@ def propose_worker(
     DoesNotFit
         When what is given is more than the pool has.
     """
+    processes, threads = whole_number(nprocs), whole_number(nthreads)
     faults = [
         Fault(name, repr(value), "a whole number of at least 1")
-        for name, value in (("nprocs", nprocs), ("nthreads", nthreads))
-        if value is not None and value < 1
+        for name, value, number in (
+            ("nprocs", nprocs, processes),
+            ("nthreads", nthreads, threads),
+        )
+        if value is not None and (number is None or number < 1)
     ]
-    if ram_gb_per_proc is not None and not ram_gb_per_proc > 0:
-        faults.append(Fault("ram_gb_per_proc", repr(ram_gb_per_proc), "more than 0"))
+    if ram_gb_per_proc is not None and not _is_size(ram_gb_per_proc):
+        faults.append(Fault("ram_gb_per_proc", repr(ram_gb_per_proc), "a number of GB above 0"))
     if faults:
         raise RequestError(faults)
     cores = pool.whole_cores
-    if nprocs is not None:
-        nthreads = nthreads or max(1, cores // nprocs)
-    elif nthreads is not None:
-        nprocs = max(1, cores // nthreads)
+    if processes is not None:
+        threads = threads or max(1, cores // processes)
+    elif threads is not None:
+        processes = max(1, cores // threads)
     else:
-        nprocs, nthreads = balanced_layout(cores)
+        processes, threads = balanced_layout(cores)
     if ram_gb_per_proc is None:
-        share = pool.allocatable_ram // nprocs
+        share = pool.allocatable_ram // processes
         ram = share // STEP * STEP or share
     else:
-        ram = round(ram_gb_per_proc * GB)
-        nprocs = max(1, min(nprocs, pool.allocatable_ram // ram)) if ram else nprocs
-    worker = WorkerSpec(nprocs, nthreads, ram, nprocs * nthreads, pool.gpus)
+        ram = gb_to_bytes(ram_gb_per_proc)
+        if nprocs is None:
+            room = pool.allocatable_ram // max(1, ram - 1)  # a byte of rounding each: see fits()
+            processes = max(1, min(processes, room))
+    worker = WorkerSpec(processes, threads, ram, processes * threads, pool.gpus)
     check_fits(worker, pool)
     return worker
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is not bool and isinstance(value, Real) and 0 < float(value) < math.inf
 
 
 def check_fits(worker: WorkerSpec, pool: PoolSpec) -> None:
@@ -100,12 +119,13 @@ def check_fits(worker: WorkerSpec, pool: PoolSpec) -> None:
     if fits(worker, pool):
         return
     best = balanced_layout(pool.whole_cores)
+    gpus = f", {plural(pool.gpus, 'GPU')}" if worker.ngpus else ""
     raise DoesNotFit(
         pool.name,
         f"{worker}, {format_number(worker.cores_per_worker)} cores "
         f"({format_bytes(worker.total_ram)})",
         f"at most {format_number(pool.allocatable_cores)} cores and "
-        f"{format_bytes(pool.allocatable_ram)} on a node of pool {pool.name}",
+        f"{format_bytes(pool.allocatable_ram)}{gpus} on a node of pool {pool.name}",
         f"{best[0]} processes x {best[1]} threads would fit; hyperplane.fit_workers("
         f"{pool.name!r}) gives a whole layout",
     )
@@ -125,6 +145,7 @@ def fits(worker: WorkerSpec, pool: PoolSpec) -> bool:
     return (
         cores <= pool.allocatable_cores + 1e-9
         and worker.total_ram <= pool.allocatable_ram + rounding
+        and worker.ngpus <= pool.gpus
     )
 
 

@@ -66,9 +66,10 @@ def measure(data: Any) -> Measured:
         raise _refused(data)
     if isinstance(data, str):
         try:
-            return _quantity(parse_bytes(data), data)
+            size = parse_bytes(data)
         except ValueError:
             return _of_files(data)
+        return _quantity(size, repr(data))
     if isinstance(data, os.PathLike):
         return _of_files(os.fspath(data))
     if isinstance(data, Real):
@@ -93,6 +94,8 @@ def _quantity(size: int, said: str) -> Measured:
 def _with_unit(data: Sequence[Any]) -> Measured:
     try:
         number, unit = data
+        if not isinstance(unit, str):
+            raise _refused(data)
         return _quantity(parse_bytes(f"{number}{unit}"), f"{number} {unit}")
     except ValueError as error:
         if isinstance(error, RequestError):
@@ -101,6 +104,8 @@ def _with_unit(data: Sequence[Any]) -> Measured:
 
 
 def _of_files(url: str) -> Measured:
+    if not url.strip():  # the path of the folder that the program happens to be in
+        raise _refused(url)
     found = files.measure_files(url)
     return Measured(max(1, found[0]), found[1])
 
@@ -136,7 +141,7 @@ def _dask_frame(data: Any) -> int:
     steps = min(count, SAMPLED_PARTITIONS)
     chosen = {round(step * (count - 1) / max(1, steps - 1)) for step in range(steps)}
     sizes = [_partition(data.partitions[index].compute()) for index in chosen]
-    return sum(sizes) * count // len(sizes)
+    return int(sum(sizes) * count // len(sizes))
 
 
 def _partition(part: Any) -> int:

@@ -80,22 +80,27 @@ class SizingRules(_Rules):
         RequestError
             For an operation that is in no list, with the nearest known ones.
         """
-        key = operation.strip().lower().replace("-", "_").replace(" ", "_")
+        key = _key(operation)
         known: dict[str, Weight] = {
             "light": "light",
             "medium": "medium",
             "heavy": "heavy",
-            **self.operations,
+            **{_key(name): weight for name, weight in self.operations.items()},
         }
-        found = known.get(key) or known.get(key.replace("group_by", "groupby"))
+        found = known.get(key)
         if found is None:
             raise RequestError([_unknown_operation(operation, key, known)])
         return found
 
     def is_aggregation(self, operation: str) -> bool:
         """Whether the rule for aggregations speaks of this operation."""
-        key = operation.strip().lower().replace("-", "_").replace(" ", "_")
-        return key.replace("group_by", "groupby") in self.checks.aggregations
+        return _key(operation) in map(_key, self.checks.aggregations)
+
+
+def _key(operation: object) -> str:
+    """An operation however it is written: ``"Group-by"`` is ``groupby``."""
+    name = str(operation).strip().lower().replace("-", "_").replace(" ", "_")
+    return name.replace("group_by", "groupby")
 
 
 def _unknown_operation(asked: str, key: str, known: dict[str, Any]) -> Fault:

@@ -22,8 +22,8 @@ _KINDS = {
     "string_": "text",
     "dict_": "a mapping",
     "list_": "a list",
+    "tuple_": "a list",
     "finite_": "a finite number",
-    "is_instance_of": "an object of the right type",
 }
 
 
@@ -44,7 +44,8 @@ def faults_of(
     Returns
     -------
     list of Fault
-        In the order of the model's fields; several branches of one union make one fault.
+        In the order of the model's fields; several branches of one union make one fault, and
+        what is wrong inside a value stands for the value.
     """
     faults: dict[str, Fault] = {}
     for entry in error.errors(include_url=False):
@@ -56,7 +57,11 @@ def faults_of(
             allowed = f"{faults[path].allowed}, or {allowed}"
         source = (sources or {}).get(path, "")
         faults[path] = Fault(path, asked, allowed, source=source)
-    return list(faults.values())
+    return [
+        fault
+        for path, fault in faults.items()
+        if not any(other.startswith(f"{path}.") for other in faults)
+    ]
 
 
 def _names_a_branch(part: int | str) -> bool:
@@ -76,6 +81,8 @@ def _allowed(entry: Any) -> str:
         return "no such key"
     if kind == "value_error":
         return str(context["error"])
+    if kind in {"model_type", "dataclass_type", "is_instance_of"}:
+        return f"an object of type {context.get('class_name') or context['class']}"
     if kind == "string_pattern_mismatch":
         return f"text that matches {context['pattern']}"
     for start, words in _KINDS.items():

@@ -98,7 +98,7 @@ def policy_faults(values: Mapping[str, Any], where: str, source: str = "") -> li
         Empty when the policy can be used.
     """
     faults = [
-        Fault(where + name, repr(values[name]), "one of " + ", ".join(_NAMES), source=source)
+        Fault(f"{where}{name}", repr(values[name]), "one of " + ", ".join(_NAMES), source=source)
         for name in values
         if name not in _NAMES
     ]

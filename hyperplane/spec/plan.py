@@ -15,7 +15,7 @@ from hyperplane.tables import as_html, as_text
 from hyperplane.units import bytes_to_gb, format_bytes, plural
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClusterPlan:
     """Everything that will be started, worked out before anything is.
 
@@ -104,6 +104,8 @@ class ClusterPlan:
 
     def __str__(self) -> str:
         return as_text(self.rows())
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return as_html(self.rows())

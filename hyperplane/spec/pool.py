@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from hyperplane.units import format_number, gb_to_bytes
 
@@ -13,15 +13,15 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 def canonical_pool_name(name: str) -> str:
-    """The bare name of a pool, however it was written.
+    """The bare name of a pool, however it was written; ``-`` and ``_`` are one, as to Dask.
 
     Examples
     --------
     >>> canonical_pool_name("DASK_POOL_16_16"), canonical_pool_name("Hyperplane-Med")
-    ('16_16', 'hyperplane-med')
+    ('16_16', 'hyperplane_med')
     """
-    name = name.strip().lower()
-    for prefix in ("dask_pool_", "dask-pool-", "pool_", "pool-"):
+    name = name.strip().lower().replace("-", "_")
+    for prefix in ("dask_pool_", "pool_"):
         name = name.removeprefix(prefix)
     return name
 
@@ -38,7 +38,7 @@ class PoolSpec(BaseModel):
     cores, ram_gb : float
         Nominal cores and memory (GB, 10**9 bytes) of a node.
     allocatable_cores, allocatable_ram_gb : float
-        What is left on a node for worker processes.
+        What is left on a node for worker processes; one core at least.
     gpus : int
         GPUs of a node.
     price_per_hour : float, optional
@@ -58,18 +58,19 @@ class PoolSpec(BaseModel):
     alias: str = ""
     cores: Positive
     ram_gb: Positive
-    allocatable_cores: Positive
+    allocatable_cores: Annotated[float, Field(ge=1, allow_inf_nan=False)]
     allocatable_ram_gb: Positive
     gpus: Annotated[int, Field(ge=0)] = 0
     price_per_hour: NotNegative | None = None
 
-    @model_validator(mode="after")
-    def _gives_no_more_than_it_has(self) -> PoolSpec:
-        if self.allocatable_cores > self.cores:
-            raise ValueError(f"allocatable_cores: at most the nominal {format_number(self.cores)}")
-        if self.allocatable_ram_gb > self.ram_gb:
-            raise ValueError(f"allocatable_ram_gb: at most the nominal {self.ram_gb:g}")
-        return self
+    @field_validator("allocatable_cores", "allocatable_ram_gb")
+    @classmethod
+    def _no_more_than_nominal(cls, value: float, info: ValidationInfo) -> float:
+        name = str(info.field_name).removeprefix("allocatable_")
+        nominal = info.data.get(name)  # missing when it is faulty itself
+        if nominal is not None and value > nominal:
+            raise ValueError(f"at most {name}, the nominal {format_number(nominal)}")
+        return value
 
     @property
     def allocatable_ram(self) -> int:

@@ -14,6 +14,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    InstanceOf,
     ValidationError,
 )
 
@@ -22,25 +23,45 @@ from hyperplane.spec.faults import faults_of
 from hyperplane.spec.memory import MemoryPolicy, policy_faults
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
-from hyperplane.units import bytes_to_gb, format_number, parse_bytes
+from hyperplane.units import bytes_to_gb, format_number, parse_bytes, whole_number
 
 LARGEST_PORT = 65_535
 
 
+def _is_truth_value(value: object) -> bool:
+    """Whether it is a bool, NumPy's too: ``nprocs=True`` is a slip."""
+    return isinstance(value, bool) or str(getattr(value, "dtype", "")) == "bool"
+
+
 def _whole(value: object) -> object:
-    """Let NumPy integers through and keep truth values out: ``nprocs=True`` is a slip."""
-    if isinstance(value, bool):
+    """Let NumPy integers through and keep truth values out."""
+    if _is_truth_value(value):
         raise ValueError("a whole number")
-    return value.__index__() if hasattr(value, "__index__") else value
+    number = whole_number(value)
+    return value if number is None else number
+
+
+def _number(value: object) -> object:
+    if _is_truth_value(value):
+        raise ValueError("a number")
+    return value
 
 
 def _gigabytes(value: object) -> object:
     """``2.4`` is 2.4 GB; text may carry its own unit."""
-    if isinstance(value, bool):
-        raise ValueError("a number of GB")
+    allowed = "a number of GB, or text such as '2.4GB'"
+    if _is_truth_value(value):
+        raise ValueError(allowed)
     if isinstance(value, str) and value.strip() and value.strip()[-1].isalpha():
-        return bytes_to_gb(parse_bytes(value))
+        return bytes_to_gb(_parsed(value, allowed))
     return value
+
+
+def _parsed(text: str, allowed: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError:
+        raise ValueError(allowed) from None
 
 
 def _port(value: object) -> str:
@@ -54,17 +75,18 @@ def _port(value: object) -> str:
 
 def _duration(value: object) -> object:
     """Seconds, or text such as "30 minutes"."""
-    if isinstance(value, bool):
-        raise ValueError("seconds, or text such as '30 minutes'")
+    allowed = "seconds, more than 0, or text such as '30 minutes'"
+    if _is_truth_value(value):
+        raise ValueError(allowed)
     try:
         return None if value is None else parse_timedelta(cast("str | float", value))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ValueError("seconds, or text such as '30 minutes'") from None
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise ValueError(allowed) from None
 
 
 def _quantity(value: str | None) -> str | None:
     if value is not None:
-        parse_bytes(value)
+        _parsed(value, "a quantity of memory such as '4Gi' or '4GB'")
     return value
 
 
@@ -101,16 +123,18 @@ class ClusterRequest(BaseModel):
     ram_gb_per_proc: Gigabytes = Field(
         0.7, validation_alias=AliasChoices("ram_gb_per_proc", "ram_gb_proc")
     )
-    cores_per_worker: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 15
+    cores_per_worker: Annotated[
+        float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)
+    ] = 15
     scheduler_deploy_mode: Literal["remote", "local"] = "remote"
     dashboard_port: Annotated[str, BeforeValidator(_port)] = "random"
     logging: Literal["quiet", "verbose"] = "quiet"
     ngpus: Annotated[Whole, Field(ge=0)] = 0
     node_selector: dict[str, str] | str | None = None
     scheduler_ram: Annotated[str | None, AfterValidator(_quantity)] = None
-    scheduler_cpu: str | float | None = None
+    scheduler_cpu: Annotated[str | float | None, BeforeValidator(_number)] = None
     engine: str = "auto"
-    pool: str | PoolSpec | None = None
+    pool: str | InstanceOf[PoolSpec] | None = None
     memory: Annotated[MemoryPolicy | None, BeforeValidator(_policy)] = None
     idle_timeout: Annotated[Seconds | None, BeforeValidator(_duration)] = None
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] | None = None
@@ -170,9 +194,10 @@ def _unknown(name: str, value: object) -> Fault:
 
 def _threads_against_cores(request: ClusterRequest) -> list[Fault]:
     # Published GPU examples run 8 threads on 2 cores: the GPU does the work there.
-    # A pool without cores_per_worker means the pool's cores; the pool is checked in the plan.
+    # A pool fills in what was not given; the pool is checked in the plan.
     threads = request.nprocs * request.nthreads
-    of_pool = request.pool is not None and "cores_per_worker" not in request.model_fields_set
+    both_sides = {"nprocs", "nthreads", "cores_per_worker"} <= request.model_fields_set
+    of_pool = request.pool is not None and not both_sides
     if request.ngpus or of_pool or threads <= request.cores_per_worker:
         return []
     return [

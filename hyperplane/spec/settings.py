@@ -14,7 +14,7 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 def _duration(value: str | float) -> str | float:
     try:
         parse_timedelta(value)
-    except (ValueError, KeyError):
+    except (ValueError, LookupError):
         raise ValueError("seconds, or text such as '300s'") from None
     return value
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator
@@ -27,9 +28,9 @@ client, cluster = hyperplane.initialize_cluster(
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place() -> Path:
     """A temporary directory of the program's own, to see what it leaves."""
-    folder = tmp_path / "tmp"
+    folder = Path(tempfile.gettempdir()) / "t"
     folder.mkdir()
     return folder
 
@@ -148,7 +149,7 @@ def test_every_way_to_close_leaves_nothing(ending: str, run: Run, place: Path) -
     if "restart" not in ending and "sys.exit" not in ending:  # of these Dask gives notice
         assert err == ""
     wait_until(lambda: not program.family(), 1.0)
-    assert list(place.iterdir()) == []
+    assert list(place.rglob("*")) == []
 
 
 def test_after_close_the_program_has_no_worker_left_while_it_goes_on(run: Run) -> None:
@@ -212,7 +213,31 @@ def test_what_a_killed_owner_leaves_is_removed_by_the_next_look(run: Run, place:
         check=True,
     )
     assert done.stdout == "[]\n"
-    assert not folder.exists()
+    assert list(place.rglob("*")) == []
+
+
+def test_ctrl_c_while_it_starts_leaves_nothing(run: Run, place: Path) -> None:
+    program = run(
+        """
+        client.close(); cluster.close()
+        import dask, pathlib, tempfile
+        hangs = pathlib.Path(sys.argv[0]).with_name("hangs.py")
+        hangs.write_text("import time\\ndef dask_setup(worker):\\n    time.sleep(600)\\n")
+        dask.config.set({"distributed.worker.preload": [str(hangs)]})
+        print("starting", flush=True)
+        try:
+            hyperplane.initialize_cluster(num_workers=1, nprocs=1, ram_gb_per_proc=0.5)
+        except KeyboardInterrupt:
+            print("interrupted")
+        """
+    )
+    program.line("starting")
+    time.sleep(2)
+    program.process.send_signal(signal.SIGINT)
+    out, err = program.finish(timeout=20)
+    assert out.splitlines()[-1] == "interrupted", err
+    wait_until(lambda: not program.family(), 2.0)
+    assert list(place.rglob("*")) == []
 
 
 def test_another_process_finds_and_closes_it(run: Run, place: Path) -> None:
@@ -241,7 +266,7 @@ def test_another_process_finds_and_closes_it(run: Run, place: Path) -> None:
     assert out.splitlines()[-1] == "closed"
     assert err == ""
     wait_until(lambda: not program.family(), 1.0)
-    assert list(place.iterdir()) == []
+    assert list(place.rglob("*")) == []
 
 
 def test_an_idle_cluster_closes_and_a_held_result_keeps_it(run: Run) -> None:

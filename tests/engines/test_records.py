@@ -21,7 +21,6 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def record(name: str = "dask-cluster-1", **changes: object) -> records.Record:
-    scratch = records.new_scratch(name, None)
     made = records.Record(
         name=name,
         engine="local",
@@ -32,9 +31,8 @@ def record(name: str = "dask-cluster-1", **changes: object) -> records.Record:
         workers=1,
         threads=2,
         ram_gb=0.5,
-        scratch=scratch,
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(records.reserve(made, None), **changes)  # type: ignore[arg-type]
 
 
 def test_written_and_read() -> None:
@@ -98,3 +96,21 @@ def test_nothing_is_left_when_the_last_one_goes(tmp_path: Path) -> None:
     records.write(only)
     records.remove(only.name, only.scratch)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_is_taken_once() -> None:
+    records.write(record("mine"))
+    with pytest.raises(FileExistsError, match="'mine' runs already"):
+        record("mine")
+
+
+def test_a_cluster_that_starts_is_not_listed_but_found_when_its_owner_dies() -> None:
+    starting = record("starting", scheduler="")
+    records.write(starting)
+    assert records.read_all() == []
+    assert Path(starting.scratch).exists()
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    records.write(replace(starting, pid=gone.pid))
+    assert records.read_all() == []
+    assert not Path(starting.scratch).exists()

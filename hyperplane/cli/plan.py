@@ -1,0 +1,51 @@
+"""``hyperplane plan``: what would be started."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Protocol, runtime_checkable
+
+import typer
+
+import hyperplane
+from hyperplane.cli.options import takes_request
+from hyperplane.cli.output import JsonOption, write_json, write_rows
+from hyperplane.engines import registry
+from hyperplane.errors import Fault, RequestError
+from hyperplane.spec.plan import ClusterPlan
+
+
+@runtime_checkable
+class Renders(Protocol):
+    """An engine that starts a cluster from a script or a manifest."""
+
+    def render(self, plan: ClusterPlan) -> str:
+        """The script or manifest that would start the plan."""
+        ...
+
+
+@takes_request
+def plan(
+    request: dict[str, Any],
+    render: Annotated[
+        bool, typer.Option("--render", help="Print the engine's own script or manifest instead.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what would be started, and start nothing."""
+    worked_out = hyperplane.plan_cluster(**request)
+    rendered = {"rendered": _rendered(worked_out)} if render else {}
+    if as_json:
+        write_json({**worked_out.to_dict(), **rendered})
+    elif render:
+        typer.echo(rendered["rendered"])
+    else:
+        write_rows(worked_out.rows())
+
+
+def _rendered(worked_out: ClusterPlan) -> str:
+    engine = registry.load(worked_out.engine)
+    if not isinstance(engine, Renders):
+        allowed = "an engine that starts from a script or a manifest"
+        advice = f"engine {engine.name} starts processes directly and has nothing to render"
+        raise RequestError([Fault("render", f"engine {engine.name}", allowed, advice)])
+    return engine.render(worked_out)

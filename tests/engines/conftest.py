@@ -1,0 +1,25 @@
+"""A temporary directory of its own for each test: clusters of other programs are not its affair."""
+
+from __future__ import annotations
+
+import multiprocessing.util
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def own_temporary_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    # Multiprocessing and pytest keep theirs for as long as the process lives: not in this one.
+    multiprocessing.util.get_temp_dir()
+    tmp_path_factory.getbasetemp()
+    # Short, because the path of a socket may have a hundred characters and no more.
+    folder = tempfile.mkdtemp(prefix="hp-")
+    monkeypatch.setattr(tempfile, "tempdir", folder)
+    monkeypatch.setenv("TMPDIR", folder)
+    yield
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,64 @@
+"""Every notebook runs from top to bottom, and what it shows is what running it gave."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+
+pytestmark = pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
+
+
+def code_cells(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def kinds(cell: Any) -> set[str]:
+    """What a cell put out: streams, results, and the types of their data."""
+    found = set()
+    for output in cell.outputs:
+        found.add(output.get("name") or output.output_type)
+        found.update(output.get("data", {}))
+    # What is worth a warning differs from machine to machine.
+    return found - {"stderr"}
+
+
+@pytest.mark.cluster
+def test_runs_and_gives_what_is_stored(file: Path, tmp_path: Path) -> None:
+    stored = nbformat.read(file, as_version=4)
+    notebook = nbformat.read(file, as_version=4)
+    for cell in code_cells(notebook):
+        cell.outputs = []
+    client = NotebookClient(
+        notebook,
+        timeout=120,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(tmp_path)}},
+    )
+    client.execute()
+    for before, after in zip(code_cells(stored), code_cells(notebook), strict=True):
+        assert kinds(before) == kinds(after), before.source
+
+
+def test_outputs_are_stored(file: Path) -> None:
+    notebook = nbformat.read(file, as_version=4)
+    nbformat.validate(notebook)
+    cells = code_cells(notebook)
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert all(cell.outputs for cell in cells)
+    assert not any(output.output_type == "error" for cell in cells for output in cell.outputs)
+
+
+def test_holds_nothing_of_the_machine_that_ran_it(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert not re.findall(r"/(?:root|home|Users|tmp|var)/[\w./-]*", text)
+    assert str(FOLDER.parent) not in text
+    assert not any(cell.metadata for cell in nbformat.reads(text, as_version=4).cells)
+    assert len(text) < 150_000
