@@ -25,7 +25,8 @@ def join(flights):
     return len(flights[["tailnum", "carrier"]].merge(one, on="tailnum").compute())
 
 def shuffle(flights):
-    return len(flights[["tailnum", "dep_delay", "carrier"]].set_index("tailnum").compute())
+    known = flights[["tailnum", "dep_delay", "carrier"]].dropna(subset=["tailnum"])
+    return len(known.set_index("tailnum").compute())
 
 def scan(flights):
     return flights[flights.dep_delay > 15].distance.sum().compute()

@@ -53,8 +53,11 @@ class AttachedCluster(Cluster):
 
     async def _look(self) -> None:
         scheduler = cast(rpc, self.scheduler_comm)
-        with suppress(OSError):  # the cluster has ended; what was seen last stays
+        try:
             self.scheduler_info = SchedulerInfo(await scheduler.identity(n_workers=-1))
+        except OSError:
+            if self.status == Status.running and not _listed(self._record.name):
+                await super()._close()  # somebody else has ended it
 
     async def _close(self) -> None:
         if self.status == Status.running:

@@ -23,7 +23,7 @@ from hyperplane.engines.local_cluster import GuardedLocalCluster, GuardedNanny
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import LocalSettings
-from hyperplane.units import bytes_to_gb, gb_to_bytes
+from hyperplane.units import bytes_to_gb, gb_to_bytes, plural
 
 LOOPBACK = "127.0.0.1"
 LOG_LINES = 40
@@ -61,7 +61,7 @@ def start(plan: ClusterPlan) -> Started:
         try:
             cluster = GuardedLocalCluster(**_arguments(plan, settings, record.scratch, forked))
         except Exception as error:
-            raise _failure(error, plan, began, "\n".join(tail)) from error
+            raise _failure(error, plan, forked, began, "\n".join(tail)) from error
         return _with_client(cluster, record)
 
 
@@ -163,7 +163,9 @@ def _log_tail() -> Iterator[deque[str]]:
         logger.removeHandler(handler)
 
 
-def _failure(error: Exception, plan: ClusterPlan, began: float, tail: str) -> EngineError:
+def _failure(
+    error: Exception, plan: ClusterPlan, forked: bool, began: float, tail: str
+) -> EngineError:
     seconds = time.monotonic() - began
     causes = [error]
     while isinstance(cause := causes[-1].__cause__ or causes[-1].__context__, Exception):
@@ -171,9 +173,15 @@ def _failure(error: Exception, plan: ClusterPlan, began: float, tail: str) -> En
     if any(isinstance(cause, TimeoutError) for cause in causes):
         return StartTimeout(
             "local",
-            f"{plan.dask_workers} worker processes were not ready within {seconds:.0f} s "
+            f"{plural(plan.dask_workers, 'worker process')} not ready within {seconds:.1f} s "
             f"(timeout={plan.request.timeout:g}); everything was closed again. Raise timeout, or "
             "ask for fewer processes",
             tail,
         )
-    return StartFailed("local", f"{causes[-1]} (everything was closed again)", tail)
+    spawned = (
+        ""
+        if forked
+        else "; a worker process started by spawn runs the script again: put the call "
+        'below `if __name__ == "__main__":`'
+    )
+    return StartFailed("local", f"{causes[-1]} (everything was closed again){spawned}", tail)

@@ -18,6 +18,7 @@ import fsspec
 
 from hyperplane.errors import Fault, RequestError
 from hyperplane.optional import need
+from hyperplane.sizing.footers import decoded
 from hyperplane.units import format_bytes, plural
 
 #: Bytes of uncompressed text that are read from each sampled file.
@@ -135,16 +136,15 @@ def _spread(found: Sequence[File], count: int) -> list[File]:
 def _parquet(store: Any, found: Sequence[File]) -> tuple[int, str]:
     from pyarrow import parquet
 
-    def uncompressed(file: File) -> int:
+    def in_memory(file: File) -> int:
         with store.open(file.path, "rb") as opened:
-            footer = parquet.ParquetFile(opened).metadata
-            return sum(footer.row_group(i).total_byte_size for i in range(footer.num_row_groups))
+            return decoded(parquet.ParquetFile(opened).metadata)
 
     read = _spread(found, SAMPLED_FOOTERS)
     with ThreadPoolExecutor(max_workers=min(16, len(read))) as pool:
-        sizes = list(pool.map(uncompressed, read))
+        sizes = list(pool.map(in_memory, read))
     total = _scaled(sum(sizes), read, found)
-    return total, f"footers of {plural(len(read), 'Parquet file')}, {format_bytes(total)} decoded"
+    return total, f"footers of {plural(len(read), 'Parquet file')}, {format_bytes(total)} in memory"
 
 
 def _scaled(size: int, read: Sequence[File], found: Sequence[File]) -> int:
@@ -214,7 +214,10 @@ def _sample(store: Any, file: File) -> tuple[bytes, float]:
 def _read_csv(sample: io.BytesIO) -> Any:
     import pandas as pd
 
-    return pd.read_csv(sample, sep=None, engine="python", on_bad_lines="skip")
+    # Guessing from all characters, as pandas can, cuts a single column at some letter.
+    header = sample.getvalue().partition(b"\n")[0].decode(errors="replace")
+    separator = max(",;\t|", key=header.count)
+    return pd.read_csv(sample, sep=separator, on_bad_lines="skip", low_memory=False)
 
 
 def _read_json(sample: io.BytesIO) -> Any:

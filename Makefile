@@ -1,0 +1,58 @@
+# Everything a developer runs. The virtual environment in .venv is made on first use; a stamp for
+# each extra makes later runs start at once, until pyproject.toml changes.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+
+.PHONY: help demo test lint types docs pages check clean
+
+help:
+	@echo 'make demo    size a job, start a cluster on this machine, do the job on real data'
+	@echo 'make test    all tests and all examples of the documentation'
+	@echo 'make lint    ruff: rules and format'
+	@echo 'make types   mypy, strict'
+	@echo 'make docs    the documentation, into docs/_build/html; warnings are errors'
+	@echo 'make pages   write the generated parts of the documentation anew'
+	@echo 'make check   everything that CI does'
+	@echo 'make clean   remove what the other targets made'
+
+# Debian without python3-venv makes environments without pip only; its own pip then adds one.
+$(BIN)/python:
+	@echo 'making a virtual environment in $(VENV)'
+	@$(PYTHON) -m venv $(VENV) 2>/dev/null \
+	  || { $(PYTHON) -m venv --clear --without-pip $(VENV) \
+	       && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; } \
+	  || { rm -rf $(VENV); exit 1; }
+
+$(STAMPS)/%: pyproject.toml | $(BIN)/python
+	@echo "installing hyperplane[$*] and what it needs into $(VENV); a minute or two, once"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@mkdir -p $(STAMPS) && touch $@
+
+demo: $(STAMPS)/demo
+	$(BIN)/hyperplane demo
+
+test: $(STAMPS)/test
+	$(BIN)/python -m pytest
+
+lint: $(STAMPS)/lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMPS)/lint
+	$(BIN)/mypy
+
+docs: $(STAMPS)/docs
+	$(BIN)/sphinx-build -E -W --keep-going -q -d docs/_build/doctrees docs docs/_build/html
+	@echo 'open docs/_build/html/index.html'
+
+pages: $(STAMPS)/test
+	$(BIN)/python -m scripts.pages
+
+check:
+	bash .ci/run
+
+clean:
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

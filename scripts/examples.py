@@ -1,0 +1,125 @@
+"""The examples of the documentation, as tests.
+
+In a page of Markdown these blocks run, one after the other, in a folder of the page's own:
+
+- ``python``: a program, or a session with ``>>>`` whose output is compared;
+- ``console``: each ``$ hyperplane ...`` as a process of its own; output that follows is compared;
+- ``yaml``: Dask configuration, checked, and in force for the rest of the page.
+
+A block that cannot run is excused by a comment above it: ``<!-- skip: next "the reason" -->``.
+"""
+
+from __future__ import annotations
+
+import doctest
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import dask.config
+from sybil import Example, Sybil
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
+from sybil.parsers.rest import DocTestParser
+
+ROOT = str(Path(__file__).resolve().parents[1])
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+TIMEOUT = 120
+
+
+def run_console(example: Example) -> str | None:
+    """Run the commands of a block; say what differs from the output that is shown."""
+    for block in ("\n" + str(example.parsed)).split("\n$ ")[1:]:
+        command, _, want = block.partition("\n")
+        words = shlex.split(command, comments=True)
+        settings = {}
+        while "=" in words[0]:
+            name, _, value = words.pop(0).partition("=")
+            settings[name] = value
+        if words[0] != "hyperplane":
+            return f"only hyperplane is run here; excuse the block: $ {command}"
+        program = Path(sys.executable).with_name("hyperplane")
+        done = subprocess.run(  # noqa: S603 - the program is ours
+            [program, *words[1:]],
+            env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1", **settings},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        got = done.stdout
+        shown = not want.strip() or doctest.OutputChecker().check_output(want, got, FLAGS)
+        if done.returncode or not shown:
+            return f"$ {command}\nexit {done.returncode}, output:\n{got}\nshown:\n{want}"
+    return None
+
+
+def apply_yaml(example: Example) -> str | None:
+    """Put a block of configuration in force, as a file in the Dask configuration folder."""
+    from hyperplane import config
+
+    folder = Path(os.environ["DASK_CONFIG"])
+    file = folder / f"{len(list(folder.iterdir()))}.yaml"
+    file.write_text(str(example.parsed), encoding="utf-8")
+    dask.config.refresh(paths=[str(folder)])
+    faults = config.faults()
+    return "\n".join(map(str, faults)) or None
+
+
+def enter(namespace: dict[str, Any]) -> None:
+    """Begin a page in a folder of its own, with a Dask configuration folder of its own."""
+    folder = tempfile.TemporaryDirectory(prefix="hyperplane-page-")
+    namespace["__page__"] = (folder, Path.cwd(), os.environ.get("DASK_CONFIG"))
+    dask_folder = Path(folder.name) / ".dask"
+    dask_folder.mkdir()
+    os.environ["DASK_CONFIG"] = str(dask_folder)
+    os.chdir(folder.name)
+
+
+def leave(namespace: dict[str, Any]) -> None:
+    """End a page: what it changed is put back, and a cluster that it forgot is an error."""
+    from distributed.core import Status
+    from distributed.deploy.cluster import Cluster
+
+    folder, before, dask_folder = namespace.pop("__page__")
+    os.chdir(before)
+    folder.cleanup()
+    del os.environ["DASK_CONFIG"]
+    if dask_folder is not None:
+        os.environ["DASK_CONFIG"] = dask_folder
+    dask.config.refresh()
+    left = [
+        (name, value)
+        for name, value in namespace.items()
+        if isinstance(value, Cluster) and value.status == Status.running
+    ]
+    for _, cluster in left:
+        cluster.close()
+    if left:
+        raise AssertionError("left open: " + ", ".join(name for name, _ in left))
+
+
+PAGE_PARSERS = [
+    PythonCodeBlockParser(doctest_optionflags=FLAGS),
+    CodeBlockParser("console", run_console),
+    CodeBlockParser("yaml", apply_yaml),
+    SkipParser(),
+]
+
+pages = Sybil(
+    parsers=PAGE_PARSERS,
+    path=ROOT,
+    patterns=["README.md", "docs/*.md", "docs/*/*.md"],
+    setup=enter,
+    teardown=leave,
+)
+docstrings = Sybil(
+    parsers=[DocTestParser(FLAGS)],
+    path=ROOT,
+    patterns=["hyperplane/*.py", "hyperplane/*/*.py"],
+)

@@ -1,0 +1,132 @@
+"""The documentation says what is: its examples run, its links lead somewhere, its lists are whole.
+
+The examples themselves are collected from the pages by ``conftest.py``.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+from sybil.document import Document
+
+import hyperplane
+from scripts import pages
+from scripts.examples import PAGE_PARSERS
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+
+FENCE = re.compile(r"^(?P<mark>`{3,}|~{3,})(?P<info>.*)$", re.MULTILINE)
+EXCUSE = re.compile(r'<!-- skip: next "(?P<reason>[^"]{5,})" -->\n+\Z')
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+#: Blocks that are no code: output of something, and pictures of text.
+OUTPUT = "text"
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def fences(text: str) -> list[tuple[int, str]]:
+    """Position and info string of each fenced block."""
+    found, inside = [], ""
+    for match in FENCE.finditer(text):
+        if not inside:
+            found.append((match.start(), match["info"].strip()))
+            inside = match["mark"]
+        elif match["mark"].startswith(inside) and not match["info"].strip():
+            inside = ""
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_code_block_runs_or_says_why_not(page):
+    text = page.read_text(encoding="utf-8")
+    document = Document.parse(str(page), *PAGE_PARSERS)
+    regions = [(example.region.start, example.region.end) for example in document.examples()]
+    for position, info in fences(text):
+        # A directive such as {literalinclude} is for Sphinx, which fails by itself.
+        if info == OUTPUT or info.startswith("{"):
+            continue
+        line = text.count("\n", 0, position) + 1
+        end = text.index("\n" + text[position : position + 3], position)
+        runs = any(position <= start and stop <= end + 4 for start, stop in regions)
+        assert runs or EXCUSE.search(text[:position]), f"{page}:{line}: {info or 'no language'}"
+
+
+def test_a_block_that_nothing_runs_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```toml\nx = 1\n```\n")
+    with pytest.raises(AssertionError, match="toml"):
+        test_every_code_block_runs_or_says_why_not(page)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("C*.md")], ids=name_of)
+def test_relative_links_lead_somewhere(page):
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        found = (page.parent / file).resolve() if file else page
+        assert found.exists(), f"{page}: {target}"
+        if anchor:
+            assert anchor in anchors(found), f"{page}: {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page, as GitHub and Sphinx make them from headings, and named ones."""
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
+    return slugs | set(re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE))
+
+
+def test_every_page_is_reached_from_the_front_page():
+    reached, todo = set(), [ROOT / "docs" / "index.md"]
+    while todo:
+        page = todo.pop()
+        reached.add(page)
+        links = LINK.findall(page.read_text(encoding="utf-8"))
+        linked = [(page.parent / link.partition("#")[0]).resolve() for link in links]
+        todo += [one for one in [*linked, *toctree(page)] if one in PAGES and one not in reached]
+    assert set(PAGES) - reached == {README}
+
+
+def toctree(page: Path) -> list[Path]:
+    blocks = re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    names = [line for block in blocks for line in block.splitlines()]
+    return [
+        (page.parent / f"{name}.md").resolve()
+        for name in names
+        if name and not name.startswith(":")
+    ]
+
+
+def test_every_public_name_is_in_the_reference():
+    text = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+    documented = re.findall(r"^\.\. auto\w+:: (\w+)", text, re.MULTILINE)
+    assert set(hyperplane.__all__) - set(documented) == set()
+
+
+@pytest.mark.parametrize("page", pages.GENERATED)
+def test_generated_tables_are_those_of_the_code(page):
+    text = (pages.DOCS / page).read_text(encoding="utf-8")
+    assert text == pages.with_generated(page), "run: make pages"
+
+
+def test_the_terminal_picture_shows_what_the_command_prints():
+    drawn = (pages.STATIC / "size.svg").read_text(encoding="utf-8")
+    texts = re.findall(r"<text[^>]*>(.*?)</text>", drawn, re.DOTALL)
+    shown = html.unescape(" ".join(texts)).replace("\xa0", " ").split()
+    printed = re.sub(r"\x1b\[[0-9;]*m", "", pages.terminal_text())
+    command = ["hyperplane", "$", "hyperplane", *pages.COMMAND]
+    assert shown == [*command, *printed.split()], "run: make pages"
+
+
+def test_a_plain_pytest_runs_the_examples(pytestconfig):
+    covered = {path.rstrip("/") for path in pytestconfig.getini("testpaths")}
+    assert {"tests", "docs", "hyperplane", "README.md"} <= covered

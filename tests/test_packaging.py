@@ -1,0 +1,80 @@
+"""The packages that are built hold what the code needs, under the names that it is known by."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+import yaml
+
+import hyperplane
+from hyperplane import defaults
+
+ROOT = Path(__file__).parents[1]
+BUILD = "import sys; from hatchling import build; print(getattr(build, sys.argv[1])(sys.argv[2]))"
+
+
+def built(kind: str, folder: Path) -> Path:
+    """Build a wheel or sdist, with the build backend and without pip."""
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, f"build_{kind}", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / done.stdout.split()[-1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    with zipfile.ZipFile(built("wheel", tmp_path_factory.mktemp("wheel"))) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("name", defaults.FILES)
+def test_the_wheel_holds_the_configuration(wheel, name):
+    shipped = wheel.read(f"hyperplane/config_data/{name}")
+    assert shipped == (ROOT / "config" / name).read_bytes()
+    assert list(yaml.safe_load(shipped)) == ["hyperplane"]
+
+
+def test_every_file_of_config_is_a_default():
+    assert {file.name for file in (ROOT / "config").glob("*.yaml")} == set(defaults.FILES)
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel):
+    tops = {name.partition("/")[0] for name in wheel.namelist()}
+    assert tops == {"hyperplane", f"hyperplane-{hyperplane.__version__}.dist-info"}
+    modules = {str(file.relative_to(ROOT)) for file in (ROOT / "hyperplane").rglob("*.py")}
+    assert modules <= set(wheel.namelist())
+    assert "hyperplane/py.typed" in wheel.namelist()
+
+
+def test_the_sdist_holds_what_a_wheel_is_built_from(tmp_path):
+    with tarfile.open(built("sdist", tmp_path)) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE", "hyperplane/__init__.py"} <= names
+    assert {f"config/{name}" for name in defaults.FILES} <= names
+
+
+def test_the_version_is_the_newest_of_the_changelog():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## \[(?P<version>[^]]+)\] - ", text, re.MULTILINE)
+    assert newest is not None
+    assert newest["version"] == hyperplane.__version__
+
+
+def test_the_console_script_is_there():
+    (script,) = entry_points(group="console_scripts", name="hyperplane")
+    assert callable(script.load())
+    program = Path(sys.executable).with_name("hyperplane")
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["hyperplane", hyperplane.__version__]
