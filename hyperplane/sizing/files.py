@@ -6,6 +6,7 @@ and its size in memory set against the bytes it took in the file.
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import re
@@ -216,8 +217,23 @@ def _read_csv(sample: io.BytesIO) -> Any:
 
     # Guessing from all characters, as pandas can, cuts a single column at some letter.
     header = sample.getvalue().partition(b"\n")[0].decode(errors="replace")
-    separator = max(",;\t|", key=header.count)
-    return pd.read_csv(sample, sep=separator, on_bad_lines="skip", low_memory=False)
+    read = functools.partial(
+        pd.read_csv, sep=max(",;\t|", key=header.count), on_bad_lines="skip", low_memory=False
+    )
+    try:
+        return read(sample)
+    except pd.errors.ParserError:
+        return read(io.BytesIO(_whole_records(sample.getvalue())))
+
+
+def _whole_records(text: bytes) -> bytes:
+    """CSV without its last lines, if it stops inside a quoted text of several lines."""
+    end, odd = len(text), text.count(b'"') % 2
+    while odd and end:
+        start = text.rfind(b"\n", 0, end - 1) + 1
+        odd ^= text.count(b'"', start, end) % 2
+        end = start
+    return text[:end]
 
 
 def _read_json(sample: io.BytesIO) -> Any:

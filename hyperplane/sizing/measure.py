@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -64,6 +65,9 @@ def measure(data: Any) -> Measured:
     """
     if isinstance(data, bool) or data is None:
         raise _refused(data)
+    if isinstance(data, str):
+        with suppress(ValueError):
+            data = float(data)  # a number of GB, written as text
     if isinstance(data, str):
         try:
             size = parse_bytes(data)

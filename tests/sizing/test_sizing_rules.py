@@ -1,0 +1,79 @@
+"""The rules as values: weights of operations and what is an aggregation."""
+
+import pytest
+import yaml
+
+from hyperplane import config, defaults
+from hyperplane.errors import RequestError
+
+SHIPPED = yaml.safe_load((defaults.folder() / "sizing.yaml").read_text())["hyperplane"]["sizing"]
+OPERATIONS = SHIPPED["operations"]
+
+
+def test_the_multipliers_are_the_published_ones():
+    assert config.sizing_rules().multipliers.model_dump() == {"light": 4, "medium": 8, "heavy": 48}
+
+
+@pytest.mark.parametrize(("operation", "weight"), OPERATIONS.items())
+def test_every_operation_has_its_weight_however_it_is_written(operation, weight):
+    rules = config.sizing_rules()
+    written = {
+        operation,
+        operation.upper(),
+        operation.title(),
+        operation.replace("_", "-"),
+        operation.replace("_", " "),
+        f"  {operation} ",
+    }
+    assert {rules.weight(each) for each in written} == {weight}
+
+
+@pytest.mark.parametrize("weight", ["light", "medium", "heavy"])
+def test_a_weight_is_an_operation_too(weight):
+    assert config.sizing_rules().weight(weight.upper()) == weight
+
+
+@pytest.mark.parametrize("written", ["groupby", "group_by", "group-by", "Group By", "GROUPBY"])
+def test_group_by_in_every_spelling(written):
+    rules = config.sizing_rules()
+    assert rules.weight(written) == "medium"
+    assert rules.is_aggregation(written)
+
+
+@pytest.mark.parametrize("written", ["group-by apply", "groupby_apply"])
+def test_group_by_apply_is_heavy_and_an_aggregation(written):
+    rules = config.sizing_rules()
+    assert rules.weight(written) == "heavy"
+    assert rules.is_aggregation(written)
+
+
+@pytest.mark.parametrize("operation", ["filter", "join", "light", "heavy", "set_index"])
+def test_not_everything_is_an_aggregation(operation):
+    assert not config.sizing_rules().is_aggregation(operation)
+
+
+def test_every_aggregation_is_an_operation():
+    rules = config.sizing_rules()
+    for operation in SHIPPED["checks"]["aggregations"]:
+        assert rules.weight(operation) in {"medium", "heavy"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "nearest"),
+    [("gruopby", "groupby"), ("joins", "join"), ("setindex", "set_index"), ("heavi", "heavy")],
+)
+def test_an_unknown_operation_names_the_nearest(operation, nearest):
+    with pytest.raises(RequestError) as caught:
+        config.sizing_rules().weight(operation)
+    [fault] = caught.value.faults
+    assert (fault.where, fault.asked) == ("operation", repr(operation))
+    assert fault.allowed.startswith("light, medium or heavy, or one of read, ")
+    assert all(name in fault.allowed for name in OPERATIONS)
+    assert nearest in fault.advice
+
+
+@pytest.mark.parametrize("operation", ["zzzzzz", "", None, 5])
+def test_what_is_like_no_operation_is_unknown_all_the_same(operation):
+    with pytest.raises(RequestError) as caught:
+        config.sizing_rules().weight(operation)
+    assert caught.value.faults[0].asked == repr(operation)

@@ -1,0 +1,100 @@
+"""What will be started, as a value."""
+
+import json
+import re
+
+import pytest
+
+from hyperplane.spec.memory import MemoryPolicy
+from hyperplane.spec.plan import ClusterPlan, new_cluster_name
+from hyperplane.spec.pool import PoolSpec
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.settings import LocalSettings
+from hyperplane.spec.worker import WorkerSpec
+
+POOL = PoolSpec(name="a<b>", cores=16, ram_gb=16, allocatable_cores=15, allocatable_ram_gb=12)
+
+
+@pytest.fixture
+def plan():
+    return ClusterPlan(
+        name="dask-cluster-1",
+        engine="local",
+        request=ClusterRequest(num_workers=3),
+        pool=POOL,
+        worker=WorkerSpec(5, 3, 2_400_000_000, 15),
+        nodes=2,
+        memory=MemoryPolicy(),
+        settings=LocalSettings(),
+        notes=("2 < 3 & more", "second"),
+    )
+
+
+def test_totals_are_those_of_all_nodes(plan):
+    assert plan.dask_workers == 10
+    assert plan.total_threads == 30
+    assert plan.total_ram == 24_000_000_000
+
+
+def test_to_dict_is_json(plan):
+    assert json.loads(json.dumps(plan.to_dict())) == {
+        "name": "dask-cluster-1",
+        "engine": "local",
+        "pool": {
+            "name": "a<b>",
+            "alias": "",
+            "cores": 16.0,
+            "ram_gb": 16.0,
+            "allocatable_cores": 15.0,
+            "allocatable_ram_gb": 12.0,
+            "gpus": 0,
+            "price_per_hour": None,
+        },
+        "nodes": 2,
+        "worker": {
+            "nprocs": 5,
+            "nthreads": 3,
+            "ram_gb_per_proc": 2.4,
+            "cores_per_worker": 15,
+            "ngpus": 0,
+        },
+        "dask_workers": 10,
+        "total_threads": 30,
+        "total_ram_gb": 24.0,
+        "memory": {"target": 0.6, "spill": 0.7, "pause": 0.8, "terminate": 0.95},
+        "notes": ["2 < 3 & more", "second"],
+    }
+
+
+def test_shows_what_was_asked_and_what_is_given(plan):
+    assert str(plan).splitlines() == [
+        "cluster        dask-cluster-1",
+        "engine         local",
+        "pool           a<b> (15 cores, 12 GB)",
+        "asked          3 nodes, each 15 processes x 1 thread x 0.7 GB",
+        "given          2 nodes, each 5 processes x 3 threads x 2.4 GB",
+        "total          10 worker processes, 30 threads, 24 GB",
+        "memory policy  target 60%, spill 70%, pause 80%, terminate 95%",
+        "note           2 < 3 & more",
+        "note           second",
+    ]
+
+
+def test_html_has_the_same_rows_escaped(plan):
+    page = plan._repr_html_()
+    assert page.count("<tr>") == len(str(plan).splitlines())
+    assert "2 &lt; 3 &amp; more" in page
+    assert "a&lt;b&gt; (15 cores, 12 GB)" in page
+    assert "<b>" not in page
+
+
+def test_a_new_name_is_a_new_one():
+    uuid4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+    names = {new_cluster_name() for _ in range(100)}
+    assert len(names) == 100
+    assert all(re.fullmatch(f"dask-cluster-{uuid4}", name) for name in names)
+
+
+def test_a_new_name_is_one_that_a_request_may_have():
+    name = new_cluster_name()
+    assert ClusterRequest(name=name).name == name

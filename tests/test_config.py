@@ -1,0 +1,520 @@
+"""Typed views of the configuration, the three ways to override it, and what is said of faults.
+
+What a file or a variable does is tried in a new process, because Dask reads both as it is
+imported.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import dask.config
+import pytest
+
+from hyperplane import config, defaults
+from hyperplane.errors import ConfigError, Fault, UnknownPool
+from hyperplane.spec.memory import MemoryPolicy
+from hyperplane.spec.pool import PoolSpec
+from hyperplane.spec.settings import EngineSettings, LocalSettings
+
+# name, alias, nominal cores and GB, allocatable cores and GB: as published.
+POOLS = [
+    ("8_8", "hyperplane-small", 8, 8, 7.0, 5.0),
+    ("8_16", "hyperplane-small-mid-mem", 8, 16, 7.5, 12.0),
+    ("8_64", "hyperplane-small-high-mem", 8, 64, 7.5, 58.0),
+    ("4_32", "hyperplane-xs-high-mem", 4, 32, 3.5, 7.0),
+    ("16_16", "hyperplane-med", 16, 16, 15.0, 12.0),
+    ("16_32", "hyperplane-med-mid-mem", 16, 32, 15.0, 27.0),
+    ("16_128", "hyperplane-med-high-mem", 16, 128, 15.0, 110.0),
+    ("32_32", "hyperplane-large", 32, 32, 28.0, 27.0),
+    ("96_768", "hyperplane-xxl-high-mem", 96, 768, 94.0, 675.0),
+]
+
+SHOW = """
+import json, sys
+import hyperplane
+from hyperplane import config
+from hyperplane.errors import ConfigError
+
+def view(read):
+    try:
+        return read()
+    except ConfigError as error:
+        return str(error)
+
+fields = ("source", "where", "asked", "allowed", "advice")
+print(json.dumps({
+    "faults": [[getattr(fault, name) for name in fields] for fault in config.faults()],
+    "pools": view(lambda: {n: p.model_dump(exclude={"name"}) for n, p in config.pools().items()}),
+    "memory": view(lambda: config.memory_policy().to_dict()),
+    "weights": view(lambda: {name: config.sizing_rules().weight(name) for name in sys.argv[1:]}),
+    "checks": view(lambda: config.sizing_rules().checks.model_dump()),
+}))
+"""
+
+
+@pytest.fixture
+def in_new_process(tmp_path):
+    """Read the configuration in a new process, with files and variables as given."""
+    folder = tmp_path / "dask"
+
+    def show(*operations, files=None, **variables):
+        folder.mkdir(exist_ok=True)
+        for name, text in (files or {}).items():
+            (folder / name).write_text(text)
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("DASK_")}
+        places = {"DASK_CONFIG": str(folder), "DASK_ROOT_CONFIG": str(tmp_path / "none")}
+        done = subprocess.run(
+            [sys.executable, "-c", SHOW, *operations],
+            env={**kept, **places, **variables},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    show.folder = folder
+    return show
+
+
+class TestPools:
+    @pytest.mark.parametrize(("name", "alias", *("cores", "ram", "free_cores", "free_ram")), POOLS)
+    def test_has_the_published_figures(self, name, alias, cores, ram, free_cores, free_ram):
+        assert config.pools()[name] == PoolSpec(
+            name=name,
+            alias=alias,
+            cores=cores,
+            ram_gb=ram,
+            allocatable_cores=free_cores,
+            allocatable_ram_gb=free_ram,
+            gpus=0,
+            price_per_hour=None,
+        )
+
+    def test_there_are_nine_smallest_first(self):
+        pools = config.pools()
+        assert sorted(pools) == sorted(name for name, *_ in POOLS)
+        sizes = [(pool.cores, pool.ram_gb) for pool in pools.values()]
+        assert sizes == sorted(sizes)
+        assert next(iter(pools)) == "4_32"
+
+    @pytest.mark.parametrize(("name", "alias"), [row[:2] for row in POOLS])
+    def test_goes_by_every_name_in_any_case(self, name, alias):
+        written = [name, f"POOL_{name}", f"DASK_POOL_{name}", alias]
+        written += [text.replace("_", "-") for text in written]
+        for text in written:
+            for form in (text, text.upper(), text.lower(), text.title(), f"  {text} "):
+                assert config.get_pool(form).name == name, form
+
+    def test_a_spec_is_given_back_as_it_is(self):
+        spec = PoolSpec(name="x", cores=2, ram_gb=4, allocatable_cores=2, allocatable_ram_gb=3)
+        assert config.get_pool(spec) is spec
+
+    @pytest.mark.parametrize(
+        ("asked", "nearest"),
+        [
+            ("16_61", "16_16"),
+            ("POOL_16_129", "16_128"),
+            ("hyperplane-medd", "hyperplane-med"),
+            ("hyperplane-extra-large", "hyperplane-large"),
+            ("Hyperplane_XXL_Mem", "hyperplane-xxl-high-mem"),
+        ],
+    )
+    def test_an_unknown_name_gets_the_nearest(self, asked, nearest):
+        with pytest.raises(UnknownPool, match="did you mean") as caught:
+            config.get_pool(asked)
+        error = caught.value
+        assert error.name == asked
+        assert set(error.known) == {name for row in POOLS for name in row[:2]}
+        assert nearest in error.faults[0].advice
+
+    @pytest.mark.parametrize("asked", ["zzz", "", None, 1616])
+    def test_a_name_like_no_other_is_unknown_all_the_same(self, asked):
+        with pytest.raises(UnknownPool) as caught:
+            config.get_pool(asked)
+        assert caught.value.name == str(asked)
+
+
+class TestSetInThePythonProcess:
+    def test_holds_from_the_next_call_on_and_ends_with_the_block(self):
+        with dask.config.set({"hyperplane.pools.pool_16_16.price_per_hour": 0.58}):
+            assert config.get_pool("16_16").price_per_hour == 0.58
+            assert config.get_pool("16_16").allocatable_ram_gb == 12.0
+        assert config.get_pool("16_16").price_per_hour is None
+
+    @pytest.mark.parametrize(
+        "key", ["pool_16_16", "pool-16-16", "POOL_16_16", "Pool-16-16", "DASK_POOL_16_16"]
+    )
+    def test_a_pool_may_be_spelled_in_any_way(self, key):
+        with dask.config.set({f"hyperplane.pools.{key}.allocatable-ram-gb": 11}):
+            assert len(config.pools()) == 9
+            assert config.get_pool("16_16").allocatable_ram_gb == 11
+            assert config.faults() == []
+
+    def test_a_site_may_replace_all_pools(self):
+        only = {"cores": 4, "ram_gb": 8, "allocatable_cores": 4, "allocatable_ram_gb": 8}
+        with dask.config.set({"hyperplane.pools": {"pool_tiny": only}}):
+            assert list(config.pools()) == ["tiny"]
+
+    def test_memory_policy(self):
+        with dask.config.set({"hyperplane.memory.pause": 0.85, "hyperplane.memory.spill": False}):
+            assert config.memory_policy() == MemoryPolicy(pause=0.85, spill=False)
+
+    def test_engine_settings(self):
+        with dask.config.set({"hyperplane.engines.local.reserve-fraction": 0.2}):
+            settings = config.engine_settings("local", LocalSettings)
+        assert settings.reserve_fraction == 0.2
+        assert settings.single_process_cores == 3
+
+    def test_settings_of_an_engine_that_nobody_configured_are_its_defaults(self):
+        assert config.engine_settings("elsewhere", EngineSettings) == EngineSettings()
+
+    def test_auto_engines(self):
+        with dask.config.set({"hyperplane.engines.auto": ["kubernetes", "local"]}):
+            assert config.auto_engines() == ("kubernetes", "local")
+
+
+class TestShipped:
+    def test_has_no_faults(self):
+        assert config.faults() == []
+
+    def test_is_what_the_documented_models_have_as_defaults(self):
+        assert config.memory_policy() == MemoryPolicy(0.60, 0.70, 0.80, 0.95)
+        assert config.engine_settings("local", LocalSettings) == LocalSettings(
+            preload=("dask.dataframe", "pyarrow.parquet")
+        )
+        assert config.auto_engines() == ("local",)
+
+
+def _the_fault(view):
+    with pytest.raises(ConfigError) as caught:
+        view()
+    assert len(caught.value.faults) == 1
+    assert caught.value.path == caught.value.faults[0].where
+    return caught.value.faults[0]
+
+
+class TestFaults:
+    """What was set from Python; files and variables are below."""
+
+    @pytest.mark.parametrize(
+        ("key", "view"),
+        [
+            ("pools", config.pools),
+            ("sizing", config.sizing_rules),
+            ("memory", config.memory_policy),
+            ("engines.local", lambda: config.engine_settings("local", LocalSettings)),
+        ],
+    )
+    @pytest.mark.parametrize("value", [5, ["a"], "text"])
+    def test_a_section_that_is_no_mapping(self, key, view, value):
+        with dask.config.set({f"hyperplane.{key}": value}):
+            fault = _the_fault(view)
+            assert fault in config.faults()
+        assert fault.where == f"hyperplane.{key}"
+        assert fault.asked == repr(value)
+        assert fault.allowed.startswith("a mapping")
+        assert fault.source == "dask.config.set"
+
+    @pytest.mark.parametrize("value", [[], "local", None, [1], {"a": 1}])
+    def test_auto_engines_that_are_no_names(self, value):
+        with dask.config.set({"hyperplane.engines.auto": value}):
+            fault = _the_fault(config.auto_engines)
+        assert fault == Fault(
+            "hyperplane.engines.auto",
+            repr(value),
+            "a list of names of engines",
+            source="dask.config.set",
+        )
+
+    @pytest.mark.parametrize(
+        ("path", "allowed"),
+        [
+            ("pools.pool_16_16.coers", "no such key"),
+            ("pools.pool_16_16.name", "no such key"),
+            ("sizing.mulitpliers", "no such key"),
+            ("sizing.multipliers.huge", "no such key"),
+            ("sizing.families.some_tasks", "no such key"),
+            ("sizing.split.form_gb", "no such key"),
+            ("sizing.checks.full", "no such key"),
+            ("memory.pauze", "one of target, spill, pause, terminate"),
+            ("engines.local.fitt", "no such key"),
+            ("memroy", "one of the sections engines, memory, pools, sizing"),
+        ],
+    )
+    def test_a_mistyped_key_in_any_section(self, path, allowed):
+        with dask.config.set({f"hyperplane.{path}": 0.9}):
+            assert config.faults() == [
+                Fault(f"hyperplane.{path}", "0.9", allowed, source="dask.config.set")
+            ]
+
+    @pytest.mark.parametrize(
+        ("path", "value", "allowed"),
+        [
+            ("pools.pool_16_16.cores", 0, "more than 0"),
+            ("pools.pool_16_16.cores", "many", "a number"),
+            ("pools.pool_16_16.ram_gb", float("inf"), "a finite number"),
+            ("pools.pool_16_16.allocatable_cores", 0.5, "at least 1"),
+            ("pools.pool_16_16.allocatable_cores", 17, "at most cores, the nominal 16"),
+            ("pools.pool_16_16.allocatable_ram_gb", 16.5, "at most ram_gb, the nominal 16"),
+            ("pools.pool_16_16.gpus", -1, "at least 0"),
+            ("pools.pool_16_16.price_per_hour", -0.1, "at least 0"),
+            ("pools.pool_16_16.alias", 3, "text"),
+            ("pools.pool_16_16", 3, "a mapping of the keys of a pool"),
+            ("sizing.multipliers.heavy", -48, "more than 0"),
+            ("sizing.operations.my_op", "huge", "one of 'light', 'medium' or 'heavy'"),
+            ("sizing.families.few_tasks", "16_128", "a list"),
+            ("sizing.families.few_tasks", [], "at least 1 item"),
+            ("sizing.families.few_tasks.0", [16128], "the name of a pool"),
+            ("sizing.checks.full_fraction", 1.5, "at most 1"),
+            ("sizing.checks.idle_fraction", 1, "less than 1"),
+            ("sizing.split.weights.0", ["huge"], "one of 'light', 'medium' or 'heavy'"),
+            ("memory.pause", 7, "a fraction in (0, 1], or False for never"),
+            ("memory.pause", True, "a fraction in (0, 1], or False for never"),
+            ("memory.pause", 0.5, "at least hyperplane.memory.spill (0.7)"),
+            ("engines.local.fit", "loose", "one of 'fit' or 'exact'"),
+            ("engines.local.reserve_fraction", 1, "less than 1"),
+            ("engines.local.reserve_disk_gb", -1, "at least 0"),
+            ("engines.local.single_process_cores", 0, "at least 1"),
+            ("engines.local.single_process_cores", 2.5, "a whole number"),
+            ("engines.local.start_method", "fork", "one of 'preload' or 'spawn'"),
+            ("engines.local.preload", "dask.dataframe", "a list"),
+            ("engines.local.worker_ttl", "soon", "seconds, or text such as '300s'"),
+            ("engines.local.worker_ttl", "", "seconds, or text such as '300s'"),
+        ],
+    )
+    def test_a_bad_value(self, path, value, allowed):
+        key = path.removesuffix(".0")
+        with dask.config.set({f"hyperplane.{key}": value}):
+            [fault] = config.faults()
+        assert fault.where == f"hyperplane.{path}"
+        assert fault.asked == repr(value[0] if key != path else value)
+        assert allowed in fault.allowed
+        assert fault.source == "dask.config.set"
+
+    def test_a_number_for_a_name_comes_with_advice(self):
+        with dask.config.set({"hyperplane.pools": {1616: {"cores": 16}}}):
+            fault = _the_fault(config.pools)
+        assert (fault.where, fault.asked, fault.allowed) == (
+            "hyperplane.pools.1616",
+            "1616",
+            "text",
+        )
+        assert "write it as pool_<cores>_<GB>" in fault.advice
+        assert "16_16" in fault.advice
+
+    def test_a_pool_without_figures_misses_each_of_them(self):
+        with dask.config.set({"hyperplane.pools.pool_new": {"alias": "new"}}):
+            faults = config.faults()
+        wanted = ["cores", "ram_gb", "allocatable_cores", "allocatable_ram_gb"]
+        assert [fault.where for fault in faults] == [
+            f"hyperplane.pools.pool_new.{key}" for key in wanted
+        ]
+        assert {(fault.asked, fault.source) for fault in faults} == {("nothing", "dask.config.set")}
+
+    def test_the_faults_of_all_pools_come_together(self):
+        changes = {
+            "hyperplane.pools.pool_8_8.cores": -1,
+            "hyperplane.pools.pool_16_16": 7,
+            "hyperplane.pools.pool_32_32.ram_gb": "much",
+        }
+        with dask.config.set(changes), pytest.raises(ConfigError, match="3 faults") as caught:
+            config.pools()
+        assert {fault.where: fault.asked for fault in caught.value.faults} == {
+            "hyperplane.pools.pool_8_8.cores": "-1",
+            "hyperplane.pools.pool_16_16": "7",
+            "hyperplane.pools.pool_32_32.ram_gb": "'much'",
+        }
+
+    def test_a_faulty_nominal_figure_is_the_only_fault_of_its_pair(self):
+        with dask.config.set({"hyperplane.pools.pool_16_16.cores": "many"}):
+            assert [fault.where for fault in config.faults()] == [
+                "hyperplane.pools.pool_16_16.cores"
+            ]
+
+    def test_a_shipped_value_that_became_wrong_names_the_shipped_file(self):
+        with dask.config.set({"hyperplane.pools.pool_16_16.cores": 4}):
+            [fault] = config.faults()
+        assert fault.where == "hyperplane.pools.pool_16_16.allocatable_cores"
+        assert fault.source == str(defaults.folder() / "pools.yaml")
+
+
+GOOD_FILE = """
+hyperplane:
+  pools:
+    pool_16_16:
+      price_per_hour: 0.58
+    POOL_32_32:
+      allocatable_ram_gb: 26
+    pool-8-8:
+      allocatable-ram-gb: 4.5
+    POOL_64_256:
+      alias: site-big
+      cores: 64
+      ram_gb: 256
+      allocatable_cores: 62.0
+      allocatable_ram_gb: 240.0
+  memory:
+    pause: 0.85
+  sizing:
+    operations:
+      my-join: heavy
+      OCR: light
+    checks:
+      full-fraction: 0.5
+"""
+
+
+class TestFiles:
+    def test_a_site_changes_keys_and_adds_pools_by_yaml_alone(self, in_new_process):
+        shown = in_new_process("my_join", "My-Join", "ocr", files={"site.yaml": GOOD_FILE})
+        assert shown["faults"] == []
+        pools = shown["pools"]
+        assert len(pools) == 10
+        assert pools["16_16"] == {
+            "alias": "hyperplane-med",
+            "cores": 16,
+            "ram_gb": 16,
+            "allocatable_cores": 15,
+            "allocatable_ram_gb": 12,
+            "gpus": 0,
+            "price_per_hour": 0.58,
+        }
+        assert pools["32_32"]["allocatable_ram_gb"] == 26
+        assert pools["8_8"]["allocatable_ram_gb"] == 4.5
+        assert pools["64_256"]["allocatable_cores"] == 62
+        assert pools["64_256"]["alias"] == "site-big"
+        assert shown["memory"] == {"target": 0.6, "spill": 0.7, "pause": 0.85, "terminate": 0.95}
+        assert shown["weights"] == {"my_join": "heavy", "My-Join": "heavy", "ocr": "light"}
+        assert shown["checks"]["full_fraction"] == 0.5
+        assert shown["checks"]["aggregation_ratio"] == 10
+
+    def test_a_variable_beats_a_file(self, in_new_process):
+        shown = in_new_process(
+            files={"site.yaml": GOOD_FILE},
+            DASK_HYPERPLANE__MEMORY__PAUSE="0.9",
+            DASK_HYPERPLANE__POOLS__POOL_32_32__ALLOCATABLE_RAM_GB="25",
+            DASK_HYPERPLANE__POOLS__POOL_64_256__PRICE_PER_HOUR="2.5",
+        )
+        assert shown["faults"] == []
+        assert shown["memory"]["pause"] == 0.9
+        assert shown["pools"]["32_32"]["allocatable_ram_gb"] == 25
+        assert shown["pools"]["64_256"]["price_per_hour"] == 2.5
+        assert shown["pools"]["64_256"]["cores"] == 64
+
+    def test_a_file_with_many_faults_tells_them_all(self, in_new_process):
+        text = """
+        hyperplane:
+          pools:
+            pool_16_16: {allocatable_cores: 64, coers: 3}
+            POOL_32_32: {allocatable_ram_gb: -1}
+            pool_64_256: {cores: 64, allocatable-cores: 62, allocatable_ram_gb: 240}
+            pool_1_1: 11
+          memory: {pause: 7, pauze: 0.8}
+          sizing:
+            multipliers: {light: 0}
+            operations: {my_op: huge}
+            families: {many_tasks: [32_32]}
+          engines:
+            auto: local
+            local: {fit: loose, idle-timeout: later}
+          memroy: {pause: 0.8}
+        """
+        shown = in_new_process(files={"site.yaml": text})
+        found = {where: rest for _, where, *rest in shown["faults"]}
+        expected = {
+            "pools.pool_16_16.allocatable_cores": ["64", "at most cores, the nominal 16"],
+            "pools.pool_16_16.coers": ["3", "no such key"],
+            "pools.POOL_32_32.allocatable_ram_gb": ["-1", "more than 0"],
+            "pools.pool_64_256.ram_gb": ["nothing", "a value; this key must be there"],
+            "pools.pool_1_1": ["11", "a mapping of the keys of a pool"],
+            "memory.pause": ["7", "a fraction in (0, 1], or False for never"],
+            "memory.pauze": ["0.8", "one of target, spill, pause, terminate"],
+            "sizing.multipliers.light": ["0", "more than 0"],
+            "sizing.operations.my_op": ["'huge'", "one of 'light', 'medium' or 'heavy'"],
+            "sizing.families.many_tasks.0": ["3232", "the name of a pool"],
+            "engines.auto": ["'local'", "a list of names of engines"],
+            "engines.local.fit": ["'loose'", "one of 'fit' or 'exact'"],
+            "engines.local.idle_timeout": ["'later'", "seconds, or text such as '300s'"],
+            "memroy": ["{'pause': 0.8}", "one of the sections"],
+        }
+        assert set(found) == {f"hyperplane.{where}" for where in expected}
+        for where, (asked, allowed) in expected.items():
+            assert found[f"hyperplane.{where}"][0] == asked
+            assert found[f"hyperplane.{where}"][1].startswith(allowed)
+        file = str(in_new_process.folder / "site.yaml")
+        assert {source for source, *_ in shown["faults"]} == {file}
+        assert shown["pools"].startswith("5 faults in the configuration:\n")
+        assert f"{file}: hyperplane.pools.pool_1_1 = 11: allowed is a mapping" in shown["pools"]
+
+    def test_of_several_files_the_one_in_force_is_named(self, in_new_process):
+        shown = in_new_process(
+            files={
+                "a.yaml": "hyperplane: {memory: {pause: 7, spill: 8}}",
+                "b.yaml": "hyperplane: {memory: {pause: 9}}",
+            },
+            DASK_HYPERPLANE__MEMORY__TARGET="-1",
+        )
+        sources = {where.rpartition(".")[2]: source for source, where, *_ in shown["faults"]}
+        assert sources == {
+            "target": "environment variable DASK_HYPERPLANE__MEMORY__TARGET",
+            "spill": str(in_new_process.folder / "a.yaml"),
+            "pause": str(in_new_process.folder / "b.yaml"),
+        }
+
+
+class TestVariables:
+    def test_set_a_key(self, in_new_process):
+        shown = in_new_process(
+            "my_op",
+            DASK_HYPERPLANE__MEMORY__PAUSE="0.85",
+            DASK_HYPERPLANE__MEMORY__TERMINATE="false",
+            DASK_HYPERPLANE__POOLS__POOL_16_16__PRICE_PER_HOUR="0.58",
+            DASK_HYPERPLANE__SIZING__OPERATIONS__MY_OP="heavy",
+        )
+        assert shown["faults"] == []
+        assert shown["memory"]["pause"] == 0.85
+        assert shown["memory"]["terminate"] is False
+        assert shown["pools"]["16_16"]["price_per_hour"] == 0.58
+        assert shown["weights"] == {"my_op": "heavy"}
+
+    def test_with_many_faults_tell_them_all(self, in_new_process):
+        shown = in_new_process(
+            DASK_HYPERPLANE__MEMORY__PAUSE="7",
+            DASK_HYPERPLANE__POOLS__POOL_16_16__ALLOCATABLE_CORES="99",
+            DASK_HYPERPLANE__POOLS__POOL_64_256__CORES="64",
+            DASK_HYPERPLANE__POOLS__POOL_8_8="{'x': 2}",
+            DASK_HYPERPLANE__SIZING__CHECKS__FOO="1",
+            DASK_HYPERPLANE__ENGINES__LOCAL__FIT="loose",
+        )
+        missing = ["nothing", "a value; this key must be there"]
+        new, own = "POOLS__POOL_64_256__CORES", "hyperplane.pools.pool_64_256"
+        expected = [
+            ("MEMORY__PAUSE", "hyperplane.memory.pause", "7", "a fraction in (0, 1], or False"),
+            (
+                "POOLS__POOL_16_16__ALLOCATABLE_CORES",
+                "hyperplane.pools.pool_16_16.allocatable_cores",
+                "99",
+                "at most cores, the nominal 16",
+            ),
+            (new, f"{own}.ram_gb", *missing),
+            (new, f"{own}.allocatable_cores", *missing),
+            (new, f"{own}.allocatable_ram_gb", *missing),
+            ("POOLS__POOL_8_8", "hyperplane.pools.pool_8_8.x", "2", "no such key"),
+            ("SIZING__CHECKS__FOO", "hyperplane.sizing.checks.foo", "1", "no such key"),
+            ("ENGINES__LOCAL__FIT", "hyperplane.engines.local.fit", "'loose'", "one of 'fit'"),
+        ]
+        found = {
+            where: (source, asked, allowed) for source, where, asked, allowed, _ in shown["faults"]
+        }
+        assert set(found) == {where for _, where, *_ in expected}
+        for variable, where, asked, allowed in expected:
+            assert found[where][:2] == (f"environment variable DASK_HYPERPLANE__{variable}", asked)
+            assert found[where][2].startswith(allowed)
+
+    def test_what_is_set_from_python_hides_a_variable(self, monkeypatch):
+        monkeypatch.setenv("DASK_HYPERPLANE__MEMORY__PAUSE", "0.9")
+        with dask.config.set({"hyperplane.memory.pause": 7}):
+            assert _the_fault(config.memory_policy).source == "dask.config.set"

@@ -1,0 +1,50 @@
+"""The shipped YAML files as Dask defaults."""
+
+from pathlib import Path
+
+import dask.config
+import yaml
+
+from hyperplane import defaults
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_every_shipped_file_is_registered():
+    assert {file.name for file in defaults.folder().iterdir()} == set(defaults.FILES)
+
+
+def test_every_shipped_file_goes_into_the_wheel():
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    for name in defaults.FILES:
+        assert f'"config/{name}" = "hyperplane/config_data/{name}"' in pyproject
+
+
+def test_each_file_holds_one_section_of_ours_and_nothing_else():
+    for name in defaults.FILES:
+        content = defaults.load_file(name)
+        assert list(content) == ["hyperplane"]
+        assert list(content["hyperplane"]) == [Path(name).stem]
+        assert content == yaml.safe_load((defaults.folder() / name).read_text())
+
+
+def test_a_wheel_brings_its_own_folder(tmp_path, monkeypatch):
+    package = tmp_path / "hyperplane"
+    package.mkdir()
+    monkeypatch.setattr(defaults, "__file__", str(package / "defaults.py"))
+    assert defaults.folder() == tmp_path / "config"
+    (package / "config_data").mkdir()
+    assert defaults.folder() == package / "config_data"
+
+
+def test_what_the_user_has_set_stays_as_it_is():
+    with dask.config.set({"hyperplane.memory.pause": 0.85}):
+        defaults.register()
+        assert dask.config.get("hyperplane.memory.pause") == 0.85
+        assert dask.config.get("hyperplane.memory.spill") == 0.70
+
+
+def test_changing_the_configuration_does_not_change_what_is_shipped():
+    with dask.config.set({"hyperplane.pools.pool_16_16.cores": 99}):
+        shipped = defaults.load_file("pools.yaml")["hyperplane"]["pools"]["pool_16_16"]
+        assert shipped["cores"] == 16

@@ -1,0 +1,154 @@
+"""Errors: what they say, what they carry and that they travel."""
+
+import copy
+import pickle
+import re
+
+import pytest
+
+from hyperplane import errors
+from hyperplane.errors import (
+    ConfigError,
+    DoesNotFit,
+    EngineError,
+    EngineUnavailable,
+    Fault,
+    HyperplaneError,
+    MissingPackage,
+    RequestError,
+    StartFailed,
+    StartTimeout,
+    UnknownPool,
+)
+
+PAUSE = Fault("memory.pause", "7", "a fraction", "say 0.8", source="/etc/dask/site.yaml")
+PROCS = Fault("nprocs", "0", "at least 1")
+
+# Each error with its fields and with the built-in exception that one would expect.
+EXAMPLES = [
+    (HyperplaneError("no"), {}, Exception),
+    (RequestError([PROCS, PAUSE]), {"faults": (PROCS, PAUSE)}, ValueError),
+    (
+        UnknownPool("16-17", ["16_16", "32_32"], ["16_16"]),
+        {"name": "16-17", "known": ("16_16", "32_32")},
+        ValueError,
+    ),
+    (
+        DoesNotFit("16_16", "20 cores", "15 cores", "ask for less"),
+        {"pool": "16_16", "asked": "20 cores", "allowed": "15 cores"},
+        ValueError,
+    ),
+    (ConfigError([PAUSE, PROCS]), {"faults": (PAUSE, PROCS), "path": "memory.pause"}, ValueError),
+    (
+        MissingPackage("matplotlib", "plot"),
+        {"package": "matplotlib", "extra": "plot"},
+        ImportError,
+    ),
+    (
+        EngineError("local", "it broke", "line 1\nline 2"),
+        {"engine": "local", "log_tail": "line 1\nline 2"},
+        RuntimeError,
+    ),
+    (EngineUnavailable("ssh", "no hosts"), {"engine": "ssh", "log_tail": ""}, RuntimeError),
+    (StartFailed("local", "no port", "tail"), {"engine": "local", "log_tail": "tail"}, EngineError),
+    (StartTimeout("local", "20 s", "tail"), {"engine": "local", "log_tail": "tail"}, TimeoutError),
+]
+each_error = pytest.mark.parametrize(
+    ("error", "fields", "parent"), EXAMPLES, ids=[type(error).__name__ for error, *_ in EXAMPLES]
+)
+
+
+def test_every_error_of_the_module_is_in_the_table():
+    public = {getattr(errors, name) for name in errors.__all__} - {Fault}
+    assert {type(error) for error, *_ in EXAMPLES} == public
+
+
+@each_error
+def test_has_its_fields_and_both_parents(error, fields, parent):
+    assert isinstance(error, HyperplaneError)
+    assert isinstance(error, parent)
+    assert {name: getattr(error, name) for name in fields} == fields
+
+
+@each_error
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_survives_pickling(error, fields, parent, protocol):
+    back = pickle.loads(pickle.dumps(error, protocol))
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+    assert back.args == error.args
+    assert {name: getattr(back, name) for name in fields} == fields
+    assert str(pickle.loads(pickle.dumps(back))) == str(error)
+
+
+@each_error
+def test_survives_copying(error, fields, parent):
+    for back in (copy.copy(error), copy.deepcopy(error)):
+        assert (type(back), str(back), vars(back)) == (type(error), str(error), vars(error))
+
+
+def test_an_error_of_another_package_that_derives_from_ours_pickles():
+    error = _Strange("a", b="c")
+    back = pickle.loads(pickle.dumps(error))
+    assert (type(back), str(back), back.faults, back.b) == (_Strange, str(error), (PROCS,), "c")
+
+
+class _Strange(RequestError):
+    def __init__(self, a, *, b):
+        super().__init__([PROCS])
+        self.b = b
+
+
+def test_a_fault_says_what_was_asked_what_is_allowed_and_what_to_do():
+    assert str(PROCS) == "nprocs = 0: allowed is at least 1"
+    assert str(PAUSE) == ("/etc/dask/site.yaml: memory.pause = 7: allowed is a fraction; say 0.8")
+
+
+@pytest.mark.parametrize(
+    ("kind", "title"),
+    [
+        (RequestError, "in the request, nothing was started:"),
+        (ConfigError, "in the configuration:"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "1 fault "), (2, "2 faults "), (12, "12 faults ")]
+)
+def test_all_faults_are_shown_and_numbered(kind, title, count, words):
+    lines = str(kind([PROCS] * count)).splitlines()
+    assert lines[0] == words + title
+    assert lines[1:] == [f"  {number}. {PROCS}" for number in range(1, count + 1)]
+
+
+def test_braces_in_a_fault_are_left_alone():
+    fault = Fault("node_selector", "{'count': {}}", "text")
+    assert "{'count': {}}" in str(RequestError([fault]))
+
+
+def test_an_unknown_pool_names_those_there_are_and_the_nearest():
+    message = str(UnknownPool("16-17", ["16_16", "32_32"], ["16_16", "8_16"]))
+    assert "pool = '16-17': allowed is one of 16_16, 32_32" in message
+    assert message.endswith("did you mean 16_16 or 8_16?")
+    assert "did you mean" not in str(UnknownPool("x", ["16_16"], []))
+
+
+def test_does_not_fit_is_one_fault_about_the_worker():
+    error = DoesNotFit("16_16", "20 cores", "15 cores", "ask for less")
+    assert error.faults == (Fault("worker", "20 cores", "15 cores", "ask for less"),)
+
+
+def test_a_configuration_without_faults_has_no_path():
+    assert ConfigError([]).path == ""
+
+
+def test_a_missing_package_says_how_to_get_it():
+    assert "pip install 'hyperplane[plot]'" in str(MissingPackage("matplotlib", "plot"))
+
+
+@pytest.mark.parametrize("kind", [EngineError, EngineUnavailable, StartFailed, StartTimeout])
+def test_an_engine_error_names_the_engine_and_shows_the_log_only_when_there_is_one(kind):
+    assert str(kind("local", "it broke")) == "engine local: it broke"
+    assert re.fullmatch(
+        "engine local: it broke\nlast lines of the log:\nA\nB",
+        str(kind("local", "it broke", "A\nB")),
+    )

@@ -1,0 +1,172 @@
+"""The table of layers in the documentation is what the imports really are."""
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import hyperplane
+
+PACKAGE = Path(hyperplane.__file__).parent
+PAGE = PACKAGE.parent / "docs" / "explanation" / "architecture.md"
+
+
+def _module(file):
+    """Name of a file's module relative to the package; ``__init__`` is the package itself."""
+    parts = file.relative_to(PACKAGE).with_suffix("").parts
+    if parts[-1] == "__init__" and len(parts) > 1:
+        parts = parts[:-1]
+    return ".".join(parts)
+
+
+FILES = {_module(file): file for file in sorted(PACKAGE.rglob("*.py"))}
+
+
+def _rows():
+    """Row number -> names in backticks of the table's second column."""
+    rows = {}
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 3 and cells[0].isdecimal():
+            rows[int(cells[0])] = re.findall(r"`([^`]+)`", cells[1])
+    return rows
+
+
+ROWS = _rows()
+
+
+def _holders(module):
+    """The rows and names of the table that a module belongs to; a package holds its modules."""
+    return [
+        (row, name)
+        for row, names in ROWS.items()
+        for name in names
+        if module == name or module.startswith(f"{name}.")
+    ]
+
+
+def _row(module):
+    holders = _holders(module)
+    return holders[0][0] if holders else None
+
+
+def _is_bare(file):
+    """Whether a file holds nothing but a docstring, as the ``__init__`` of a mere folder."""
+    return all(
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for node in ast.parse(file.read_text(encoding="utf-8")).body
+    )
+
+
+class _Imports(ast.NodeVisitor):
+    """All modules of the package that a module imports, wherever in it, but not for types only."""
+
+    def __init__(self):
+        self.found, self.by_name = set(), set()
+
+    def visit_If(self, node):
+        if ast.unparse(node.test) not in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}:
+            self.generic_visit(node)
+        for other in node.orelse:
+            self.visit(other)
+
+    def visit_Import(self, node):
+        for alias in node.names:
+            self._add(alias.name, "")
+
+    def visit_ImportFrom(self, node):
+        assert node.level == 0, "imports are absolute here"
+        for alias in node.names:
+            self._add(node.module, alias.name)
+
+    def visit_Constant(self, node):
+        # Modules that are imported by name, such as "hyperplane.engines.local:LocalEngine".
+        if isinstance(node.value, str) and re.fullmatch(r"hyperplane(\.\w+)+(:\w+)?", node.value):
+            module = node.value.partition(":")[0].removeprefix("hyperplane.")
+            self.by_name |= {module} & set(FILES)
+
+    def _add(self, module, name):
+        if module.partition(".")[0] != "hyperplane":
+            return
+        inside = module.removeprefix("hyperplane").removeprefix(".")
+        longest = f"{inside}.{name}".strip(".")
+        self.found.add(longest if longest in FILES else inside or "__init__")
+
+
+def _imports(file, by_name=True):
+    visitor = _Imports()
+    visitor.visit(ast.parse(file.read_text(encoding="utf-8")))
+    return visitor.found | (visitor.by_name if by_name else set())
+
+
+def test_the_table_is_there_and_counts_its_rows():
+    assert len(ROWS) > 3
+    assert list(ROWS) == list(range(len(ROWS)))
+
+
+def test_the_table_names_nothing_twice_and_nothing_that_is_not_there():
+    names = [name for names in ROWS.values() for name in names]
+    assert [name for name, count in Counter(names).items() if count > 1] == []
+    assert [name for name in names if name not in FILES] == []
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_every_module_is_in_one_row(module):
+    if _is_bare(FILES[module]) and not _holders(module):
+        return
+    assert len(_holders(module)) == 1
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_a_module_imports_from_its_own_row_and_lower_ones_only(module):
+    own = _row(module)
+    too_high = {
+        name: _row(name)
+        for name in _imports(FILES[module])
+        if own is not None and _row(name) is not None and _row(name) > own
+    }
+    assert too_high == {}
+
+
+ENGINES = [name for name in FILES if name.startswith("engines.")]
+
+
+@pytest.mark.parametrize("module", ENGINES)
+def test_an_engine_reads_no_configuration_and_chooses_no_size(module):
+    forbidden = {"config", "defaults", "planning", "cluster"}
+    found = _imports(FILES[module])
+    assert {name for name in found if name in forbidden or name.startswith("sizing")} == set()
+
+
+def test_there_are_no_cycles():
+    edges = {name: _imports(file, by_name=False) - {"__init__"} for name, file in FILES.items()}
+    done = set()
+
+    def walk(name, path):
+        assert name not in path, " -> ".join([*path, name])
+        if name not in done:
+            for other in sorted(edges.get(name, ())):
+                walk(other, [*path, name])
+            done.add(name)
+
+    for name in FILES:
+        walk(name, [])
+
+
+def test_the_check_sees_imports_in_functions_and_skips_those_for_types(tmp_path):
+    file = tmp_path / "sample.py"
+    file.write_text(
+        "from typing import TYPE_CHECKING\n"
+        "import hyperplane\n"
+        "from hyperplane import config\n"
+        "HOME = 'hyperplane.engines.local:LocalEngine'\n"
+        "if TYPE_CHECKING:\n"
+        "    from hyperplane.cluster import start\n"
+        "else:\n"
+        "    from hyperplane.units import GB\n"
+        "def f():\n"
+        "    from hyperplane.sizing.fit import fits\n"
+    )
+    assert _imports(file) == {"__init__", "config", "engines.local", "sizing.fit", "units"}
