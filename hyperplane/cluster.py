@@ -10,7 +10,7 @@ from hyperplane import announce, config
 from hyperplane.compat import keep_old_methods
 from hyperplane.engines import registry
 from hyperplane.engines.base import Started
-from hyperplane.errors import EngineUnavailable
+from hyperplane.errors import EngineUnavailable, Fault, check
 from hyperplane.planning import Study
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan
@@ -87,6 +87,10 @@ def start(plan: ClusterPlan) -> Started:
     StartFailed, StartTimeout
         When the cluster did not come up; nothing is left running.
     """
+    given: object = plan
+    if not isinstance(given, ClusterPlan):
+        advice = "plan_cluster(...) makes one"
+        check([Fault("plan", repr(given)[:80], "a ClusterPlan", advice)])
     engine = registry.load(plan.engine)
     usable, reason = engine.available()
     if not usable:
@@ -198,10 +202,16 @@ def initialize_cluster(
     """
     arguments = {**locals(), **others}
     del arguments["others"]
+    chosen = _chosen(arguments)
     if isinstance(num_workers, ClusterPlan):
         plan = num_workers
+        check(
+            Fault(name, repr(value), "nothing beside a plan", "give it to plan_cluster")
+            for name, value in chosen.items()
+            if name != "num_workers"
+        )
     else:
-        plan = plan_cluster(**_chosen(arguments))
+        plan = plan_cluster(**chosen)
     began = time.monotonic()
     announce.before(plan)
     client, cluster = start(plan)
@@ -267,4 +277,4 @@ def quickstart(num_workers: int, size: str, **arguments: Any) -> tuple[Client, C
     client : distributed.Client
     cluster : distributed.deploy.cluster.Cluster
     """
-    return initialize_cluster(num_workers, pool=config.get_pool(size), **arguments)
+    return initialize_cluster(num_workers, **{"pool": config.get_pool(size), **arguments})

@@ -16,7 +16,7 @@ their fields, because an error may have to travel from a worker process to the c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ __all__ = [
     "StartFailed",
     "StartTimeout",
     "UnknownPool",
+    "check",
 ]
 
 
@@ -102,6 +103,13 @@ class RequestError(HyperplaneError, ValueError):
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__(_numbered(self.title, faults))
         self.faults = tuple(faults)
+
+
+def check(faults: Iterable[Fault]) -> None:
+    """Raise one :class:`RequestError` with all faults, if there are any."""
+    found = list(faults)
+    if found:
+        raise RequestError(found)
 
 
 class UnknownPool(RequestError):

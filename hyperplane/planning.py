@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from hyperplane import config
 from hyperplane.engines import registry
 from hyperplane.engines.base import Engine, Feature
 from hyperplane.errors import DoesNotFit, EngineUnavailable, Fault, RequestError
 from hyperplane.sizing import fit
+from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan, new_cluster_name
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
-from hyperplane.spec.settings import EngineSettings, LocalSettings
+from hyperplane.spec.settings import LocalSettings
 from hyperplane.spec.worker import WorkerSpec
+from hyperplane.units import format_bytes, plural
 
 _LAYOUT = ("nprocs", "nthreads", "ram_gb_per_proc")
 
@@ -58,9 +60,12 @@ class Study:
         if self.faults:
             self._refuse()
         worker, nodes, fit_note = asked, request.num_workers, ""
-        if machine is not None and self._cut_to_machine(settings):
-            cores = cast(LocalSettings, settings).single_process_cores
-            worker, nodes, fit_note = fit.fit_machine(asked, nodes, machine, cores)
+        if machine is not None and isinstance(settings, LocalSettings):
+            cores = settings.single_process_cores
+            if (request.local_fit or settings.fit) == "fit":
+                worker, nodes, fit_note = fit.fit_machine(asked, nodes, machine, cores)
+            else:
+                self._note_excess(asked, machine)
         for name in sorted(engine.ignored & request.model_fields_set):
             if getattr(request, name):
                 self.notes.append(f"{name} means nothing to engine {engine.name}; not used")
@@ -76,6 +81,17 @@ class Study:
             notes=(*self.notes, *([fit_note] if fit_note else [])),
             fit_note=fit_note,
         )
+
+    def _note_excess(self, asked: WorkerSpec, machine: Capacity) -> None:
+        """Say when a request that is started as it is needs more than this machine has."""
+        nodes = self.request.num_workers
+        threads, ram = nodes * asked.total_threads, nodes * asked.total_ram
+        if threads > machine.cores or ram > machine.ram:
+            self.notes.append(
+                f"more than this machine has: {plural(threads, 'thread')} on "
+                f"{plural(machine.cores, 'core')}, {format_bytes(ram)} of "
+                f"{format_bytes(machine.ram)} free less a reserve; local_fit is exact"
+            )
 
     def _refuse(self) -> NoReturn:
         if len(self.faults) == 1 and self._errors:
@@ -166,7 +182,3 @@ class Study:
             else:
                 self.notes.append("no pool has nodes as large as asked; this machine needs none")
             return None
-
-    def _cut_to_machine(self, settings: EngineSettings) -> bool:
-        chosen = self.request.local_fit or cast(LocalSettings, settings).fit
-        return chosen == "fit"

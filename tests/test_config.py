@@ -452,8 +452,8 @@ class TestFiles:
     def test_of_several_files_the_one_in_force_is_named(self, in_new_process):
         shown = in_new_process(
             files={
-                "a.yaml": "hyperplane: {memory: {pause: 7, spill: 8}}",
-                "b.yaml": "hyperplane: {memory: {pause: 9}}",
+                "a.yaml": "hyperplane: {memory: {pause: 7, spill: 8, terminate: 6}}",
+                "b.yaml": "hyperplane: {memory: {pause: 9, terminate: 6}}",
             },
             DASK_HYPERPLANE__MEMORY__TARGET="-1",
         )
@@ -462,6 +462,7 @@ class TestFiles:
             "target": "environment variable DASK_HYPERPLANE__MEMORY__TARGET",
             "spill": str(in_new_process.folder / "a.yaml"),
             "pause": str(in_new_process.folder / "b.yaml"),
+            "terminate": str(in_new_process.folder / "b.yaml"),
         }
 
 

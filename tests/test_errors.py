@@ -59,8 +59,16 @@ each_error = pytest.mark.parametrize(
 
 
 def test_every_error_of_the_module_is_in_the_table():
-    public = {getattr(errors, name) for name in errors.__all__} - {Fault}
+    public = {getattr(errors, name) for name in errors.__all__} - {Fault, errors.check}
     assert {type(error) for error, *_ in EXAMPLES} == public
+
+
+def test_check_raises_all_faults_together_if_there_are_any():
+    errors.check([])
+    errors.check(fault for fault in ())
+    with pytest.raises(RequestError) as caught:
+        errors.check(fault for fault in (PROCS, PAUSE))
+    assert caught.value.faults == (PROCS, PAUSE)
 
 
 @each_error

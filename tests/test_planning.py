@@ -148,6 +148,8 @@ class TestPool:
             ({}, "16_16"),
             ({"nprocs": 5, "nthreads": 3, "ram_gb_per_proc": 2.4}, "16_16"),
             ({"ram_gb_per_proc": 110 / 15}, "16_128"),
+            # Rounded to bytes, three of these are one byte more than there is.
+            ({"nprocs": 3, "nthreads": 5, "ram_gb_per_proc": 110 / 3}, "16_128"),
             ({"nprocs": 1, "cores_per_worker": 1, "ram_gb_per_proc": 0.5}, "4_32"),
             ({"nprocs": 28, "cores_per_worker": 28}, "32_32"),
         ],
@@ -283,7 +285,8 @@ class TestIgnoredArguments:
         [{}, {"node_selector": {}}, {"node_selector": ""}, {"scheduler_ram": None}],
     )
     def test_that_say_nothing_are_not(self, arguments):
-        plan = hyperplane.plan_cluster(engine="local", local_fit="exact", **arguments)
+        few = {"num_workers": 1, "nprocs": 2, "ram_gb_per_proc": 0.5}
+        plan = hyperplane.plan_cluster(engine="local", **few, **arguments)
         assert plan.notes == ()
 
 
@@ -308,6 +311,23 @@ class TestLocalFit:
         plan = hyperplane.plan_cluster(num_workers=4, local_fit="exact")
         assert (plan.nodes, plan.worker) == (4, WorkerSpec(15, 1, 700_000_000, 15))
         assert plan.fit_note == ""
+        [note] = [note for note in plan.notes if note.startswith("more than this machine has")]
+        assert "60 threads" in note
+        assert "42 GB" in note
+        assert "local_fit is exact" in note
+
+    def test_exact_says_nothing_of_what_fits(self):
+        few = {"num_workers": 1, "nprocs": 8, "ram_gb_per_proc": 3.75}
+        plan = hyperplane.plan_cluster(engine="local", local_fit="exact", **few)
+        assert plan.notes == ()
+
+    def test_a_machine_without_memory_is_refused_by_fit_and_taken_by_exact(self, monkeypatch):
+        full = Capacity(8, 10**6)
+        monkeypatch.setattr(LocalEngine, "capacity", lambda self, settings: full)
+        error = _refused(local_fit="fit")
+        assert type(error) is DoesNotFit
+        assert "1 MB" in error.allowed
+        assert hyperplane.plan_cluster(local_fit="exact").nodes == 2
 
     def test_is_configured_where_a_call_does_not_say(self):
         with dask.config.set({"hyperplane.engines.local.fit": "exact"}):

@@ -74,21 +74,17 @@ def _requirements() -> dict[str, Requirement]:
 
 
 def _version(package: str, need: Requirement | None) -> Finding:
-    asks = f"needs {need.specifier}" if need is not None else "comes with dask[dataframe]"
     advice = f"pip install --upgrade '{need or package}'"
     try:
         version = metadata.version(package)
     except metadata.PackageNotFoundError:
-        return Finding(package, "wrong", f"not installed; hyperplane {asks}", advice)
-    if need is None:
+        return Finding(package, "wrong", "not installed", advice)
+    if need is None:  # dask[dataframe] brings it, in the version that it wants
         return Finding(package, "ok", version)
-    good = need.specifier.contains(version, prereleases=True)
-    return Finding(
-        package,
-        "ok" if good else "wrong",
-        f"{version} (hyperplane {asks})",
-        "" if good else advice,
-    )
+    text = f"{version} (hyperplane needs {need.specifier})"
+    if need.specifier.contains(version, prereleases=True):
+        return Finding(package, "ok", text)
+    return Finding(package, "wrong", text, advice)
 
 
 def this_machine() -> Iterator[Finding]:
@@ -175,13 +171,16 @@ def configuration() -> Iterator[Finding]:
 def running() -> Iterator[Finding]:
     """The clusters that run, and what dead ones had left, which reading the list removes."""
     try:
-        before = len(list(records.private_folder().glob("*.json")))
+        before = []
+        with suppress(FileNotFoundError):  # whoever closes the last cluster removes the folder
+            before = list(records.private_folder().glob("*.json"))
         found = records.read_all()
     except OSError as error:
         yield Finding("clusters", "wrong", f"the list of clusters cannot be read: {error}")
         return
     names = ", ".join(record.name for record in found)
     yield Finding("clusters", "ok", f"running: {names}" if found else "none runs")
-    if before > len(found):
-        dead = plural(before - len(found), "cluster")
-        yield Finding("leftovers", "ok", f"removed the records and folders of {dead} that died")
+    dead = sum(not file.exists() for file in before)
+    if dead:
+        text = f"removed the record and the folder of {plural(dead, 'cluster')} that died"
+        yield Finding("leftovers", "ok", text)

@@ -37,16 +37,25 @@ def start(request: dict[str, Any], as_json: JsonOption = False) -> None:
     """Start a cluster and hold it until Ctrl-C, SIGTERM, its idle timeout or a stop."""
     plan = hyperplane.plan_cluster(**request)
     with Signals() as signals:
-        client, cluster = hyperplane.start(plan)
         try:
-            client.close()  # programs bring their own
+            _hold(plan, signals, as_json)
+        except EngineError:
+            # A SIGTERM to the whole process group ends the workers too, and with them the start.
             if not signals.asked.is_set():
-                _announce(plan, cluster, as_json)
-            signals.wait(cluster)
-        finally:
-            cluster.close()
+                raise
     if not as_json:
         typer.echo(f"{plan.name} is closed")
+
+
+def _hold(plan: ClusterPlan, signals: Signals, as_json: bool) -> None:
+    client, cluster = hyperplane.start(plan)
+    try:
+        client.close()  # programs bring their own
+        if not signals.asked.is_set():
+            _announce(plan, cluster, as_json)
+        signals.wait(cluster)
+    finally:
+        cluster.close()
 
 
 def _announce(plan: ClusterPlan, cluster: Cluster, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -37,13 +38,23 @@ JsonOption = Annotated[
 ]
 
 
+def new_table(texts: Iterable[str], numbers: Iterable[str]) -> Table:
+    """A table with these columns, texts to the left and numbers to the right."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for title in texts:
+        table.add_column(title, overflow="fold")
+    for title in numbers:
+        table.add_column(title, justify="right", no_wrap=True)
+    return table
+
+
 def show(table: Table) -> None:
     """Print a table, as wide as the terminal and without the blanks that rich fills lines with."""
     # Values are shown as they stand: a path may hold what rich takes for markup.
     console = Console(markup=False, highlight=False, emoji=False)
     with console.capture() as captured:
         console.print(table)
-    typer.echo("\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines()))
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n"))
 
 
 def write_json(document: Any) -> None:

@@ -37,7 +37,7 @@ def plan(
     if as_json:
         write_json({**worked_out.to_dict(), **rendered})
     elif render:
-        typer.echo(rendered["rendered"])
+        typer.echo(rendered["rendered"], nl=False)
     else:
         write_rows(worked_out.rows())
 

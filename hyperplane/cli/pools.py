@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from rich import box
 from rich.table import Table
 
 import hyperplane
-from hyperplane.cli.output import JsonOption, show, write_json
+from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
 from hyperplane.units import format_number
@@ -22,19 +21,15 @@ def pools(as_json: JsonOption = False) -> None:
 
 
 def _table(layouts: list[tuple[PoolSpec, WorkerSpec]]) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        caption="Cores and GB: what worker processes can have, of what the name says.\n"
-        "Layout: processes x threads x GB of each process.",
-        caption_justify="left",
-    )
     with_gpus = any(pool.gpus for pool, _ in layouts)
     with_price = any(pool.price_per_hour is not None for pool, _ in layouts)
-    for title in ("pool", "alias"):
-        table.add_column(title, overflow="fold")
-    for title in ("cores", "GB", *["GPUs"] * with_gpus, "layout", *["per hour"] * with_price):
-        table.add_column(title, justify="right", no_wrap=True)
+    numbers = ("cores", "GB", *["GPUs"] * with_gpus, "layout", *["per\nhour"] * with_price)
+    table = new_table(["pool", "alias"], numbers)
+    table.caption = (
+        "\nCores and GB: what worker processes can have, of what the name says.\n"
+        "Layout: processes x threads x GB of each process."
+    )
+    table.caption_justify = "left"
     for pool, worker in layouts:
         price = "" if pool.price_per_hour is None else format_number(pool.price_per_hour)
         table.add_row(

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich import box
-from rich.table import Table
 
 import hyperplane
-from hyperplane.cli.output import JsonOption, show, write_json, write_rows
+from hyperplane.cli.output import JsonOption, new_table, show, write_json, write_rows
 from hyperplane.errors import Fault, RequestError
 from hyperplane.optional import need
 from hyperplane.units import format_bytes, format_number
@@ -86,11 +84,9 @@ def _number_or_text(data: str) -> float | str:
 
 def _show(advice: SizingAdvice) -> None:
     write_rows(row for row in advice.rows() if row[0] != "instead")
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     priced = any(other.cost_per_hour is not None for other in advice.alternatives)
-    table.add_column("pool", overflow="fold")
-    for title in ("nodes", "processes", "threads", "memory", *["per hour"] * priced):
-        table.add_column(title, justify="right", no_wrap=True)
+    numbers = ("nodes", "processes", "threads", "memory", *["per hour"] * priced)
+    table = new_table(["pool"], numbers)
     for other in advice.alternatives:
         cost = other.cost_per_hour
         table.add_row(

@@ -45,8 +45,8 @@ class Started(NamedTuple):
 class Engine(Protocol):
     """The seam between plans and the world.
 
-    An engine receives a finished plan; it reads no configuration, chooses no size and knows no
-    other engine. If :meth:`start` fails midway it closes what it opened and raises an
+    An engine receives a finished plan; it reads none of our configuration, chooses no size and
+    knows no other engine. If :meth:`start` fails midway it closes what it opened and raises an
     :class:`~hyperplane.errors.EngineError`.
     """
 

@@ -24,6 +24,13 @@ def in_force(settings: Mapping[str, Any]) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def as_the_user_has_it() -> Iterator[None]:
+    """Read the configuration while no other cluster's settings are in force."""
+    with _lock:
+        yield
+
+
 def unless_chosen(ours: Mapping[str, Any]) -> dict[str, Any]:
     """Our defaults for dotted keys of Dask, less those that the user has set otherwise.
 

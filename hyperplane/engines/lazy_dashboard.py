@@ -36,6 +36,6 @@ class LazyDashboard(web.Application):
         from distributed.dashboard.scheduler import connect
 
         application = self.scheduler.http_application
-        application.applications.remove(self)
         connect(application, self.scheduler.http_server, self.scheduler, prefix="")
+        application.applications.remove(self)
         return application.find_handler(request, **kwargs)

@@ -18,7 +18,7 @@ from distributed import Client
 
 from hyperplane.engines import machine, quick, records, zygote
 from hyperplane.engines.base import Started
-from hyperplane.engines.dask_settings import unless_chosen
+from hyperplane.engines.dask_settings import as_the_user_has_it, unless_chosen
 from hyperplane.engines.local_cluster import GuardedLocalCluster, GuardedNanny
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.spec.plan import ClusterPlan
@@ -27,6 +27,8 @@ from hyperplane.units import bytes_to_gb, gb_to_bytes, plural
 
 LOOPBACK = "127.0.0.1"
 LOG_LINES = 40
+
+logger = logging.getLogger(__name__)
 
 
 def start(plan: ClusterPlan) -> Started:
@@ -53,13 +55,23 @@ def start(plan: ClusterPlan) -> Started:
         ram_gb=bytes_to_gb(plan.total_ram),
     )
     try:
-        record = records.reserve(record, dask.config.get("temporary-directory", default=None))
+        with as_the_user_has_it():
+            spill_to = dask.config.get("temporary-directory", default=None)
+        record = records.reserve(record, spill_to)
     except OSError as error:
         raise StartFailed("local", str(error)) from error
+    if mine := [each.name for each in records.read_all() if each.pid == os.getpid()]:
+        logger.warning(
+            "this program runs %s already, and the new cluster has to do with what that leaves; "
+            "close what you need no longer",
+            " and ".join(mine),
+        )
     forked = settings.start_method == "preload" and zygote.acquire(settings.preload, _pre_spawn())
     with _log_tail() as tail, quick.without_collecting():
         try:
-            cluster = GuardedLocalCluster(**_arguments(plan, settings, record.scratch, forked))
+            with as_the_user_has_it():
+                arguments = _arguments(plan, settings, record.scratch, forked)
+            cluster = GuardedLocalCluster(**arguments)
         except Exception as error:
             raise _failure(error, plan, forked, began, "\n".join(tail)) from error
         return _with_client(cluster, record)
@@ -107,10 +119,12 @@ def _arguments(
         "local_directory": scratch,
         "death_timeout": plan.request.timeout,
         "preload": [*_user_preloads(), "hyperplane.engines.parent_death"],
-        "scheduler_kwargs": {"dashboard": False},  # see lazy_dashboard
+        "scheduler_kwargs": {
+            "dashboard": False,  # see lazy_dashboard
+            "local_directory": scratch,
+        },
         "scheduler_config": {
             **scheduler_config,
-            "temporary-directory": scratch,
             "distributed.scheduler.http.routes": [*routes, "hyperplane.engines.dashboard_path"],
         },
         "cluster_config": unless_chosen(
@@ -155,12 +169,12 @@ def _log_tail() -> Iterator[deque[str]]:
             lines.append(f"{record.name}: {record.getMessage()}")
 
     handler = Keep()
-    logger = logging.getLogger("distributed")
-    logger.addHandler(handler)
+    dask_logger = logging.getLogger("distributed")
+    dask_logger.addHandler(handler)
     try:
         yield lines
     finally:
-        logger.removeHandler(handler)
+        dask_logger.removeHandler(handler)
 
 
 def _failure(
@@ -178,10 +192,12 @@ def _failure(
             "ask for fewer processes",
             tail,
         )
-    spawned = (
-        ""
-        if forked
-        else "; a worker process started by spawn runs the script again: put the call "
-        'below `if __name__ == "__main__":`'
-    )
-    return StartFailed("local", f"{causes[-1]} (everything was closed again){spawned}", tail)
+    message = f"{causes[-1]} (everything was closed again)"
+    if "daemonic" in message:
+        message += "; start the cluster in the main program, not in a process of a pool"
+    elif not forked:
+        message += (
+            "; a worker process started by spawn runs the script again: put the call below "
+            '`if __name__ == "__main__":`'
+        )
+    return StartFailed("local", message, tail)

@@ -23,6 +23,7 @@ PR_SET_PDEATHSIG = 1
 def dask_setup(worker: object) -> None:
     """Tie this process to its parent; called by Dask in each new worker process."""
     del worker
+    zygote.ignore_interrupts()
     if not sys.platform.startswith("linux"):
         return
     parent = process.parent_process()

@@ -11,6 +11,7 @@ import contextlib
 import getpass
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -78,8 +79,7 @@ def private_folder(parent: str | None = None) -> Path:
     """
     user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
     folder = Path(parent or tempfile.gettempdir()) / f"hyperplane-{user}"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
+    found = _made(folder)
     others_write = found.st_mode & 0o022
     if hasattr(os, "getuid") and (
         not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or others_write
@@ -90,6 +90,14 @@ def private_folder(parent: str | None = None) -> Path:
     if found.st_mode & 0o077:
         folder.chmod(0o700)
     return folder
+
+
+def _made(folder: Path) -> os.stat_result:
+    """Make a folder that whoever closes the last cluster removes, at any moment."""
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return folder.lstat()
 
 
 def reserve(record: Record, parent: str | None) -> Record:
@@ -116,21 +124,19 @@ def reserve(record: Record, parent: str | None) -> Record:
     read_all()
     if any(found.name == record.name for found in _read()):
         raise FileExistsError(f"a cluster named {record.name!r} runs already; use another name")
-    for _ in range(10):
-        # Whoever closes the last cluster removes the folders above, at any moment.
+    while True:  # until nobody removes the folder above in between; see _made()
         with contextlib.suppress(FileNotFoundError):
             scratch = private_folder(parent) / record.name
             scratch.mkdir(mode=0o700, exist_ok=True)
             reserved = replace(record, scratch=str(scratch))
             write(reserved)
             return reserved
-    raise FileNotFoundError(f"{scratch} cannot be made: its folder vanishes again and again")
 
 
 def process_folder() -> Path:
     """A folder for files of this process that serve all its clusters."""
-    folder = private_folder() / f"p-{os.getpid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder = private_folder() / f"_p{os.getpid()}"
+    _made(folder)
     return folder
 
 
@@ -158,8 +164,10 @@ def read_all() -> list[Record]:
     for record in found:
         if not record.alive():
             remove(record.name, record.scratch)
-    for folder in private_folder().glob("p-*"):
-        if not psutil.pid_exists(int(folder.name.removeprefix("p-"))):
+    for folder in _inside("*"):
+        # No cluster's name begins with a line below.
+        owner = re.fullmatch(r"_p([0-9]+)", folder.name)
+        if owner and not psutil.pid_exists(int(owner[1])):
             shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):  # there are clusters in it
         private_folder().rmdir()
@@ -170,7 +178,14 @@ def read_all() -> list[Record]:
 def _read() -> list[Record]:
     """All records, of clusters that start, run or died."""
     found = []
-    for file in private_folder().glob("*.json"):
+    for file in _inside("*.json"):
         with contextlib.suppress(OSError, ValueError, TypeError):
             found.append(Record(**json.loads(file.read_text())))
     return found
+
+
+def _inside(pattern: str) -> list[Path]:
+    try:
+        return list(private_folder().glob(pattern))
+    except FileNotFoundError:  # removed meanwhile, so there is nothing in it
+        return []

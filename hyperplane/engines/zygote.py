@@ -6,9 +6,9 @@ modules once and is then forked: a worker is there in a tenth of a second with a
 after a restart too. It holds nothing of the user's process, and it has one thread only, so the
 fork is safe (pyarrow's background thread is switched off in it; it would be the only other).
 
-It also makes scripts work that have no ``if __name__ == "__main__"``: the forked process is told
-that it has the main module already, so that it does not run the script again. Functions of the
-main module travel by value with cloudpickle, as they do from a notebook.
+It also makes scripts work that have no ``if __name__ == "__main__"``: a worker process forked from
+it does not run the script again. Functions of the main module travel by value with cloudpickle,
+as they do from a notebook.
 
 One zygote serves all clusters of this process; it is ended with the last of them.
 """
@@ -23,7 +23,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from multiprocessing import forkserver, get_context, process, spawn
+from multiprocessing import forkserver, get_context, process, resource_tracker
 from typing import Any
 
 from hyperplane.engines import records
@@ -50,13 +50,15 @@ def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
     Returns
     -------
     bool
-        Whether worker processes can be forked from it. False on other systems than Linux,
-        when the program runs a forkserver of its own, when a running zygote was started with
-        other variables, or when there is no place for its socket (its path may have a hundred
-        characters): then workers start from nothing.
+        Whether worker processes can be forked from it. False on other systems than Linux, in a
+        process that multiprocessing started, when the program runs a forkserver of its own,
+        when a running zygote was started with other variables, or when there is no place for
+        its socket (its path may have a hundred characters): then workers start from nothing.
     """
     global _users, _started
-    if not sys.platform.startswith("linux"):
+    # In a process that was spawned itself, functions of the main module travel by name.
+    was_spawned = sys.modules["__main__"].__name__ == "__mp_main__"
+    if was_spawned or not sys.platform.startswith("linux"):
         return False
     with _lock:
         server = _server()
@@ -90,7 +92,8 @@ def release() -> None:
             # would tell the zygote to leave.
             with suppress(ProcessLookupError):
                 os.kill(_started[0], signal.SIGTERM)
-            server._stop()
+            with suppress(FileNotFoundError):  # somebody has cleared the temporary directory
+                server._stop()
             shutil.rmtree(records.process_folder(), ignore_errors=True)
         _started = None
 
@@ -101,6 +104,20 @@ def leave() -> None:
     if server._forkserver_alive_fd is not None:
         os.close(server._forkserver_alive_fd)
         server._forkserver_alive_fd = None
+
+
+def ignore_interrupts() -> None:
+    """Leave Ctrl-C to the owner; called in the zygote and in every worker process.
+
+    A terminal, and a notebook that interrupts its kernel, send it to the whole process group, and
+    a worker would end with all the data on it.
+    """
+    # A handler, because programs that a task starts would inherit SIG_IGN.
+    if threading.current_thread() is not threading.main_thread():
+        return  # Python lets no other thread say so
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _server() -> Any:
@@ -116,11 +133,8 @@ def _alive(pid: int) -> bool:
 
 def _ensure_running(modules: Sequence[str], environment: Mapping[str, str]) -> None:
     """Start the forkserver with variables that only it shall see."""
-    data = spawn.get_preparation_data("zygote")
     note = {
         "modules": list(modules),
-        "main_path": data.get("init_main_from_path"),
-        "main_name": data.get("init_main_from_name"),
         "python_path": os.environ.get("PYTHONPATH"),
     }
     ours = {
@@ -135,9 +149,14 @@ def _ensure_running(modules: Sequence[str], environment: Mapping[str, str]) -> N
     folder_before = settings.get("tempdir")
     settings["tempdir"] = str(records.process_folder())
     os.environ.update(ours)
+    # A process inherits the mask: Ctrl-C waits until the zygote has a handler for it. Python's
+    # resource tracker comes first, because starting it takes the mask away.
+    resource_tracker.ensure_running()
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         forkserver.ensure_running()
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
         settings["tempdir"] = folder_before
         for name, value in before.items():
             if value is None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 import importlib
-import importlib.machinery
 import json
 import os
-import sys
+from multiprocessing import spawn
+from typing import Any
 
-from hyperplane.engines.zygote import VARIABLE
+from hyperplane.engines.zygote import VARIABLE, ignore_interrupts
+
+#: What Dask calls the processes of its workers.
+WORKER_PROCESS = "Dask Worker process (from Nanny)"
 
 
 def _load(modules: list[str]) -> None:
@@ -21,16 +24,24 @@ def _load(modules: list[str]) -> None:
             continue
 
 
-def _have_main_already(path: str | None, name: str | None) -> None:
-    """Let multiprocessing find the main module in place, so that it does not run it again."""
-    main = sys.modules["__main__"]
-    if path is not None:
-        main.__file__ = path
-    if name is not None:
-        main.__spec__ = importlib.machinery.ModuleSpec(name, None)
+def _spare_workers_the_main_module() -> None:
+    """Keep worker processes of Dask from running the program's main module again.
+
+    Only these: what else the program forks from here may need functions of its main module,
+    which do not travel by value there.
+    """
+    as_python_does = spawn.prepare
+
+    def prepare(data: dict[str, Any]) -> None:
+        if data.get("name") == WORKER_PROCESS:
+            data = {key: data[key] for key in data if not key.startswith("init_main_from_")}
+        as_python_does(data)
+
+    vars(spawn)["prepare"] = prepare
 
 
 def _prepare() -> None:
+    ignore_interrupts()
     note = json.loads(os.environ.pop(VARIABLE))
     if note["python_path"] is None:
         os.environ.pop("PYTHONPATH", None)
@@ -41,7 +52,7 @@ def _prepare() -> None:
     # Forked processes share the pages of these objects for as long as nobody writes to them.
     gc.freeze()
     gc.enable()
-    _have_main_already(note["main_path"], note["main_name"])
+    _spare_workers_the_main_module()
 
 
 if VARIABLE in os.environ:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Real
 from typing import Any
 
 from hyperplane import config
-from hyperplane.errors import Fault, RequestError
+from hyperplane.errors import Fault, RequestError, check
 from hyperplane.sizing import fit
 from hyperplane.sizing.advice import SizingAdvice
 from hyperplane.sizing.advise import Basis, Question, Tasks, answer
@@ -167,6 +169,8 @@ def closest_pool(cores: float, ram_gb: float, ngpus: int = 0) -> PoolSpec:
 
     Raises
     ------
+    RequestError
+        When a number is negative or none.
     DoesNotFit
         When no pool is large enough; it names the largest.
 
@@ -175,4 +179,15 @@ def closest_pool(cores: float, ram_gb: float, ngpus: int = 0) -> PoolSpec:
     >>> closest_pool(15, 12).name, closest_pool(15, 110).name, closest_pool(4, 4).name
     ('16_16', '16_128', '8_8')
     """
+    check(
+        Fault(name, repr(value), "a number of at least 0")
+        for name, value in (("cores", cores), ("ram_gb", ram_gb), ("ngpus", ngpus))
+        if not _is_amount(value)
+    )
     return fit.smallest_pool(config.pools().values(), cores, gb_to_bytes(ram_gb), ngpus)
+
+
+def _is_amount(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    return 0 <= float(value) < math.inf

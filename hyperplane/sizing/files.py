@@ -71,7 +71,7 @@ def measure_files(url: str) -> tuple[int, str]:
     except (ImportError, ValueError) as error:
         raise _refused(url, f"a URL that fsspec can open ({error})") from error
     if not any(mark in path for mark in "*?[") and _is_zarr(store, path):
-        return _zarr(url)
+        return _readable(url, lambda: _zarr(url))
     found = _listed(store, path)
     if not found:
         raise _refused(url, _PLACE)
@@ -80,8 +80,12 @@ def measure_files(url: str) -> tuple[int, str]:
         names = " and ".join(sorted(formats))
         raise _refused(url, f"files of one format; here are {names}", "use a glob such as *.csv")
     measured = _MEASURES[formats.pop()]
+    return _readable(url, lambda: measured(store, found))
+
+
+def _readable(url: str, measured: Callable[[], tuple[int, str]]) -> tuple[int, str]:
     try:
-        return measured(store, found)
+        return measured()
     except (OSError, ValueError) as error:
         raise _refused(url, f"readable files ({type(error).__name__}: {error})") from error
 
@@ -217,9 +221,8 @@ def _read_csv(sample: io.BytesIO) -> Any:
 
     # Guessing from all characters, as pandas can, cuts a single column at some letter.
     header = sample.getvalue().partition(b"\n")[0].decode(errors="replace")
-    read = functools.partial(
-        pd.read_csv, sep=max(",;\t|", key=header.count), on_bad_lines="skip", low_memory=False
-    )
+    separator = max(",;\t|", key=header.count)
+    read = functools.partial(pd.read_csv, sep=separator, on_bad_lines="skip")
     try:
         return read(sample)
     except pd.errors.ParserError:

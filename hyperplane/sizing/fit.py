@@ -36,6 +36,9 @@ from hyperplane.units import (
 #: Up to this many cores one process takes them all (measured on two).
 SINGLE_PROCESS_CORES = 3
 
+#: Less than this is what an idle worker process takes already (measured 130 to 160 MB).
+LEAST_RAM = 200_000_000
+
 #: Proposed sizes are whole multiples of 1 MB, so that they read well as GB.
 STEP = GB // 1000
 
@@ -126,8 +129,8 @@ def check_fits(worker: WorkerSpec, pool: PoolSpec) -> None:
         f"({format_bytes(worker.total_ram)})",
         f"at most {format_number(pool.allocatable_cores)} cores and "
         f"{format_bytes(pool.allocatable_ram)}{gpus} on a node of pool {pool.name}",
-        f"{best[0]} processes x {best[1]} threads would fit; hyperplane.fit_workers("
-        f"{pool.name!r}) gives a whole layout",
+        f"{plural(best[0], 'process')} x {plural(best[1], 'thread')} would fit; "
+        f"hyperplane.fit_workers({pool.name!r}) gives a whole layout",
     )
 
 
@@ -205,6 +208,11 @@ def fit_machine(
 
     The threads of all nodes together are cut to the cores, laid out by the rule at the top of
     this module, and the memory of all nodes together is cut to what the machine has to give.
+
+    Raises
+    ------
+    DoesNotFit
+        When there is not memory enough for one worker process.
     """
     threads = nodes * asked.total_threads
     ram = nodes * asked.total_ram
@@ -214,10 +222,21 @@ def fit_machine(
         nprocs, nthreads = nodes * asked.nprocs, asked.nthreads
     else:
         nprocs, nthreads = balanced_layout(machine.cores, single_process_cores)
+    free = min(ram, machine.ram)
+    least = min(LEAST_RAM, asked.ram_per_proc)
+    if free < least:
+        raise DoesNotFit(
+            "",
+            f"{asked}, {format_bytes(ram)} in all",
+            f"what this machine has free, less a reserve: {format_bytes(machine.ram)}; a worker "
+            f"process needs {format_bytes(least)}",
+            "close something, or start the cluster on a larger machine",
+        )
+    nprocs = min(nprocs, free // least)
     given = WorkerSpec(
         nprocs=nprocs,
         nthreads=nthreads,
-        ram_per_proc=max(1, min(ram, machine.ram) // nprocs),
+        ram_per_proc=free // nprocs,
         cores_per_worker=nprocs * nthreads,
         ngpus=asked.ngpus,
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 from hyperplane.errors import Fault, RequestError
 from hyperplane.sizing import files
@@ -17,6 +17,8 @@ from hyperplane.units import format_bytes, gb_to_bytes, parse_bytes
 
 #: Partitions of a lazy collection that are looked at to estimate its size.
 SAMPLED_PARTITIONS = 3
+#: An exabyte of gigabytes; nobody has more.
+LARGEST_GB = 10**9
 
 _ALLOWED = (
     "a size such as '100GB', a number of GB, (bytes, 'B'), a path, glob or URL of Parquet, CSV, "
@@ -77,7 +79,7 @@ def measure(data: Any) -> Measured:
     if isinstance(data, os.PathLike):
         return _of_files(os.fspath(data))
     if isinstance(data, Real):
-        if not math.isfinite(data):
+        if not -LARGEST_GB < cast(float, data) < LARGEST_GB:
             raise _refused(data)
         return _quantity(gb_to_bytes(float(data)), f"{float(data):g} GB")
     if isinstance(data, tuple):

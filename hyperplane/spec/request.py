@@ -80,7 +80,7 @@ def _duration(value: object) -> object:
         raise ValueError(allowed)
     try:
         return None if value is None else parse_timedelta(cast("str | float", value))
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
         raise ValueError(allowed) from None
 
 
@@ -100,7 +100,7 @@ def _policy(value: object) -> object:
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
-Count = Annotated[Whole, Field(ge=1)]
+Count = Annotated[Whole, Field(ge=1, le=1_000_000)]
 Gigabytes = Annotated[float, BeforeValidator(_gigabytes), Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, BeforeValidator(_duration), Field(gt=0, allow_inf_nan=False)]
 

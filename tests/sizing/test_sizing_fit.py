@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import hyperplane
 from hyperplane.errors import DoesNotFit, RequestError, UnknownPool
 from hyperplane.sizing.fit import (
+    LEAST_RAM,
     balanced_layout,
     check_fits,
     fit_machine,
@@ -390,6 +391,17 @@ class TestClosestPool:
         assert "96_768 (94 cores, 675 GB)" in error.allowed
         assert "more nodes" in error.faults[0].advice
 
+    @pytest.mark.parametrize(
+        "bad", [-1, float("nan"), float("inf"), "4", None, True, np.float64("nan")]
+    )
+    @pytest.mark.parametrize("name", ["cores", "ram_gb", "ngpus"])
+    def test_what_is_no_amount_is_a_fault(self, name, bad):
+        with pytest.raises(RequestError) as caught:
+            hyperplane.closest_pool(**{"cores": 1, "ram_gb": 1, name: bad})
+        [fault] = caught.value.faults
+        assert (fault.where, fault.asked) == (name, repr(bad))
+        assert fault.allowed == "a number of at least 0"
+
     def test_a_pool_with_gpus_is_found_by_them(self):
         pools = [_pool(8, 32), _pool(16, 64, gpus=1, name="gpu"), _pool(32, 128, name="big")]
         assert smallest_pool(pools, 4, gb_to_bytes(4), 1).name == "gpu"
@@ -414,8 +426,13 @@ class TestFitMachine:
         st.integers(0, 8),
     )
     def test_never_more_than_the_machine_has_or_than_was_asked(self, asked, nodes, machine, single):
-        given = fit_machine(asked, nodes, machine, single)
+        try:
+            given = fit_machine(asked, nodes, machine, single)
+        except DoesNotFit:
+            assert machine.ram < min(LEAST_RAM, asked.ram_per_proc)
+            return
         threads, ram = nodes * asked.total_threads, nodes * asked.total_ram
+        assert given.worker.ram_per_proc >= min(LEAST_RAM, asked.ram_per_proc)
         total_threads = given.nodes * given.worker.total_threads
         total_ram = given.nodes * given.worker.total_ram
         assert total_threads <= machine.cores
@@ -442,6 +459,10 @@ class TestFitMachine:
             ((15, 1, 0.7), 2, (16, 8), (4, 4, 2.0)),
             # Too much memory only: processes and threads stay, on one node.
             ((2, 2, 4.0), 2, (8, 8), (4, 2, 2.0)),
+            # Too little memory for so many processes.
+            ((15, 1, 0.7), 2, (8, 0.5), (2, 2, 0.25)),
+            ((8, 1, 4.0), 1, (8, 0.2), (1, 1, 0.2)),
+            ((8, 1, 0.05), 2, (8, 0.2), (4, 2, 0.05)),
         ],
     )
     def test_is_cut_by_the_rule(self, asked, nodes, machine, layout):
@@ -451,6 +472,15 @@ class TestFitMachine:
         given = fit_machine(worker, nodes, capacity)
         assert given.nodes == 1
         assert given.worker == WorkerSpec.from_gb(*layout, layout[0] * layout[1])
+
+    def test_a_machine_without_memory_for_one_process_says_what_to_do(self):
+        worker = WorkerSpec.from_gb(15, 1, 0.7, 15)
+        with pytest.raises(DoesNotFit) as caught:
+            fit_machine(worker, 2, Capacity(8, gb_to_bytes(0.15)))
+        error = caught.value
+        assert error.asked == "15 processes x 1 thread x 0.7 GB, 21 GB in all"
+        assert "150 MB; a worker process needs 200 MB" in error.allowed
+        assert "larger machine" in error.faults[0].advice
 
     def test_the_note_says_both_sides(self):
         note = fit_machine(

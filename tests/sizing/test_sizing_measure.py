@@ -63,6 +63,8 @@ class TestQuantities:
             float("inf"),
             -float("inf"),
             np.float64("nan"),
+            1e300,
+            10**400,
             1j,
             Decimal(5),
             b"100GB",

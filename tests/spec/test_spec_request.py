@@ -50,6 +50,10 @@ NAME = "text that matches ^[a-z0-9]"
 BAD = [
     ("num_workers", 0, COUNT),
     ("num_workers", -3, COUNT),
+    ("num_workers", 10**7, "at most 1000000"),
+    ("nprocs", 10**30, "at most 1000000"),
+    ("timeout", "1e400s", SECONDS),
+    ("timeout", 10**400, SECONDS),
     ("num_workers", 2.5, WHOLE),
     ("num_workers", "two", WHOLE),
     ("num_workers", True, WHOLE),

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import multiprocessing.util
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from terminal import Answer, Begin, Foreground, Run
+from typer.testing import CliRunner
+
+from hyperplane.cli import app
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in this process, 80 columns wide, and never a traceback."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def command(*arguments: str) -> Answer:
+        result = CliRunner().invoke(app, list(arguments))
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Answer(result.exit_code, result.stdout, result.stderr)
+
+    return command
+
+
+@pytest.fixture(autouse=True)
+def place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """A temporary directory of its own: clusters of other programs are not its affair."""
+    # Multiprocessing and pytest keep theirs for as long as the process lives: not in this one.
+    multiprocessing.util.get_temp_dir()
+    tmp_path_factory.getbasetemp()
+    # Short, because the path of a socket may have a hundred characters and no more.
+    folder = tempfile.mkdtemp(prefix="hp-")
+    monkeypatch.setattr(tempfile, "tempdir", folder)
+    monkeypatch.setenv("TMPDIR", folder)
+    yield Path(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    """Start commands in the foreground of another session; all are gone after the test."""
+    begun: list[Foreground] = []
+
+    def command(*arguments: str) -> Foreground:
+        begun.append(Foreground(*arguments))
+        return begun[-1]
+
+    yield command
+    for foreground in begun:
+        for process in foreground.family():
+            process.kill()
+        foreground.process.communicate()

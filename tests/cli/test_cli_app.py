@@ -1,0 +1,132 @@
+"""The commands put together: help, version, exit codes, errors for people and for programs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import dask.config
+import pytest
+from terminal import Run
+
+import hyperplane
+from hyperplane.errors import EngineError, RequestError
+
+COMMANDS = ("size", "plan", "pools", "cluster", "demo", "doctor")
+HEAVY = ("distributed", "pandas", "numpy", "pyarrow", "matplotlib", "dask.dataframe")
+
+
+def test_version_is_that_of_the_package(run: Run) -> None:
+    answer = run("--version")
+    assert (answer.code, answer.out) == (0, f"hyperplane {hyperplane.__version__}\n")
+
+
+def test_help_names_every_command_and_the_exit_codes(run: Run) -> None:
+    answer = run("--help")
+    assert answer.code == 0
+    for command in COMMANDS:
+        assert f" {command} " in answer.text
+    assert "0 good, 1 failed, 2" in answer.text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [*([name] for name in COMMANDS), *(["cluster", c] for c in ("start", "list", "stop"))],
+)
+def test_each_command_explains_itself(command: list[str], run: Run) -> None:
+    answer = run(*command, "--help")
+    assert answer.code == 0
+    assert "Usage:" in answer.text
+    assert max(map(len, answer.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["sise"], ["size"], ["pools", "--jsn"], ["plan", "--nprocs", "x"], ["cluster", "restart"]],
+)
+def test_a_wrong_command_line_is_a_bad_request(arguments: list[str], run: Run) -> None:
+    answer = run(*arguments)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert "Usage:" in answer.err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["pools"], ["plan"], ["size", "100GB"]])
+def test_what_starts_nothing_imports_nothing_heavy(arguments: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from hyperplane.cli import app\n"
+        f"try: app({arguments})\n"
+        "except SystemExit as end: assert end.code == 0, end.code\n"
+        f"assert not [name for name in {HEAVY} if name in sys.modules]\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr.strip() == ""
+    assert done.returncode == 0
+
+
+def test_the_entry_point_runs_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = (
+        "import sys; sys.argv = ['x', 'pools', '--jsn']; from hyperplane.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "Usage: hyperplane pools" in done.stderr
+
+
+def test_all_faults_of_the_configuration_are_told_and_end_with_2(run: Run) -> None:
+    faulty = {"hyperplane.memory.pause": 2, "hyperplane.memory.spill": "much"}
+    with dask.config.set(faulty):
+        answer = run("plan")
+    assert answer.code == 2
+    assert answer.out == ""
+    assert "2 faults in the configuration" in answer.err
+    assert "hyperplane.memory.pause = 2" in answer.err
+    assert "hyperplane.memory.spill = 'much'" in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_an_error_as_json_has_its_message_and_every_fault(run: Run) -> None:
+    answer = run("plan", "--nprocs=0", "--engine=locl", "--dashboard-port=http", "--json")
+    assert answer.code == 2
+    with pytest.raises(RequestError) as expected:
+        hyperplane.plan_cluster(nprocs=0, engine="locl", dashboard_port="http")
+    assert answer.json == {
+        "error": str(expected.value),
+        "faults": [
+            {
+                "where": fault.where,
+                "asked": fault.asked,
+                "allowed": fault.allowed,
+                "advice": fault.advice,
+                "source": fault.source,
+            }
+            for fault in expected.value.faults
+        ],
+    }
+    assert len(answer.json["faults"]) == 3
+    assert answer.err == f"{expected.value}\n"
+
+
+def test_an_error_that_is_no_fault_of_the_request_ends_with_1(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**request: object) -> None:
+        raise EngineError("local", "no room", "last words")
+
+    monkeypatch.setattr(hyperplane, "plan_cluster", refuse)
+    answer = run("plan", "--json")
+    assert answer.code == 1
+    assert answer.json == {
+        "error": "engine local: no room\nlast lines of the log:\nlast words",
+        "faults": [],
+    }
+
+
+def test_a_fault_of_this_package_is_not_hidden(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**request: object) -> None:
+        raise ZeroDivisionError("a slip of ours")
+
+    monkeypatch.setattr(hyperplane, "plan_cluster", fail)
+    with pytest.raises(ZeroDivisionError, match="a slip of ours"):
+        run("plan")

@@ -1,0 +1,243 @@
+"""``hyperplane cluster``: what it answers, and how a cluster that it holds ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from terminal import Begin, Foreground, Run
+
+import hyperplane
+from hyperplane.engines import records
+from hyperplane.errors import EngineError
+
+START = (
+    *("cluster", "start", "--num-workers=1", "--nprocs=2", "--nthreads=1"),
+    *("--ram-gb-per-proc=0.5", "--local-fit=exact"),
+)
+
+
+def wait_until(condition: Callable[[], object], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.02)
+
+
+def ended_well(held: Foreground, place: Path) -> None:
+    """The command has ended with 0 and without a word, and nothing of it is left."""
+    answer = held.end()
+    assert answer.err == ""
+    assert answer.code == 0
+    wait_until(lambda: not held.family(), 2)
+    assert list(place.rglob("*")) == []
+
+
+def test_no_cluster_runs(run: Run) -> None:
+    assert run("cluster", "list").out == "no cluster runs on this machine\n"
+    assert run("cluster", "list", "--json").json == []
+    assert run("cluster", "stop", "--all").out == "no cluster runs on this machine\n"
+    assert run("cluster", "stop", "--all", "--json").json == {"stopped": []}
+
+
+def test_a_name_that_does_not_run_is_a_bad_request(run: Run) -> None:
+    answer = run("cluster", "stop", "nobody", "--json")
+    assert answer.code == 2
+    assert "nothing was stopped" in answer.err
+    (fault,) = answer.json["faults"]
+    assert fault["where"] == "name"
+    assert fault["asked"] == "'nobody'"
+    assert "no cluster runs" in fault["allowed"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["some", "--all"]])
+def test_stop_wants_a_name_or_all(arguments: list[str], run: Run) -> None:
+    answer = run("cluster", "stop", *arguments)
+    assert answer.code == 2
+    assert "the name of a cluster, or --all" in answer.err
+
+
+def test_start_refuses_with_all_faults_and_starts_nothing(run: Run, place: Path) -> None:
+    answer = run("cluster", "start", "--nprocs=0", "--pool=16_17", "--idle-timeout=soon")
+    assert answer.code == 2
+    for fault in ("nprocs = 0", "pool = '16_17'", "idle_timeout = 'soon'"):
+        assert fault in answer.err
+    assert answer.out == ""
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["list", "stop"])
+def test_a_folder_that_others_can_write_to_is_a_failure_in_words(
+    command: str, run: Run, place: Path
+) -> None:
+    records.private_folder().chmod(0o777)
+    answer = run("cluster", command, *["--all"] * (command == "stop"))
+    assert answer.code == 1
+    assert "the list of clusters cannot be read" in answer.err
+    assert str(place) in answer.err
+
+
+def test_a_cluster_that_does_not_end_is_a_failure(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(name: str, engine: str) -> None:
+        raise OSError("no answer from it")
+
+    monkeypatch.setattr(hyperplane, "get_cluster", unreachable)
+    for name in ("one", "two"):
+        records.write(
+            records.Record(
+                name=name,
+                engine="local",
+                scheduler="tcp://127.0.0.1:1",
+                dashboard="",
+                pid=os.getpid(),
+                started=records.own_start(),
+                workers=1,
+                threads=1,
+                ram_gb=1.0,
+            )
+        )
+    answer = run("cluster", "stop", "--all")
+    assert answer.code == 1
+    for name in ("one", "two"):
+        assert f"{name} still runs, in process {os.getpid()}: no answer from it" in answer.err
+
+
+@pytest.mark.cluster
+def test_list_sees_it_and_stop_from_another_terminal_ends_it(begin: Begin, place: Path) -> None:
+    held = begin(*START, "--name=held", "--json")
+    started = json.loads(held.read_until("}"))
+    assert len(held.family()) >= 3
+    assert started["name"] == "held"
+    assert (started["workers"], started["threads"], started["ram_gb"]) == (2, 2, 1.0)
+
+    (listed,) = json.loads(_done("cluster", "list", "--json"))
+    assert listed["pid"] == held.process.pid
+    for key in ("name", "engine", "scheduler", "dashboard", "workers", "threads", "ram_gb"):
+        assert listed[key] == started[key]
+    for shown in ("held", started["scheduler"], started["dashboard"], str(held.process.pid)):
+        assert shown in _done("cluster", "list").split()
+
+    unknown = begin("cluster", "stop", "helt").end()
+    assert unknown.code == 2
+    assert "one that runs: held; did you mean held?" in unknown.err
+
+    assert _done("cluster", "stop", "held") == "held is closed\n"
+    assert not (place / "held").exists()
+    ended_well(held, place)
+    assert json.loads(_done("cluster", "list", "--json")) == []
+
+
+def _done(*arguments: str) -> str:
+    """The output of a command of another process, which ends well and without a word."""
+    program = [sys.executable, "-c", "from hyperplane.cli import main; main()", *arguments]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.cluster
+def test_programs_can_use_it_while_it_is_held(begin: Begin, place: Path) -> None:
+    held = begin(*START, "--name=held", "--memory-pause=0.9", "--json")
+    held.read_until("}")
+    client, cluster = hyperplane.get_cluster("held")
+    try:
+        assert client.submit(sum, [1, 2, 3]).result() == 6
+        pauses = client.run(lambda dask_worker: dask_worker.memory_manager.memory_pause_fraction)
+        assert list(pauses.values()) == [0.9, 0.9]
+    finally:
+        client.close()
+        cluster.close()
+    ended_well(held, place)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("whole_group", [True, False], ids=["group", "process"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_a_signal_ends_it_in_order(
+    number: signal.Signals, whole_group: bool, begin: Begin, place: Path
+) -> None:
+    held = begin(*START, "--json")
+    held.read_until("}")
+    held.signal(number, whole_group=whole_group)
+    ended_well(held, place)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("seconds", [0.0, 0.3, 0.6])
+def test_ctrl_c_while_it_starts_ends_it_in_order(seconds: float, begin: Begin, place: Path) -> None:
+    held = begin(*START, "--json")
+    wait_until(lambda: list(place.rglob("*.json")), 30)
+    time.sleep(seconds)
+    held.signal(signal.SIGINT, whole_group=True)
+    ended_well(held, place)
+
+
+@pytest.mark.cluster
+def test_its_idle_timeout_ends_it(begin: Begin, place: Path) -> None:
+    held = begin(*START, "--idle-timeout=1s", "--json")
+    held.read_until("}")
+    ended_well(held, place)
+
+
+@pytest.mark.cluster
+def test_people_see_where_it_is_and_how_to_end_it(begin: Begin, place: Path) -> None:
+    held = begin(*START)
+    shown = held.read_until("hyperplane cluster stop ")
+    (record,) = records.read_all()
+    rows = dict(line.split(maxsplit=1) for line in shown.splitlines() if line)
+    assert rows["cluster"] == record.name
+    assert rows["scheduler"] == record.scheduler
+    assert rows["dashboard"] == record.dashboard
+    assert rows["workers"] == "2 worker processes, 2 threads, 1 GB"
+    assert shown.endswith(f"hyperplane cluster stop {record.name}\n")
+    assert max(map(len, shown.splitlines())) <= 80
+    held.signal(signal.SIGINT, whole_group=True)
+    answer = held.end()
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out == f"{record.name} is closed\n"
+
+
+@pytest.mark.cluster
+def test_two_of_one_name_cannot_be(begin: Begin) -> None:
+    begin(*START, "--name=held", "--json").read_until("}")
+    second = begin(*START, "--name=held", "--json").end()
+    assert second.code == 1
+    assert "a cluster named 'held' runs already" in second.json["error"]
+    assert "Traceback" not in second.err
+    assert [record.name for record in records.read_all()] == ["held"]
+
+
+@pytest.mark.cluster
+def test_stop_all_ends_all(begin: Begin, place: Path) -> None:
+    both = [begin(*START, f"--name={name}", "--json") for name in ("one", "two")]
+    for held in both:
+        held.read_until("}")
+    assert sorted(json.loads(_done("cluster", "stop", "--all", "--json"))["stopped"]) == [
+        "one",
+        "two",
+    ]
+    for held in both:
+        ended_well(held, place)
+
+
+def test_a_start_that_fails_by_itself_is_a_failure(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(plan: hyperplane.ClusterPlan) -> None:
+        raise EngineError("local", "no worker came up")
+
+    monkeypatch.setattr(hyperplane, "start", fail)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    answer = run("cluster", "start", "--json")
+    assert answer.code == 1
+    assert answer.json["error"] == "engine local: no worker came up"
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

@@ -1,0 +1,154 @@
+"""``hyperplane plan``, and the options of every request."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import dask.config
+import pytest
+from terminal import Run
+
+import hyperplane
+from hyperplane.cli.options import OPTIONS
+from hyperplane.engines import machine, registry
+from hyperplane.engines.local import LocalEngine
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
+
+#: Said otherwise on the command line, or without meaning to any engine that there is.
+NOT_OFFERED = {
+    *("local_mode", "logging", "memory", "scheduler_deploy_mode"),
+    *("node_selector", "scheduler_cpu", "scheduler_ram", "worker_spec_yaml"),
+}
+
+
+class PaperEngine(LocalEngine):
+    """An engine that starts clusters from a script."""
+
+    name: ClassVar[str] = "paper"
+
+    def render(self, plan: ClusterPlan) -> str:
+        return f"#!/bin/sh\nstart [{plan.dask_workers}] workers of {plan.name}\n"
+
+
+@pytest.fixture
+def paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry.BUILT_IN, "paper", f"{__name__}:PaperEngine")
+
+
+@pytest.fixture(autouse=True)
+def _steady_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is free on a machine changes from look to look, and a plan with it."""
+    monkeypatch.setattr(machine, "free_ram", lambda: 16 * 10**9)
+
+
+def test_every_option_is_an_argument_under_its_own_name() -> None:
+    offered = {name for name in OPTIONS if not name.startswith("memory_")}
+    assert offered == set(ClusterRequest.model_fields) - NOT_OFFERED
+    thresholds = {name.removeprefix("memory_") for name in OPTIONS if name.startswith("memory_")}
+    assert thresholds == set(hyperplane.MemoryPolicy().to_dict())
+
+
+def test_a_plan_that_names_nothing_is_the_default_plan(run: Run) -> None:
+    ours, theirs = run("plan", "--json").json, hyperplane.plan_cluster().to_dict()
+    assert ours.pop("name") != theirs.pop("name")
+    assert ours == theirs
+
+
+def test_options_reach_the_plan_as_the_arguments_of_their_names(run: Run) -> None:
+    answer = run(
+        *("plan", "--engine", "local", "--num-workers", "3", "--nprocs", "5", "--nthreads", "3"),
+        *("--ram-gb-per-proc", "2.4", "--cores-per-worker", "15", "--local-fit", "exact"),
+        *("--name", "three", "--json"),
+    )
+    assert answer.code == 0
+    plan = hyperplane.plan_cluster(
+        num_workers=3,
+        nprocs=5,
+        nthreads=3,
+        ram_gb_per_proc=2.4,
+        cores_per_worker=15,
+        engine="local",
+        local_fit="exact",
+        name="three",
+    )
+    assert answer.json == plan.to_dict()
+    assert answer.json["dask_workers"] == 15
+    assert answer.json["pool"]["name"] == "16_16"
+
+
+def test_memory_may_carry_a_unit_and_durations_may_be_words(run: Run) -> None:
+    answer = run(
+        *("plan", "--nprocs=1", "--ram-gb-per-proc=2400MB", "--local-fit=exact"),
+        *("--timeout=2 minutes", "--idle-timeout=1h", "--json"),
+    )
+    assert answer.code == 0
+    assert answer.json["worker"]["ram_gb_per_proc"] == 2.4
+
+
+def test_a_pool_alone_decides_the_layout(run: Run) -> None:
+    answer = run("plan", "--pool", "hyperplane-med", "--local-fit", "exact", "--json")
+    assert answer.json["worker"] == hyperplane.fit_workers("16_16").to_dict()
+
+
+def test_thresholds_that_are_not_given_are_the_configured_ones(run: Run) -> None:
+    with dask.config.set({"hyperplane.memory.target": 0.3}):
+        answer = run("plan", "--memory-pause=0.85", "--memory-terminate=never", "--json")
+    expected = {"target": 0.3, "spill": 0.7, "pause": 0.85, "terminate": False}
+    assert answer.json["memory"] == expected
+
+
+@pytest.mark.parametrize("value", ["2", "-0.1", "often", "nan"])
+def test_a_threshold_that_is_none_is_a_fault_beside_the_others(value: str, run: Run) -> None:
+    answer = run("plan", f"--memory-spill={value}", "--nprocs=0")
+    assert answer.code == 2
+    assert "2 faults" in answer.err
+    assert "memory.spill" in answer.err
+    assert "a fraction in (0, 1]" in answer.err
+    assert "nprocs = 0" in answer.err
+
+
+def test_numbers_of_zero_are_the_library_s_to_refuse_all_at_once(run: Run) -> None:
+    zeros = ("num-workers", "nprocs", "nthreads", "ram-gb-per-proc", "cores-per-worker", "timeout")
+    answer = run("plan", *(f"--{name}=0" for name in zeros), "--name=No Name", "--json")
+    assert answer.code == 2
+    assert {fault["where"] for fault in answer.json["faults"]} == {
+        *(name.replace("-", "_") for name in zeros),
+        "name",
+    }
+
+
+def test_the_table_shows_every_row_and_the_whole_name(run: Run) -> None:
+    answer = run("plan", "--num-workers=3", "--nprocs=5", "--nthreads=3", "--ram-gb-per-proc=2.4")
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    label, name = lines[0].split()
+    assert label == "cluster"
+    assert name.startswith("dask-cluster-")
+    assert len(name) == len("dask-cluster-") + 36
+    assert "asked 3 nodes, each 5 processes x 3 threads x 2.4 GB" in answer.text
+    assert "memory policy target 60%, spill 70%, pause 80%, terminate 95%" in answer.text
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_local_engine_has_nothing_to_render(run: Run) -> None:
+    answer = run("plan", "--engine=local", "--render")
+    assert answer.code == 2
+    assert answer.out == ""
+    assert "engine local starts processes directly and has nothing to render" in answer.err
+
+
+@pytest.mark.usefixtures("paper")
+def test_an_engine_s_own_script_is_printed_and_nothing_else(run: Run) -> None:
+    arguments = ("--engine=paper", "--nprocs=1", "--name=mine", "--local-fit=exact", "--render")
+    answer = run("plan", *arguments)
+    assert answer.code == 0
+    assert answer.out == "#!/bin/sh\nstart [2] workers of mine\n"
+
+
+@pytest.mark.usefixtures("paper")
+def test_a_script_in_json_stands_beside_the_plan(run: Run) -> None:
+    arguments = ("--engine=paper", "--nprocs=1", "--name=mine", "--local-fit=exact", "--render")
+    document: dict[str, Any] = run("plan", *arguments, "--json").json
+    assert document["rendered"] == "#!/bin/sh\nstart [2] workers of mine\n"
+    assert document["dask_workers"] == 2
