@@ -26,6 +26,7 @@ from hyperplane.spec.settings import EngineSettings, LocalSettings
 
 __all__ = [
     "auto_engines",
+    "check_sections",
     "engine_settings",
     "faults",
     "get_pool",
@@ -192,6 +193,12 @@ def faults() -> list[Fault]:
         except ConfigError as error:
             found += error.faults
     return found
+
+
+def check_sections() -> None:
+    """Raise :class:`~hyperplane.errors.ConfigError` for sections that mean nothing."""
+    if found := _unknown_sections():
+        raise ConfigError(found)
 
 
 def _unknown_sections() -> list[Fault]:

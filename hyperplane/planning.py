@@ -48,6 +48,7 @@ class Study:
         EngineUnavailable
             When no engine can be used.
         """
+        config.check_sections()
         request = self.request
         engine = self._engine()
         if engine is None:
@@ -74,6 +75,7 @@ class Study:
             engine=engine.name,
             request=request,
             pool=pool,
+            asked=asked,
             worker=worker,
             nodes=nodes,
             memory=memory,

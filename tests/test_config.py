@@ -269,7 +269,6 @@ class TestFaults:
             ("sizing.families.few_tasks", [], "at least 1 item"),
             ("sizing.families.few_tasks.0", [16128], "the name of a pool"),
             ("sizing.checks.full_fraction", 1.5, "at most 1"),
-            ("sizing.checks.idle_fraction", 1, "less than 1"),
             ("sizing.split.weights.0", ["huge"], "one of 'light', 'medium' or 'heavy'"),
             ("memory.pause", 7, "a fraction in (0, 1], or False for never"),
             ("memory.pause", True, "a fraction in (0, 1], or False for never"),

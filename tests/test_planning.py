@@ -81,8 +81,9 @@ class TestPool:
     def test_alone_has_the_layout_of_fit_workers(self, pool):
         plan = _plan(pool=f"POOL_{pool}")
         assert plan.pool == hyperplane.get_pool(pool)
-        assert plan.worker == hyperplane.fit_workers(pool)
+        assert plan.worker == plan.asked == hyperplane.fit_workers(pool)
         assert plan.nodes == 2
+        assert f"2 nodes, each {plan.worker}" in dict(plan.rows())["asked"]
 
     @pytest.mark.parametrize(
         "given",
@@ -299,6 +300,7 @@ class TestLocalFit:
         assert plan.fit_note in plan.notes
         assert plan.fit_note.startswith("asked 4 nodes x 15 processes x 1 thread x 0.7 GB (60 ")
         assert plan.request.num_workers == 4
+        assert plan.asked == plan.request.worker
         assert plan.pool.name == "16_16"
 
     def test_fit_leaves_alone_what_fits(self):
@@ -362,6 +364,13 @@ class TestFaults:
         error = _refused(num_workers=0)
         assert type(error) is RequestError
         assert str(error).startswith("1 fault in the request")
+
+    def test_a_section_of_the_configuration_that_means_nothing(self):
+        with dask.config.set({"hyperplane.memroy.pause": 0.5}):
+            for work in (hyperplane.plan_cluster, lambda: hyperplane.size_cluster("1GB")):
+                with pytest.raises(ConfigError, match=r"hyperplane\.memroy = ") as caught:
+                    work()
+                assert caught.value.path == "hyperplane.memroy"
 
     def test_memory_that_rounds_to_nothing(self):
         [fault] = _refused(ram_gb_per_proc=1e-12).faults

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from types import FrameType
@@ -38,6 +39,8 @@ class Signals:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.asked.set()
         self._restore()
+        # The workers may have had the signal too; what Dask says of their end is no news.
+        logging.disable()
 
     def _restore(self) -> None:
         for number, handler in self._before.items():

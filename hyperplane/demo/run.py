@@ -33,8 +33,8 @@ class JobFailed(HyperplaneError):
 class Steps:
     """Told of each step as it happens; every method does nothing unless overridden."""
 
-    def prepared(self, url: str, written: bool) -> None:
-        """The data is there; ``written`` when this run has made it."""
+    def prepared(self, url: str, written: bool | None) -> None:
+        """The data is there; ``written`` when this run has made it, None when it was given."""
 
     def sized(self, advice: SizingAdvice) -> None:
         """The calculator has advised a cluster."""
@@ -169,11 +169,11 @@ def run(out: Path, url: str | None = None, steps: Steps | None = None) -> Outcom
     return Outcome(source, results, compared, files, cluster, watch.seconds)
 
 
-def _source(out: Path, url: str | None) -> tuple[str, bool]:
+def _source(out: Path, url: str | None) -> tuple[str, bool | None]:
     """The data and whether it was written now; the output folder is there afterwards."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        path, written = (url, False) if url is not None else data.prepare(out)
+        path, written = (url, None) if url is not None else data.prepare(out)
     except OSError as error:
         allowed = f"a folder that can be written ({error})"
         raise RequestError([Fault("out", repr(str(out)), allowed)]) from error

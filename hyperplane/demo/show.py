@@ -36,9 +36,10 @@ class Shown(Steps):
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def prepared(self, url: str, written: bool) -> None:
+    def prepared(self, url: str, written: bool | None) -> None:
         """Say where the data is."""
-        self._step(1, "data", f"{url} ({'written now' if written else 'already there'})")
+        how = {True: "written now", False: "already there", None: "as given"}[written]
+        self._step(1, "data", f"{url} ({how})")
 
     def sized(self, advice: SizingAdvice) -> None:
         """Show the advice without its reasons."""

@@ -14,7 +14,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Literal, cast
 
 import dask.config
@@ -211,13 +211,14 @@ class GuardedLocalCluster(LocalCluster):
         self._cleanup.atexit = False
         try:
             super().__init__(**kwargs)  # starts everything, and calls _start() for it
+            self._importing.join()
         except BaseException as error:
             if not isinstance(error, Exception):  # Dask closes after those by itself
-                self.sync(self._abort)
+                with suppress(Exception):  # what matters to the caller is the interrupt
+                    self.sync(self._abort)
                 self._loop_runner.stop()
             self._cleanup()
             raise
-        self._importing.join()
 
     async def _abort(self) -> None:
         """Close while workers are still starting: after Ctrl-C nobody wants to wait for them."""
@@ -228,7 +229,9 @@ class GuardedLocalCluster(LocalCluster):
             process = getattr(nanny.process, "process", None)
             if process is not None and process.is_alive():
                 await process.kill()
-        await asyncio.gather(*(nanny.start() for nanny in nannies), return_exceptions=True)
+        for step in ("start", "close"):  # wait for the one, then do the other
+            steps = (getattr(nanny, step)() for nanny in nannies)
+            await asyncio.gather(*steps, return_exceptions=True)
         await self._close()
 
     async def _start(self) -> None:

@@ -73,6 +73,7 @@ def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
             try:
                 _ensure_running(modules, environment)
             except OSError:
+                shutil.rmtree(records.process_folder(), ignore_errors=True)
                 return False
             _started = server._forkserver_pid, dict(environment)
         _users += 1

@@ -86,6 +86,7 @@ def size_cluster(
     count = whole_number(pieces)
     if pieces is not None and (count is None or count < 1):
         found.append(Fault("pieces", repr(pieces), "a whole number of at least 1"))
+    config.check_sections()
     rules = config.sizing_rules()
     chosen, measured = None, Measured(1, "")
     try:

@@ -59,7 +59,6 @@ class Checks(_Rules):
 
     aggregation_ratio: Positive
     full_fraction: Fraction
-    idle_fraction: Annotated[float, Field(ge=0, lt=1)]
     aggregations: tuple[str, ...]
 
 

@@ -29,6 +29,8 @@ class ClusterPlan:
         What was asked for.
     pool : PoolSpec or None
         The kind of node; None where no pool is as large as the request.
+    asked : WorkerSpec
+        Layout of one node as asked, with what a pool has filled in.
     worker : WorkerSpec
         Layout of one node as it will be started.
     nodes : int
@@ -47,6 +49,7 @@ class ClusterPlan:
     engine: str
     request: ClusterRequest
     pool: PoolSpec | None
+    asked: WorkerSpec
     worker: WorkerSpec
     nodes: int
     memory: MemoryPolicy
@@ -71,12 +74,12 @@ class ClusterPlan:
 
     def rows(self) -> list[tuple[str, str]]:
         """What the plan shows, as labels and texts."""
-        asked = self.request
+        asked = plural(self.request.num_workers, "node")
         return [
             ("cluster", self.name),
             ("engine", self.engine),
             ("pool", str(self.pool) if self.pool else "none"),
-            ("asked", f"{plural(asked.num_workers, 'node')}, each {asked.worker}"),
+            ("asked", f"{asked}, each {self.asked}"),
             ("given", f"{plural(self.nodes, 'node')}, each {self.worker}"),
             (
                 "total",

@@ -182,12 +182,24 @@ def read_request(arguments: Mapping[str, Any]) -> tuple[ClusterRequest, list[Fau
     return request, faults
 
 
+#: What plain Dask calls the same things.
+_OF_DASK = {
+    "n_workers": "num_workers",
+    "processes": "nprocs",
+    "threads_per_worker": "nthreads",
+    "memory_limit": "ram_gb_per_proc",
+    "cores": "cores_per_worker",
+    "dashboard_address": "dashboard_port",
+}
+
+
 def _argument_names() -> set[str]:
     return {*ClusterRequest.model_fields, "ram_gb_proc"}
 
 
 def _unknown(name: str, value: object) -> Fault:
-    near = difflib.get_close_matches(name, sorted(_argument_names()), n=2, cutoff=0.6)
+    near = [_OF_DASK[name]] if name in _OF_DASK else []
+    near = near or difflib.get_close_matches(name, sorted(_argument_names()), n=2, cutoff=0.6)
     allowed = "no argument of that name"
     return Fault(name, repr(value), allowed, f"did you mean {' or '.join(near)}?" if near else "")
 

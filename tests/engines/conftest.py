@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 
+import dask.config
 import pytest
 
 
@@ -23,3 +24,11 @@ def own_temporary_directory(
     monkeypatch.setenv("TMPDIR", folder)
     yield
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def default_scheduler() -> Iterator[None]:
+    """Dask keeps a closed client's scheduler as the default when clients close out of order."""
+    before = dask.config.get("scheduler", default=None)
+    yield
+    dask.config.set(scheduler=before)

@@ -240,6 +240,39 @@ def test_ctrl_c_while_it_starts_leaves_nothing(run: Run, place: Path) -> None:
     assert list(place.rglob("*")) == []
 
 
+@pytest.mark.parametrize("delay", [0.1, 0.3, 0.5, 0.7, 0.9, 1.2])
+def test_ctrl_c_at_any_moment_of_a_start(delay: float, run: Run, place: Path) -> None:
+    program = run(
+        """
+        client.close(); cluster.close()
+        print("starting", flush=True)
+        try:
+            client, cluster = hyperplane.initialize_cluster(
+                num_workers=1, nprocs=2, ram_gb_per_proc=0.5, local_fit="exact", name="again"
+            )
+            time.sleep(60)
+        except KeyboardInterrupt:
+            print("interrupted")
+        if "again" in str(cluster):
+            client.close(); cluster.close()
+        client, cluster = hyperplane.initialize_cluster(
+            num_workers=1, nprocs=1, ram_gb_per_proc=0.5, local_fit="exact", name="again"
+        )
+        assert client.submit(sum, [1, 2]).result() == 3
+        client.close(); cluster.close()
+        print("started again")
+        """
+    )
+    program.line("starting")
+    time.sleep(delay)
+    program.process.send_signal(signal.SIGINT)
+    out, err = program.finish(timeout=30)
+    assert "interrupted" in out, err
+    assert out.splitlines()[-1] == "started again", err
+    wait_until(lambda: not program.family(), 2.0)
+    assert list(place.rglob("*")) == []
+
+
 def test_another_process_finds_and_closes_it(run: Run, place: Path) -> None:
     program = run(
         "print('name', cluster.name, flush=True)\n"

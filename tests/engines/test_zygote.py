@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from multiprocessing import forkserver, get_context
+from pathlib import Path
 
 import pytest
 
@@ -100,3 +102,13 @@ def test_its_process_has_one_thread_whatever_it_loads() -> None:
     )
     assert done.stdout.split() == ["1"]
     assert done.stderr == ""
+
+
+def test_a_path_too_long_for_a_socket_means_no_fork_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    far = tmp_path / ("long" * 25)
+    far.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(far))
+    assert not zygote.acquire([], {})
+    assert list(far.rglob("*/*")) == []

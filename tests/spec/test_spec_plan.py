@@ -22,6 +22,7 @@ def plan():
         engine="local",
         request=ClusterRequest(num_workers=3),
         pool=POOL,
+        asked=WorkerSpec(15, 1, 700_000_000, 15),
         worker=WorkerSpec(5, 3, 2_400_000_000, 15),
         nodes=2,
         memory=MemoryPolicy(),

@@ -253,6 +253,22 @@ def test_an_unknown_argument_names_the_nearest(name, nearest):
     assert nearest in fault.advice
 
 
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("n_workers", "num_workers"),
+        ("processes", "nprocs"),
+        ("threads_per_worker", "nthreads"),
+        ("memory_limit", "ram_gb_per_proc"),
+        ("cores", "cores_per_worker"),
+        ("dashboard_address", "dashboard_port"),
+    ],
+)
+def test_a_name_of_plain_dask_gets_ours(name, ours):
+    [fault] = _faults(**{name: 3})
+    assert fault.advice == f"did you mean {ours}?"
+
+
 def test_an_argument_like_no_other_is_unknown_all_the_same():
     [fault] = _faults(zzz=1)
     assert fault.advice == ""
