@@ -108,6 +108,7 @@ def propose_worker(
         if nprocs is None:
             room = pool.allocatable_ram // max(1, ram - 1)  # a byte of rounding each: see fits()
             processes = max(1, min(processes, room))
+            threads = threads if nthreads is not None else cores // processes
     worker = WorkerSpec(processes, threads, ram, processes * threads, pool.gpus)
     check_fits(worker, pool)
     return worker
