@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from hyperplane import config
-from hyperplane.cli import checks
 from hyperplane.cli.output import JsonOption, show, write_json
 from hyperplane.units import plural
+
+if TYPE_CHECKING:
+    from hyperplane.cli.checks import Finding
 
 _STYLES = {"ok": "green", "off": "dim", "warning": "yellow", "wrong": "bold red"}
 
@@ -21,6 +24,9 @@ def doctor(as_json: JsonOption = False) -> None:
 
     Exit code: 1 when something keeps a cluster from starting, 2 for faults of the configuration.
     """
+    # Reading requirements takes a tenth of the start of every command, and only this one needs it.
+    from hyperplane.cli import checks
+
     looks = (
         checks.versions,
         checks.this_machine,
@@ -51,7 +57,7 @@ def doctor(as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-def _show(findings: list[checks.Finding]) -> None:
+def _show(findings: list[Finding]) -> None:
     grid = Table.grid(padding=(0, 2))
     for _ in ("state", "subject"):
         grid.add_column(no_wrap=True)

@@ -27,7 +27,9 @@ def _option(
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=typer.Option(None, help=shown, metavar=metavar, rich_help_panel=panel),
+        default=typer.Option(
+            None, help=shown, metavar=metavar, rich_help_panel=panel, show_default=False
+        ),
         annotation=kind | None,
     )
 
