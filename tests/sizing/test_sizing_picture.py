@@ -1,5 +1,6 @@
 """Memory needed against memory given, as a picture."""
 
+import importlib
 import sys
 
 import pytest
@@ -8,7 +9,7 @@ import hyperplane
 from hyperplane.errors import MissingPackage
 from hyperplane.sizing.picture import CHOSEN, OTHER
 
-matplotlib = pytest.importorskip("matplotlib")
+matplotlib = importlib.import_module("matplotlib")
 matplotlib.use("agg")
 from matplotlib import colors, pyplot  # noqa: E402 - the backend comes first
 
