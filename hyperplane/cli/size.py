@@ -58,7 +58,7 @@ def size(
 ) -> None:
     """Work out how large a cluster a job needs, and why."""
     advice = hyperplane.size_cluster(
-        _number_or_text(data),
+        data,
         operation,
         cast("Tasks", tasks),  # size_cluster checks both, with all the rest
         basis=cast("Basis", basis),
@@ -72,14 +72,6 @@ def size(
         write_json(advice.to_dict())
     else:
         _show(advice)
-
-
-def _number_or_text(data: str) -> float | str:
-    """A bare number is GB, as in Python; the library would read it as text, which is bytes."""
-    try:
-        return float(data)
-    except ValueError:
-        return data
 
 
 def _show(advice: SizingAdvice) -> None:
