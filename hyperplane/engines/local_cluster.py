@@ -206,7 +206,7 @@ class GuardedLocalCluster(LocalCluster):
         self._import_meanwhile = import_meanwhile
         self._cluster_config = cluster_config
         self._client: weakref.ref[Client] | None = None
-        self._cleanup = weakref.finalize(self, _clean_up, kwargs["name"], scratch, uses_zygote)
+        self._cleanup = weakref.finalize(self, clean_up, kwargs["name"], scratch, uses_zygote)
         # Dask's own exit handler closes the cluster first; this is for what it may leave.
         self._cleanup.atexit = False
         try:
@@ -274,7 +274,8 @@ class GuardedLocalCluster(LocalCluster):
         self.close()
 
 
-def _clean_up(name: str, scratch: str, uses_zygote: bool) -> None:
+def clean_up(name: str, scratch: str, uses_zygote: bool) -> None:
+    """Give up a cluster's share of the zygote, its record and its folder."""
     try:
         if uses_zygote:
             zygote.release()

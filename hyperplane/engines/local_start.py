@@ -19,7 +19,7 @@ from distributed import Client
 from hyperplane.engines import machine, quick, records, zygote
 from hyperplane.engines.base import Started
 from hyperplane.engines.dask_settings import as_the_user_has_it, unless_chosen
-from hyperplane.engines.local_cluster import GuardedLocalCluster, GuardedNanny
+from hyperplane.engines.local_cluster import GuardedLocalCluster, GuardedNanny, clean_up
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import LocalSettings
@@ -71,6 +71,10 @@ def start(plan: ClusterPlan) -> Started:
         try:
             with as_the_user_has_it():
                 arguments = _arguments(plan, settings, record.scratch, forked)
+        except BaseException:  # from here on the cluster object cleans up after itself
+            clean_up(plan.name, record.scratch, forked)
+            raise
+        try:
             cluster = GuardedLocalCluster(**arguments)
         except Exception as error:
             raise _failure(error, plan, forked, began, "\n".join(tail)) from error
