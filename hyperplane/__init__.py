@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hyperplane import defaults as _defaults
 
 if TYPE_CHECKING:
+    from hyperplane import array, bag, dataframe
     from hyperplane.cluster import (
         get_cluster,
         initialize_cluster,
@@ -60,7 +61,10 @@ __all__ = [
     "StartTimeout",
     "UnknownPool",
     "WorkerSpec",
+    "array",
+    "bag",
     "closest_pool",
+    "dataframe",
     "fit_workers",
     "get_cluster",
     "get_pool",
@@ -105,12 +109,16 @@ _HOMES = {
     "hyperplane.spec.request": ("ClusterRequest",),
     "hyperplane.spec.worker": ("WorkerSpec",),
 }
+# Modules of helpers, one for each kind of collection; imported on first use too.
+_MODULES = ("array", "bag", "dataframe")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 _defaults.register()
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"hyperplane.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'hyperplane' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOME_OF[name]), name)

@@ -1,0 +1,5 @@
+"""Helpers for Dask arrays."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,1 @@
+"""Helpers for bags, dataframes and arrays: collection in, collection out."""

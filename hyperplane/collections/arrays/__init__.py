@@ -1,0 +1,1 @@
+"""What ``hyperplane.array`` is made of."""

@@ -1,0 +1,1 @@
+"""What ``hyperplane.bag`` is made of."""

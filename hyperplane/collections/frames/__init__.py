@@ -1,0 +1,1 @@
+"""What ``hyperplane.dataframe`` is made of."""

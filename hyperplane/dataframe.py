@@ -1,0 +1,5 @@
+"""Helpers for Dask dataframes."""
+
+from __future__ import annotations
+
+__all__: list[str] = []
