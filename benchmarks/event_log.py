@@ -1,0 +1,69 @@
+"""An event log with realistic skew, made once and kept for later runs.
+
+    python -m benchmarks.event_log /tmp/log --rows 20000000
+
+Users (five million) and event types follow Zipf's law; times grow through thirty days, with a part of the events
+arriving up to an hour late; the files come in order of arrival.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+FILES, ROW_GROUPS = 16, 2
+TYPES = ["view", "click", "search", "cart", "login", "buy", "share", "refund"]
+DAYS = 30
+USERS = 5_000_000
+MICROSECONDS = 86_400_000_000
+
+
+def events(rows: int, start: float, end: float, seed: int) -> pl.DataFrame:
+    """Events between two fractions of the whole time."""
+    random = np.random.default_rng(seed)
+    span = DAYS * MICROSECONDS
+    at = np.sort(random.uniform(start * span, end * span, rows))
+    late = random.random(rows) < 0.1
+    at[late] -= random.uniform(0, MICROSECONDS / 24, late.sum())
+    weights = 1 / np.arange(1, len(TYPES) + 1)
+    kinds = random.choice(len(TYPES), rows, p=weights / weights.sum())
+    return pl.DataFrame(
+        {
+            "user": (USERS ** random.random(rows)).astype(np.int64) * 2_654_435_761 % 10**9,
+            "time": (np.datetime64("2026-01-01", "us").astype(np.int64) + at.astype(np.int64)),
+            "type": pl.Series(kinds.astype(np.uint32)).replace_strict(
+                dict(enumerate(TYPES)), return_dtype=pl.String
+            ),
+            "value": random.lognormal(2, 1, rows).round(3),
+            "items": random.integers(1, 20, rows),
+        }
+    ).with_columns(pl.col("time").cast(pl.Datetime("us")))
+
+
+def make(folder: Path, rows: int = 20_000_000) -> Path:
+    """Write ``parquet/`` and ``csv/`` below the folder, unless they are there; return it."""
+    done = folder / f"{rows}.done"
+    if done.exists():
+        return folder
+    (folder / "parquet").mkdir(parents=True, exist_ok=True)
+    (folder / "csv").mkdir(exist_ok=True)
+    each = rows // FILES
+    for number in range(FILES):
+        frame = events(each, number / FILES, (number + 1) / FILES, seed=number)
+        frame.write_parquet(
+            folder / "parquet" / f"{number:02}.parquet", row_group_size=-(-each // ROW_GROUPS)
+        )
+        frame.write_csv(folder / "csv" / f"{number:02}.csv")
+    done.touch()
+    return folder
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rows", type=int, default=20_000_000)
+    asked = parser.parse_args()
+    print(make(asked.folder, asked.rows))

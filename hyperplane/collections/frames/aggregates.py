@@ -1,0 +1,208 @@
+"""Aggregations as partial states that combine: what a task keeps of its rows, and what is made of it.
+
+Every function that pandas knows by these names is a few *states* per group, which tasks compute
+from rows and combine with those of other tasks, and a last step from states to the value.
+Variance combines by the rule of Chan, Golub and LeVeque (1979): counts, means and sums of squared
+deviations, which stays exact where sums of squares would cancel.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from hyperplane.errors import Fault, check
+
+#: Function -> the states that it needs.
+STATES: dict[str, tuple[str, ...]] = {
+    "sum": ("sum",),
+    "mean": ("total", "count"),
+    "min": ("min",),
+    "max": ("max",),
+    "count": ("count",),
+    "size": ("size",),
+    "nunique": ("set",),
+    "first": ("first",),
+    "last": ("last",),
+    "std": ("count", "mean", "m2"),
+    "var": ("count", "mean", "m2"),
+    "median": ("values",),
+}
+#: States that grow with the values of a group; to combine them in a tree would move all of them
+#: at every level.
+GROWING = frozenset({"set", "values"})
+#: Functions whose value for a window without rows is 0, not missing.
+ZERO_WHEN_EMPTY = frozenset({"sum", "count", "size", "nunique"})
+_NUMBERS_ONLY = frozenset({"sum", "mean", "std", "var", "median"})
+
+AggSpec = Mapping[str, str | Callable[..., Any] | Sequence[str | Callable[..., Any]]]
+
+
+@dataclass(frozen=True)
+class State:
+    """One partial state of one column.
+
+    Parameters
+    ----------
+    column : str
+        Column of the rows.
+    kind : str
+        What is kept of it.
+    name : str
+        Its column in partial tables.
+    order : str or None
+        Column by which rows come first and last; None for the order that they are in.
+    """
+
+    column: str
+    kind: str
+    name: str
+    order: str | None = None
+
+
+@dataclass(frozen=True)
+class Output:
+    """One column of the result."""
+
+    column: str
+    function: str
+    states: tuple[State, ...]
+    dtype: Any
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """A whole ``agg`` argument, understood.
+
+    Parameters
+    ----------
+    outputs : tuple of Output
+        In the order of the result's columns.
+    states : tuple of State
+        Each once, however many functions share it.
+    nested : bool
+        Whether the result's columns are pairs (column, function), as pandas has them for lists.
+    """
+
+    outputs: tuple[Output, ...]
+    states: tuple[State, ...]
+    nested: bool
+
+    @property
+    def columns(self) -> list[str]:
+        """Input columns that are read."""
+        return list(dict.fromkeys(state.column for state in self.states))
+
+    @property
+    def grows(self) -> bool:
+        """Whether a state grows with the values of a group."""
+        return any(state.kind in GROWING for state in self.states)
+
+    @property
+    def labels(self) -> pd.Index[Any]:
+        """Columns of the result."""
+        if self.nested:
+            return pd.MultiIndex.from_tuples([(out.column, out.function) for out in self.outputs])
+        return pd.Index([out.column for out in self.outputs])
+
+
+def understand(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Aggregation:
+    """Check an ``agg`` argument against the columns and types of a frame.
+
+    Parameters
+    ----------
+    like : pandas.DataFrame
+        An empty frame with the columns and types.
+    agg : mapping
+        Column -> function or list of functions, by name or as a callable of that name.
+    order : str or None
+        Column by which rows come first and last; None for the order that they are in.
+
+    Returns
+    -------
+    Aggregation
+
+    Raises
+    ------
+    RequestError
+        With every unknown column, unknown function and function that a type does not have.
+    """
+    faults: list[Fault] = []
+    if not isinstance(agg, Mapping) or not agg:
+        check([Fault("agg", repr(agg), 'a mapping such as {"id": "nunique", "items": "sum"}')])
+    outputs: list[Output] = []
+    states: dict[tuple[str, str], State] = {}
+    nested = any(_is_list(functions) for functions in agg.values())
+    for column, functions in agg.items():
+        if column not in like.columns:
+            faults.append(unknown_column(like, column, "agg column"))
+            continue
+        for function in functions if _is_list(functions) else [functions]:  # type: ignore[union-attr]
+            name = function if isinstance(function, str) else getattr(function, "__name__", "")
+            fault = _fault(like[column].dtype, column, name, repr(function))
+            if fault:
+                faults.append(fault)
+                continue
+            needed = tuple(
+                states.setdefault((column, kind), State(column, kind, f"__{len(states)}_{kind}__", order))
+                for kind in STATES[name]
+            )
+            outputs.append(Output(column, name, needed, _result_type(like[column].dtype, name)))
+    check(faults)
+    return Aggregation(tuple(outputs), tuple(states.values()), nested)
+
+
+def unknown_column(like: pd.DataFrame, column: object, where: str) -> Fault:
+    """The fault of a column that is not there, with the names that come near."""
+    names = [str(name) for name in like.columns]
+    near = difflib.get_close_matches(str(column), names, 3)
+    advice = f"did you mean {' or '.join(map(repr, near))}?" if near else ""
+    shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    return Fault(where, repr(column), f"one of {shown}", advice)
+
+
+def _is_list(functions: Any) -> bool:
+    return isinstance(functions, Sequence) and not isinstance(functions, str)
+
+
+def _fault(dtype: Any, column: str, name: str, asked: str) -> Fault | None:
+    place = f"agg[{column!r}]"
+    if name not in STATES:
+        advice = "compute others with df.groupby(...).apply(...), which moves all rows of a group"
+        return Fault(place, asked, "one of " + ", ".join(STATES), advice)
+    text = f"{name!r} of a column of type {dtype}"
+    if name in _NUMBERS_ONLY and not _is_number(dtype, name):
+        return Fault(place, text, "numbers and booleans" + (", durations" * (name == "sum")))
+    if name in ("min", "max") and isinstance(dtype, pd.CategoricalDtype):
+        return Fault(place, text, "types with an order", "turn it into text or codes first")
+    return None
+
+
+def _is_number(dtype: Any, name: str) -> bool:
+    kinds = pd.api.types
+    if kinds.is_timedelta64_dtype(dtype):
+        return name == "sum"
+    return bool(
+        (kinds.is_numeric_dtype(dtype) or kinds.is_bool_dtype(dtype))
+        and not kinds.is_complex_dtype(dtype)
+        and not isinstance(dtype, pd.CategoricalDtype)
+    )
+
+
+def _result_type(dtype: Any, function: str) -> Any:
+    """The type that pandas gives; asked from pandas itself, on two rows without a value."""
+    values = pd.Series([0, 0], dtype="int64")
+    if not isinstance(dtype, pd.CategoricalDtype) and pd.api.types.is_numeric_dtype(dtype):
+        column = values.astype(dtype)
+    elif isinstance(dtype, pd.CategoricalDtype) or dtype.kind == "O":
+        column = pd.Series([None, None], dtype=dtype)
+    else:
+        column = pd.Series([None, None]).astype(dtype)
+        if pd.api.types.is_bool_dtype(dtype):
+            column = pd.Series([True, True]).astype(dtype)
+    made = pd.DataFrame({"k": [0, 1], "v": column}).groupby("k").agg({"v": function})
+    return made["v"].dtype

@@ -1,0 +1,172 @@
+"""Cells of time: pieces so small that each lies whole in one window, wherever the windows begin.
+
+Where pandas puts the edges of its windows depends on the first time of the whole data: windows of
+``7h`` begin at the midnight before it. A task knows only its own rows, so it groups by cells that
+need no such knowledge, and pandas itself sorts the cells into windows at the end, when the first
+time is known. For the usual widths (a day, an hour, 15 minutes) a cell is a window.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import datetime, timezone, tzinfo
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from hyperplane.errors import Fault, check
+
+Side = Literal["left", "right"]
+DAY = 86_400 * 10**9
+#: Column of partial tables that holds the cell.
+CELL = "__cell__"
+#: Column of partial tables that holds an instant of the cell, where the cell itself is local.
+INSTANT = "__instant__"
+#: Column with the place of each row in the whole data, where first and last depend on it.
+ROW = "__row__"
+_EXAMPLE = pd.DatetimeIndex(["2024-01-01 00:00", "2024-01-01 01:00"])
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows that were asked for, and the cells that they are made of.
+
+    Parameters
+    ----------
+    time : str
+        Column of the times.
+    every : str
+        Width, as a frequency of pandas.
+    closed, label : {"left", "right"} or None
+        As in pandas.Grouper.
+    width : int
+        Nanoseconds of a cell.
+    exact : bool
+        Whether each cell is a whole window. Where it is not, instants on the edge between two
+        cells make a cell of their own: only pandas knows to which side they belong.
+    zone : str or None
+        Time zone whose calendar days the cells follow; None where instants will do.
+    shift : int
+        Nanoseconds that the calendar's days are ahead of UTC, for zones of a fixed offset.
+    reach : int
+        Nanoseconds that no window is longer than.
+    instants : bool
+        Whether tables keep an instant of each cell beside it: of a day of some zone, the cell
+        itself is no instant.
+    """
+
+    time: str
+    every: str
+    closed: Side | None
+    label: Side | None
+    width: int
+    exact: bool
+    zone: str | None
+    shift: int
+    reach: int
+    instants: bool = False
+
+    def grouper(self) -> pd.Grouper:
+        """What pandas would group by; its values are the index."""
+        return pd.Grouper(freq=self.every, closed=self.closed, label=self.label)
+
+
+def windows(like: pd.DataFrame, time: str, every: str, closed: Any, label: Any) -> Windows:
+    """Check the arguments of a time window against a frame, and choose the cells.
+
+    Raises
+    ------
+    RequestError
+        With all that is wrong.
+    """
+    dtype: Any = like[time].dtype if time in like.columns else None
+    faults = [
+        Fault(name, repr(side), "'left', 'right' or None for the default of pandas")
+        for name, side in (("closed", closed), ("label", label))
+        if side not in ("left", "right", None)
+    ]
+    if dtype is not None and not pd.api.types.is_datetime64_any_dtype(dtype):
+        advice = f"write df = hyperplane.dataframe.to_datetime(df, {time!r}) first"
+        faults.append(Fault("time", f"{time!r} of type {dtype}", "a column of times", advice))
+    offset = _offset(every)
+    if offset is None:
+        allowed = "a frequency of pandas, such as '15min', '1h', '1D', 'W' or 'MS'"
+        faults.append(Fault("every", repr(every), allowed))
+    check(faults)
+    unit = 10**9 // {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[_unit(dtype)]
+    zone = _zone(dtype)
+    width = _tick(offset)
+    if width is not None and not (zone and isinstance(offset, pd.offsets.Day)):
+        step = math.gcd(width, _granule(zone), *([unit] if width % unit else []))
+        return Windows(time, every, closed, label, step, step == width, None, 0, width)
+    fixed = _fixed_offset(zone)
+    exact = isinstance(offset, pd.offsets.Day) and offset.n == 1
+    named = None if zone is None or fixed is not None else str(zone)
+    aware = zone is not None
+    return Windows(
+        time, every, closed, label, DAY, exact, named, fixed or 0, _reach(offset), aware
+    )
+
+
+def _unit(dtype: Any) -> str:
+    if dtype is None:
+        return "ns"
+    return str(dtype.pyarrow_dtype.unit if isinstance(dtype, pd.ArrowDtype) else np.datetime_data(dtype.base)[0])
+
+
+def _offset(every: Any) -> Any:
+    try:
+        offset: Any = pd.tseries.frequencies.to_offset(every)
+        pd.Series(1, index=_EXAMPLE).groupby(pd.Grouper(freq=offset)).size()
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return offset if offset is not None and offset.n > 0 else None
+
+
+def _tick(offset: Any) -> int | None:
+    """Nanoseconds of a width that is always the same."""
+    if isinstance(offset, pd.offsets.Day):
+        return int(offset.n) * DAY
+    if isinstance(offset, pd.offsets.Tick):
+        return int(pd.Timedelta(offset).as_unit("ns")._value)
+    return None
+
+
+def _reach(offset: Any) -> int:
+    """Nanoseconds between two edges, rounded up: measured over some steps of the calendar."""
+    start = pd.Timestamp("2023-12-31")
+    steps = pd.date_range(start, periods=30, freq=offset)
+    longest = (steps[1:] - steps[:-1]).max()
+    return int((longest + pd.Timedelta(days=10)).as_unit("ns")._value)
+
+
+def _zone(dtype: Any) -> tzinfo | None:
+    if isinstance(dtype, pd.ArrowDtype):
+        dtype = pd.Series([], dtype=dtype).dt
+    return getattr(dtype, "tz", None)
+
+
+def _fixed_offset(zone: tzinfo | None) -> int | None:
+    """Nanoseconds ahead of UTC, for a zone that has no name and no rules."""
+    offset = None if zone is None else zone.utcoffset(None)
+    return None if offset is None else int(offset.total_seconds()) * 10**9
+
+
+@lru_cache
+def _granule(zone: tzinfo | None) -> int:
+    """Nanoseconds of which every local midnight since 1970 is a multiple, counted in UTC."""
+    if zone is None:
+        return DAY
+    fixed = _fixed_offset(zone)
+    if fixed is not None:
+        return math.gcd(DAY, fixed)
+    offsets = {
+        datetime(year, month, 1, tzinfo=timezone.utc).astimezone(zone).utcoffset()
+        for year in range(1970, 2040)
+        for month in range(1, 13)
+    }
+    seconds = [int(offset.total_seconds()) for offset in offsets if offset is not None]
+    return math.gcd(86_400, *seconds) * 10**9

@@ -1,0 +1,134 @@
+"""`hyperplane.dataframe.explain`: the expensive steps of a collection, before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import dask.dataframe as dd
+from dask.dataframe.dask_expr.io import IO
+
+from hyperplane.collections.frames.explain.again import moved_again, read_again, shared
+from hyperplane.collections.frames.explain.facts import Facts, Found, gather, unique
+from hyperplane.collections.frames.explain.groups import many_groups, whole_groups
+from hyperplane.collections.frames.explain.joins import joining
+from hyperplane.collections.frames.explain.layout import (
+    interleaving,
+    measured_first,
+    partition_sizes,
+)
+from hyperplane.collections.frames.explain.report import Explanation, Finding
+from hyperplane.collections.frames.explain.rows import python_rows, unknown_look_up
+from hyperplane.collections.frames.explain.sorts import sorting
+from hyperplane.errors import Fault, check
+
+__all__ = ["Explanation", "Finding", "explain"]
+
+#: Rules about steps that move or compute all the data, the dearest kinds first.
+_MOVING = (measured_first, sorting, joining, whole_groups)
+_OTHERS = (
+    moved_again,
+    many_groups,
+    read_again,
+    partition_sizes,
+    interleaving,
+    python_rows,
+    unknown_look_up,
+)
+
+
+def explain(*collections: Any) -> Explanation:
+    """Name the expensive steps of Dask dataframes before they run; nothing is computed.
+
+    Looks at the expressions that the collections are made of, and at what Dask makes of them: a
+    step that Dask does without moving data is not named. Footers of Parquet files are read where
+    they tell how much data there is.
+
+    Parameters
+    ----------
+    *collections : dask.dataframe.DataFrame, Series, Index or Scalar
+        What will be computed; several, if they will be computed one after the other.
+
+    Returns
+    -------
+    Explanation
+        The findings, the dearest first, each with the code to write instead and the step to
+        persist after. It prints as text, and as a table in a notebook.
+
+    Raises
+    ------
+    RequestError
+        When nothing is given, or something that is not a collection of ``dask.dataframe``.
+
+    Examples
+    --------
+    >>> import dask.dataframe as dd
+    >>> import pandas as pd
+    >>> df = dd.from_pandas(pd.DataFrame({"user": [1, 2, 1, 2], "spent": [1, 2, 3, 4]}), 2)
+    >>> explain(df.groupby("user").spent.sum())
+    nothing expensive found: 2 steps, 2 partitions
+    >>> explain(df.set_index("user")).kinds
+    ('set_index',)
+    """
+    check(_faults(collections))
+    facts = gather(collection.expr for collection in collections)
+    costly = list(_apply(_MOVING, facts))
+    found = [*costly, *_apply(_OTHERS, facts)]
+    if len(collections) > 1:
+        as_written = replace(facts, nodes=unique(facts.written))
+        found = [*shared(facts, _apply(_MOVING, as_written)), *found]
+    sources = [node for node in unique(facts.written) if isinstance(node, IO)]
+    return Explanation(
+        tuple(_ordered(found)),
+        len(unique(facts.written)),
+        sum(node.npartitions for node in sources),
+        tuple(facts.notes),
+    )
+
+
+def _faults(collections: tuple[Any, ...]) -> Iterator[Fault]:
+    allowed = "dataframes, series or results of reductions of dask.dataframe"
+    if not collections:
+        yield Fault("collections", "nothing", allowed)
+    for place, item in enumerate(collections):
+        if not isinstance(item, dd.DataFrame | dd.Series | dd.Index | dd.Scalar):
+            kind = type(item)
+            name = f"{kind.__module__.partition('.')[0]} {kind.__qualname__}"
+            yield Fault(f"collections[{place}]", name, allowed, _advice(kind))
+
+
+def _advice(kind: type) -> str:
+    if "GroupBy" in kind.__name__:
+        return "end the group-by with what it shall find, such as .sum()"
+    if kind.__module__.startswith("pandas"):
+        return "it is computed already"
+    return ""
+
+
+def _apply(rules: Iterable[Callable[[Facts], Iterator[Found]]], facts: Facts) -> Iterator[Found]:
+    for rule in rules:
+        yield from rule(facts)
+
+
+def _ordered(found: list[Found]) -> Iterator[Finding]:
+    """Each finding once; steps that move data first, of these the ones that move most.
+
+    What moves an unknown amount stands before what moves a known one: it may be the dearest.
+    """
+    twice = {item.finding.step for item in found if item.finding.kind == "shared_step"}
+    once: dict[Any, Found] = {}
+    for item in found:
+        said = item.finding
+        # Of a shared step there may be several forms, with the columns that each collection needs.
+        once.setdefault((said.kind, said.step, said.step in twice or said.size), item)
+    order = {id(item): place for place, item in enumerate(found)}
+    ranked = sorted(
+        once.values(),
+        key=lambda item: (
+            not item.finding.persist,
+            -(item.finding.moved if item.finding.moved is not None else float("inf")),
+            order[id(item)],
+        ),
+    )
+    return (item.finding for item in ranked)

@@ -1,0 +1,154 @@
+"""Work that is done twice: steps that several collections share, and files read more than once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dask.dataframe.dask_expr._groupby import GroupByApply
+from dask.dataframe.dask_expr._merge import Merge
+from dask.dataframe.dask_expr._merge_asof import MergeAsof
+from dask.dataframe.dask_expr.io import IO, FromMap, FromMapProjectable, ReadParquet
+from dask.dataframe.dask_expr.io._delayed import FromDelayed
+
+from hyperplane.collections.frames.explain.facts import Facts, Found, name_of, shown, steps, unique
+from hyperplane.collections.frames.explain.groups import brings_groups_together
+from hyperplane.collections.frames.explain.joins import shuffled_sides
+from hyperplane.collections.frames.explain.report import Finding
+from hyperplane.units import plural
+
+#: Bytes of a Parquet source from which on reading it twice is worth a word.
+WORTH_KEEPING = 1_000_000_000
+
+_TEXT = re.compile(r"csv|json|read_table|read_fwf", re.IGNORECASE)
+
+
+def shared(facts: Facts, costly: Iterable[Found]) -> Iterator[Found]:
+    """Expensive steps that several of the collections contain: each ``compute()`` repeats them.
+
+    Parameters
+    ----------
+    facts : Facts
+        The collections.
+    costly : iterable of Found
+        The expensive steps of all collections as they were written.
+    """
+    holders: dict[str, list[int]] = defaultdict(list)
+    for number, nodes in enumerate(facts.written):
+        for node in nodes:
+            holders[node._name].append(number)
+    common = [found for found in costly if len(holders[found.node._name]) > 1]
+    below = {
+        step._name for found in common for step in steps([found.node]) if step is not found.node
+    }
+    for found in common:
+        if found.node._name not in below:  # what is below a shared step is shared with it
+            yield Found(_shared(found.finding, len(holders[found.node._name])), found.node)
+
+
+def _shared(finding: Finding, count: int) -> Finding:
+    return Finding(
+        "shared_step",
+        finding.step,
+        finding.size,
+        f"{count} of the collections contain it: each compute() does all of it again",
+        "dask.compute(first, second)  # all of them in one call do it once",
+        finding.persist,
+        finding.moved,
+    )
+
+
+def moved_again(facts: Facts) -> Iterator[Found]:
+    """Frames that several joins and group-bys move by the same key, each anew."""
+    movers: dict[Any, dict[str, tuple[Any, Any]]] = defaultdict(dict)
+    for node in unique(facts.written):
+        for frame, key in _moves(node):
+            if key is not None:
+                movers[frame._name, shown(key)][node._name] = frame, node
+    for (_, key), moves in movers.items():
+        if len(moves) > 1:
+            frame, node = next(iter(moves.values()))
+            yield Found(_moved_again(facts, key, frame, len(moves)), node)
+
+
+def _moves(node: Any) -> list[tuple[Any, Any]]:
+    """The frames that a step shuffles, and by which columns."""
+    if isinstance(node, Merge) and not isinstance(node, MergeAsof):
+        return [(getattr(node, side), node.operand(f"{side}_on")) for side in shuffled_sides(node)]
+    if isinstance(node, GroupByApply) and brings_groups_together(node):
+        return [(node.frame, node._by_columns or None)]
+    return []
+
+
+def _moved_again(facts: Facts, key: str, frame: Any, count: int) -> Finding:
+    one = not key.startswith("[")
+    moving = f"set_index({key})" if one else f"shuffle({key})"
+    use = "join and group by the index from here on" if one else "then map_partitions"
+    return Finding(
+        "moved_again",
+        f"{count} joins or group-bys of the same frame on {key}",
+        facts.about(frame),
+        f"each of them moves every row of it by {key}",
+        f"df = df.{moving}.persist()  # once; {use}",
+        f"df = df.{moving}.persist()",
+        None if facts.moved(frame) is None else count * (facts.moved(frame) or 0),
+    )
+
+
+def read_again(facts: Facts) -> Iterator[Found]:
+    """Files that are read more than once: text, or very large Parquet."""
+    kinds = defaultdict(list)
+    for node in facts.nodes:
+        if isinstance(node, IO):
+            kinds[_identity(node)].append(node)
+    uses = Counter(
+        identity
+        for nodes in facts.written
+        for identity in {_identity(node) for node in nodes if isinstance(node, IO)}
+    )
+    for identity, nodes in kinds.items():
+        times = max(len(nodes), uses[identity])
+        if times > 1:
+            finding = _read_again(facts, nodes, times)
+            if finding:
+                yield Found(finding, nodes[0])
+
+
+def _identity(node: Any) -> Any:
+    """What two reads of the same files have in common, whichever columns and rows they take."""
+    if isinstance(node, ReadParquet):
+        return "parquet", node.checksum, repr(node.path)
+    if isinstance(node, FromMapProjectable):
+        return node.substitute_parameters({"columns": None, "_series": False})._name
+    return node._name
+
+
+def _read_again(facts: Facts, nodes: list[Any], times: int) -> Finding | None:
+    first, name = nodes[0], name_of(nodes[0])
+    why = f"it is read {times} times: by several collections, or for different columns and rows"
+    if isinstance(first, FromMap | FromDelayed) and _TEXT.search(name):
+        return Finding(
+            "text_read_again",
+            name,
+            facts.about(first),
+            why + "; text is slow to read",
+            "df.to_parquet(folder)\ndf = dd.read_parquet(folder)  # once; use df from here on",
+            "df = df.persist()  # if it fits in memory",
+        )
+    if isinstance(first, ReadParquet):
+        sizes = [facts.size(node) for node in nodes]
+        if all(size and size.total >= WORTH_KEEPING for size in sizes):
+            columns = sorted({str(column) for node in nodes for column in node.columns})
+            return Finding(
+                "read_again",
+                name,
+                facts.about(*nodes),
+                why,
+                f"df = dd.read_parquet(path, columns={columns!r})"
+                f"  # {plural(len(columns), 'column')}: all that are used",
+                "df = df.persist()  # if these fit in memory",
+                facts.moved(*nodes),
+            )
+    return None

@@ -1,0 +1,89 @@
+"""Whether a column is known, or likely, to hold very many distinct values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from dask.dataframe.dask_expr import _expr, _indexing, _repartition, _shuffle
+from dask.dataframe.dask_expr.io import IO, FromPandas, ReadParquet
+
+from hyperplane.collections.frames.explain.sizes import Sizes, in_memory
+
+#: Groups from which on a result is worth several partitions.
+MANY_GROUPS = 100_000
+#: Rows of a frame in memory in which distinct values are counted.
+SAMPLE = 200_000
+
+_KEEPS_VALUES = (
+    _expr.Projection,
+    _expr.Filter,
+    _expr.DropnaFrame,
+    _expr.DropnaSeries,
+    _expr.ClearDivisions,
+    _expr.Partitions,
+    _indexing.LocBase,
+    _indexing.LocUnknown,
+    _indexing.Loc,
+    _repartition.Repartition,
+    _shuffle.ShuffleBase,
+    _shuffle.BaseSetIndexSortValues,
+)
+
+
+def many_values(sizes: Sizes, expr: Any, column: Any) -> str | None:
+    """What tells that a column has many distinct values, in words; None where nothing does.
+
+    Parameters
+    ----------
+    sizes : Sizes
+        What is known of the sources.
+    expr : dask.dataframe.dask_expr.Expr
+        The step whose column it is.
+    column : str
+        Its name there.
+    """
+    categories = _categories(expr, column)
+    if categories is not None:
+        return f"{column!r} has {categories} categories" if categories >= MANY_GROUPS else None
+    source, filtered = _origin(expr, column)
+    if filtered:  # what was left out may be what made it many
+        return None
+    if isinstance(source, FromPandas):
+        frame = in_memory(source)
+        values = frame[column] if frame.ndim == 2 else frame
+        found = int(values.iloc[:: max(1, len(values) // SAMPLE)].nunique())
+        return f"{column!r} has at least {found} distinct values" if found >= MANY_GROUPS else None
+    if isinstance(source, ReadParquet):
+        footers = sizes.footers(source)
+        if footers is not None and column in footers.many:
+            return f"{column!r} likely has very many distinct values (no dictionary held them)"
+    return None
+
+
+def _categories(expr: Any, column: Any) -> int | None:
+    """How many categories a column has; 0 where Dask does not know them, None for no category."""
+    meta = expr._meta
+    if meta.ndim == 2 and column not in meta.columns:
+        return None
+    values = meta[column] if meta.ndim == 2 else meta
+    dtype = getattr(values, "dtype", None)
+    if not isinstance(dtype, pd.CategoricalDtype):
+        return None
+    unknown = dtype.categories is not None and "__UNKNOWN_CATEGORIES__" in dtype.categories
+    return 0 if unknown else len(dtype.categories)
+
+
+def _origin(expr: Any, column: Any) -> tuple[Any, bool]:
+    """The source that a column comes from unchanged, if so, and whether rows were left out."""
+    filtered = False
+    while not isinstance(expr, IO):
+        renewed = isinstance(expr, _expr.Assign) and column in expr.keys
+        kept = isinstance(expr, _expr.Assign) and not renewed
+        if not (kept or isinstance(expr, _KEEPS_VALUES)) or column not in expr.frame.columns:
+            return None, filtered
+        filtered = filtered or isinstance(expr, _expr.Filter | _indexing.LocBase | _expr.Partitions)
+        expr = expr.frame
+    if isinstance(expr, ReadParquet) and expr.filters:
+        filtered = True
+    return expr, filtered

@@ -1,0 +1,129 @@
+"""What the rules look at: the steps as written and as simplified, and what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from dask.dataframe.dask_expr.io import FromMap, ReadParquet
+from dask.dataframe.dask_expr.io._delayed import FromDelayed
+from dask.utils import funcname
+
+from hyperplane.collections.frames.explain.planned import planned
+from hyperplane.collections.frames.explain.report import Finding
+from hyperplane.collections.frames.explain.sizes import Size, Sizes
+from hyperplane.collections.frames.explain.workers import memory_per_thread
+from hyperplane.units import plural
+
+
+@dataclass
+class Facts:
+    """Everything that is known of the collections before they run.
+
+    Parameters
+    ----------
+    written : list of list
+        The steps of each collection as written, the last one first.
+    nodes : list
+        The steps that are left when Dask has simplified each collection; shared ones once.
+    notes : list of str
+        What could not be looked at, and why.
+    """
+
+    written: list[list[Any]]
+    nodes: list[Any]
+    notes: list[str]
+    sizes: Sizes = field(default_factory=Sizes)
+    memory_per_thread: int | None = field(default_factory=memory_per_thread)
+
+    def size(self, expr: Any) -> Size | None:
+        """Rows and bytes at a step, or None where they are not known."""
+        return self.sizes.of(expr)
+
+    def moved(self, *exprs: Any) -> int | None:
+        """Bytes of some steps together, or None where one is not known."""
+        sizes = [self.size(expr) for expr in exprs]
+        return sum(size.total for size in sizes if size) if all(sizes) else None
+
+    def about(self, *exprs: Any) -> str:
+        """Partitions and bytes of steps, in words."""
+        return " + ".join(
+            f"{plural(expr.npartitions, 'partition')}, {self.size(expr) or 'unknown size'}"
+            for expr in exprs
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding and the step that it is about."""
+
+    finding: Finding
+    node: Any
+
+
+def gather(exprs: Iterable[Any]) -> Facts:
+    """Look at expressions without computing anything.
+
+    Parameters
+    ----------
+    exprs : iterable of dask.dataframe.dask_expr.Expr
+        The expressions of the collections.
+
+    Returns
+    -------
+    Facts
+    """
+    roots = [planned(expr) for expr in exprs]
+    simplified, notes = [], list[str]()
+    for root in roots:
+        try:
+            simplified.append(root.simplify())
+        except Exception as error:  # noqa: BLE001 - any step, also of other packages, may raise any
+            simplified.append(root)
+            said = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            notes.append(f"looked at as written, because simplifying it failed with {said}")
+    return Facts([list(steps([root])) for root in roots], list(steps(simplified)), notes)
+
+
+def steps(roots: Iterable[Any]) -> Iterator[Any]:
+    """All steps below some, each once and before those that it needs."""
+    waiting, seen = list(roots), set[str]()
+    while waiting:
+        expr = waiting.pop()
+        if expr._name not in seen:
+            seen.add(expr._name)
+            waiting.extend(expr.dependencies())
+            yield expr
+
+
+def unique(written: Iterable[Iterable[Any]]) -> list[Any]:
+    """The steps of several collections, shared ones once."""
+    return list({node._name: node for nodes in written for node in nodes}.values())
+
+
+def shown(names: Any) -> str:
+    """Column names as code, one bare and several as a list."""
+    listed = list(names) if isinstance(names, list | tuple) else [names]
+    return repr(listed[0]) if len(listed) == 1 else repr(listed)
+
+
+def function_name(function: Any) -> str:
+    """A function's name as it can stand in code; ``f`` for a lambda."""
+    name = funcname(function)
+    return name if name.isidentifier() and name != "lambda" else "f"
+
+
+def name_of(node: Any) -> str:
+    """What a source or a repartition is called: the function, and the file that it reads."""
+    if isinstance(node, ReadParquet):
+        path = node.path[0] if isinstance(node.path, list | tuple) else node.path
+        # The last part only: a URL may hold a password.
+        return f"read_parquet({str(path).rstrip('/').rpartition('/')[2]!r})"
+    if isinstance(node, FromMap):
+        return (node.label or funcname(node.func)).removeprefix("_").replace("-", "_")
+    if isinstance(node, FromDelayed):
+        return str(node.delayed_container.operands[0].key).partition("-")[0]
+    return {"FromPandas": "from_pandas", "PlannedRepartition": "repartition"}.get(
+        type(node).__name__, type(node).__name__
+    )

@@ -1,0 +1,92 @@
+"""What the footers behind a read of Parquet say: rows, bytes and many distinct values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hyperplane.sizing.footers import _width as width
+
+#: Footers that are looked at, spread evenly over the files.
+SAMPLED = 32
+#: A dictionary of distinct values that grows beyond this is given up by the writers of Parquet.
+DICTIONARY = 1_500_000
+
+
+@dataclass(frozen=True)
+class Footers:
+    """The data of a whole Parquet data set.
+
+    Parameters
+    ----------
+    rows : int
+        Rows of all files.
+    columns : dict of str to int
+        Bytes in memory of each column, all files.
+    many : frozenset of str
+        Columns with so many distinct values that their dictionary was given up.
+    exact : bool
+        Whether every footer was looked at.
+    """
+
+    rows: int
+    columns: dict[str, int]
+    many: frozenset[str]
+    exact: bool
+
+
+def footers_of(read: Any) -> Footers | None:
+    """The footers behind a ``read_parquet``; None where they cannot be read.
+
+    Parameters
+    ----------
+    read : dask.dataframe.dask_expr.io.ReadParquet
+        The step that reads.
+    """
+    try:
+        return _look(_fragments(read))
+    except (AttributeError, KeyError, OSError, ValueError):
+        return None
+
+
+def _fragments(read: Any) -> list[Any]:
+    info = read._dataset_info
+    if "ds" in info:
+        return list(info["ds"].get_fragments())
+    return [wrapper.fragment for wrapper in info["fragments"]]
+
+
+def _look(fragments: list[Any]) -> Footers:
+    count = len(fragments)
+    chosen = sorted({round(step * (count - 1) / (SAMPLED - 1)) for step in range(SAMPLED)})
+    rows, columns, many = 0, dict[str, int](), set[str]()
+    for place in chosen:
+        footer = fragments[place].metadata
+        rows += footer.num_rows
+        for group in map(footer.row_group, range(footer.num_row_groups)):
+            for index in range(group.num_columns):
+                chunk = group.column(index)
+                name = chunk.path_in_schema.partition(".")[0]
+                wide = width(chunk, footer.schema, index)
+                size = max(chunk.total_uncompressed_size, chunk.num_values * wide)
+                columns[name] = columns.get(name, 0) + size
+                if _given_up(chunk, wide):
+                    many.add(name)
+    scale = count / len(chosen)
+    return Footers(
+        round(rows * scale),
+        {name: round(size * scale) for name, size in columns.items()},
+        frozenset(many),
+        len(chosen) == count,
+    )
+
+
+def _given_up(chunk: Any, wide: int) -> bool:
+    """Whether a chunk began with a dictionary and then stored the plain values after all."""
+    encodings = set(chunk.encodings)
+    size = chunk.total_uncompressed_size
+    return (
+        bool(encodings & {"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
+        and size > DICTIONARY
+        and size >= chunk.num_values * wide
+    )

@@ -1,0 +1,206 @@
+"""Stand-ins for the steps of Dask that compute as soon as they are asked for their partitions.
+
+Dask knows neither the divisions nor the number of partitions of ``set_index`` and ``sort_values``
+before it has computed quantiles, nor those of ``repartition(partition_size=...)`` before it has
+measured every partition; and it collects the statistics of Parquet files with a computation. Each
+stand-in is a subclass that answers without computing, so that Dask's own simplification can run.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, total_ordering
+from typing import Any
+
+from dask.dataframe.dask_expr import _merge, _repartition, _shuffle
+from dask.dataframe.dask_expr._expr import Expr
+from dask.dataframe.dask_expr.io import FromMap, FromMapProjectable, parquet
+from dask.tokenize import tokenize
+from dask.typing import no_default
+
+Divisions = tuple[Any, ...]
+
+
+@total_ordering
+class Unseen:
+    """A division whose value only a computation could tell; it sorts before every known value."""
+
+    def __init__(self, position: int, step: str) -> None:
+        self.place = (position, step)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unseen) and self.place == other.place
+
+    def __lt__(self, other: object) -> bool:
+        return not isinstance(other, Unseen) or self.place < other.place
+
+    def __hash__(self) -> int:
+        return hash(self.place)
+
+
+class _Planned:
+    """What the stand-ins of ``set_index`` and ``sort_values`` have in common."""
+
+    _npartitions_input: int
+    operand: Any
+    _name: str
+
+    def _lower(self) -> None:
+        return None
+
+    @property
+    def presorted(self) -> bool:
+        """Whether Dask has already found that the rows are sorted by this column."""
+        return bool(self.operand("seen") and self.operand("seen")[1])
+
+    def _seen(self) -> Divisions | None:
+        seen = self.operand("seen")
+        return tuple(seen[0]) if seen and seen[0] is not None else None
+
+
+class PlannedSetIndex(_Planned, _shuffle.SetIndex):
+    """``set_index`` with divisions that nobody has computed."""
+
+    _parameters = [*_shuffle.SetIndex._parameters, "seen"]  # noqa: RUF012 - Dask declares it so
+    _defaults = {**_shuffle.SetIndex._defaults, "seen": None}  # noqa: RUF012
+
+    def _divisions(self) -> Divisions:
+        if self.user_divisions is not None:
+            given: Divisions = tuple(self.user_divisions)
+            return given
+        if self._npartitions_input == 1:
+            return (None, None)
+        seen = self._seen()
+        if seen is not None:
+            return seen
+        return tuple(Unseen(place, self._name) for place in range(self._npartitions_input + 1))
+
+    @property
+    def npartitions(self) -> int:
+        """As many as there are divisions, less one."""
+        return len(self._divisions()) - 1
+
+
+class PlannedSortValues(_Planned, _shuffle.SortValues):
+    """``sort_values`` with a number of partitions that nobody has computed."""
+
+    _parameters = [*_shuffle.SortValues._parameters, "seen"]  # noqa: RUF012 - Dask declares it so
+    _defaults = {**_shuffle.SortValues._defaults, "seen": None}  # noqa: RUF012
+
+    def _divisions(self) -> Divisions:
+        return self._seen() or (None,) * (self._npartitions_input + 1)
+
+
+class PlannedRepartition(_repartition.Repartition):
+    """``repartition`` that neither measures partitions nor lowers all that is below it."""
+
+    def _divisions(self) -> Divisions:
+        if self.partition_size is not None:
+            count: int = self.frame.npartitions
+            return (None,) * (count + 1)
+        if self.operand("new_partitions") is None:
+            return tuple(self.new_divisions)
+        return tuple(_repartition.Repartition(*self.operands)._lower().divisions)
+
+
+class PlannedRepartitionFreq(_repartition.RepartitionFreq):
+    """``repartition(freq=...)`` over divisions that may be unseen."""
+
+    def _divisions(self) -> Divisions:
+        divisions: Divisions = self.frame.divisions
+        return divisions if isinstance(divisions[0], Unseen) else tuple(super()._divisions())
+
+
+class PlannedParquet(parquet.ReadParquetFSSpec):
+    """``read_parquet`` that does not go through all footers for a length."""
+
+    def _get_lengths(self) -> None:
+        return None
+
+
+class PlannedArrowParquet(parquet.ReadParquetPyarrowFS):
+    """``read_parquet(filesystem="arrow")`` that reads footers here, not as Dask tasks."""
+
+    def _get_lengths(self) -> None:
+        return None
+
+    def load_statistics(self, files: Any = None, fragments: Any = None) -> None:
+        """Put the statistics of files where Dask looks for them."""
+        files = self._dataset_info["all_files"] if files is None else files
+        fragments = self.fragments_unsorted if fragments is None else fragments
+        for file, fragment in zip(files, fragments, strict=True):
+            token = tokenize(file)
+            if token not in parquet._STATS_CACHE:
+                footer = fragment.metadata.to_dict()
+                parquet._STATS_CACHE[token] = parquet._extract_stats(footer)
+
+    @cached_property
+    def _fusion_compression_factor(self) -> float:
+        return 1.0
+
+
+_SAME_OPERANDS = {
+    _repartition.Repartition: PlannedRepartition,
+    _repartition.RepartitionFreq: PlannedRepartitionFreq,
+    parquet.ReadParquetFSSpec: PlannedParquet,
+    parquet.ReadParquetPyarrowFS: PlannedArrowParquet,
+}
+
+
+def planned(expr: Any) -> Any:
+    """A copy of an expression that no question makes compute.
+
+    Parameters
+    ----------
+    expr : dask.dataframe.dask_expr.Expr
+        The expression of a collection.
+
+    Returns
+    -------
+    dask.dataframe.dask_expr.Expr
+    """
+    return _planned(expr, {})
+
+
+def _planned(expr: Any, done: dict[str, Any]) -> Any:
+    if expr._name not in done:
+        operands = [_operand(operand, done) for operand in expr.operands]
+        done[expr._name] = _stand_in(expr, operands)
+    return done[expr._name]
+
+
+def _operand(operand: Any, done: dict[str, Any]) -> Any:
+    if isinstance(operand, Expr):
+        return _planned(operand, done)
+    if isinstance(operand, list) and any(isinstance(item, Expr) for item in operand):
+        return [_operand(item, done) for item in operand]
+    return operand
+
+
+def _stand_in(expr: Any, operands: list[Any]) -> Any:
+    kind = type(expr)
+    if kind in _SAME_OPERANDS:
+        return _SAME_OPERANDS[kind](*operands)
+    if kind is _shuffle.SetIndex:
+        return _with_seen(PlannedSetIndex, expr, operands, expr.other._name)
+    if kind is _shuffle.SortValues:
+        return _with_seen(PlannedSortValues, expr, operands, expr.frame[expr.by[0]]._name)
+    if kind is _merge.JoinRecursive:
+        return kind(*operands)._lower()
+    if kind in (FromMap, FromMapProjectable) and expr.operand("user_meta") is no_default:
+        # A projection would make a new object, and that would call the function for its columns.
+        meta = FromMap._meta.__get__(expr)
+        operands[kind._parameters.index("user_meta")] = meta
+        return kind(*operands)
+    changed = any(new is not old for new, old in zip(operands, expr.operands, strict=True))
+    return kind(*operands) if changed else expr
+
+
+def _with_seen(kind: Any, expr: Any, operands: list[Any], column: str) -> Any:
+    """A stand-in that knows what Dask has computed for this step already, if anything."""
+    divisions = vars(expr).get("divisions")  # cached there as soon as somebody has asked
+    if divisions is None:
+        return kind(*operands, None)
+    count = kind(*operands, None)._npartitions_input
+    ascending = expr._divisions_ascending if kind is PlannedSortValues else expr.ascending
+    found = _shuffle.divisions_lru.get((column, count, ascending, 128e6, expr.upsample))
+    return kind(*operands, (tuple(divisions), bool(found and found[3])))

@@ -1,0 +1,20 @@
+"""The memory that a thread of the active cluster has."""
+
+from __future__ import annotations
+
+import sys
+
+
+def memory_per_thread() -> int | None:
+    """Bytes for each thread of the smallest worker of the active client; None without one."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        workers = distributed.default_client().scheduler_info()["workers"].values()
+    except (ValueError, OSError):
+        return None  # no client, or one whose scheduler is gone
+    shares = [
+        worker["memory_limit"] // worker["nthreads"] for worker in workers if worker["memory_limit"]
+    ]
+    return min(shares, default=None)

@@ -1,0 +1,241 @@
+"""The kernel that does the work inside tasks, in Polars.
+
+Polars reads a part's columns, groups and joins without holding Python's lock, in the threads of
+one pool for the whole worker process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+from dask.sizeof import sizeof
+
+from hyperplane.collections.frames.aggregates import Output, State
+from hyperplane.collections.frames.cells import CELL, INSTANT, Windows
+
+_NS = {"ms": 10**6, "us": 10**3, "ns": 1}
+
+
+@sizeof.register(pl.DataFrame)
+def _sizeof(frame: pl.DataFrame) -> int:
+    """What Dask's memory management counts for a partial table."""
+    return int(frame.estimated_size())
+
+
+def group(frame: pl.LazyFrame, keys: Sequence[str], states: Sequence[State]) -> pl.DataFrame:
+    """Partial states of the rows, one row per group; rows with a missing key are left out."""
+    schema = frame.collect_schema()
+    frame = without_missing(frame, keys)
+    made = [_from_rows(state, schema[state.column]) for state in states]
+    made += [pl.lit(0, pl.Int64).alias(_count(state)) for state in states if state.kind == "set"]
+    if INSTANT in schema:
+        made.append(pl.col(INSTANT).min())
+    if not keys:
+        return frame.select(made).collect()
+    return frame.group_by(list(keys)).agg(made).collect()
+
+
+def merge(
+    tables: Sequence[pl.DataFrame], keys: Sequence[str], states: Sequence[State]
+) -> pl.DataFrame:
+    """Combine partial tables, in the order of their rows, into one."""
+    table = pl.concat(tables, how="vertical_relaxed")
+    made = [_from_states(state, states) for state in states]
+    made += [pl.col(_count(state)).sum() for state in states if state.kind == "set"]
+    if INSTANT in table.columns:
+        made.append(pl.col(INSTANT).min())
+    return table.group_by(list(keys)).agg(made)
+
+
+def without_missing(frame: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
+    """Leave out rows that have no value in one of the columns; NaN is none."""
+    schema = frame.collect_schema()
+    for column in columns:
+        frame = frame.filter(pl.col(column).is_not_null())
+        if schema[column].is_float():
+            frame = frame.filter(pl.col(column).is_not_nan())
+    return frame
+
+
+def cells(frame: pl.LazyFrame, windows: Windows) -> pl.LazyFrame:
+    """Add the cell of each row; rows without a time are left out."""
+    schema = frame.collect_schema()
+    time = pl.col(windows.time)
+    if schema[windows.time] == pl.Date:
+        time = time.cast(pl.Datetime("ms"))
+        unit = "ms"
+    else:
+        unit = schema[windows.time].time_unit  # type: ignore[attr-defined]
+    frame = frame.filter(time.is_not_null())
+    local = time.dt.convert_time_zone(windows.zone) if windows.zone else time
+    ticks = local.dt.replace_time_zone(None).cast(pl.Int64) if windows.zone else time.cast(pl.Int64)
+    ticks = ticks + windows.shift // _NS[unit]
+    width = max(windows.width // _NS[unit], 1)
+    past = ticks % width  # of the floor, for times before 1970 too
+    if windows.exact and windows.closed != "right":
+        cell = ticks - past
+    elif windows.exact:
+        cell = ticks + (-ticks) % width
+    else:
+        cell = ticks - past + (past != 0).cast(pl.Int64)
+    added = {CELL: cell.cast(pl.Datetime(unit))}
+    if windows.instants:
+        added[INSTANT] = time.cast(pl.Int64).cast(pl.Datetime(unit))
+    return frame.with_columns(**added)
+
+
+def split(table: pl.DataFrame, keys: Sequence[str], into: int) -> list[pl.DataFrame]:
+    """Cut a table by the hash of its keys: equal keys of any task meet in the same piece."""
+    bucket = pl.struct(keys).hash() if len(keys) > 1 else pl.col(keys[0]).hash()
+    marked = table.with_columns((bucket % into).cast(pl.UInt32).alias("__bucket__"))
+    pieces = marked.partition_by("__bucket__", as_dict=True, include_key=False)
+    return [pieces.get((number,), table.clear()) for number in range(into)]
+
+
+def _from_rows(state: State, dtype: pl.DataType) -> pl.Expr:
+    column = pl.col(state.column)
+    if dtype.is_float():
+        column = column.fill_nan(None)
+    made = {
+        "sum": lambda: _wide(column, dtype).sum(),
+        "total": lambda: column.cast(pl.Float64).sum(),
+        "count": lambda: column.count().cast(pl.Int64),
+        "size": lambda: pl.len().cast(pl.Int64),
+        "min": lambda: column.min(),
+        "max": lambda: column.max(),
+        "first": lambda: _first(column, state.order),
+        "last": lambda: _last(column, state.order),
+        "mean": lambda: column.cast(pl.Float64).mean(),
+        "m2": lambda: (column.cast(pl.Float64) - column.cast(pl.Float64).mean()).pow(2).sum(),
+        "set": lambda: column.drop_nulls().unique(),
+        "values": lambda: column.drop_nulls().cast(pl.Float64),
+    }
+    return made[state.kind]().alias(state.name)
+
+
+def _first(column: pl.Expr, order: str | None) -> pl.Expr:
+    """The first value that is there; with an order, beside what it is ordered by."""
+    if order is None:
+        return column.drop_nulls().first()
+    return _first_of(_dated(column, order))
+
+
+def _last(column: pl.Expr, order: str | None) -> pl.Expr:
+    if order is None:
+        return column.drop_nulls().last()
+    return _last_of(_dated(column, order))
+
+
+def _dated(column: pl.Expr, order: str) -> pl.Expr:
+    dated = pl.struct(pl.col(order).alias("at"), column.alias("value"))
+    return pl.when(column.is_not_null()).then(dated)
+
+
+def _first_of(dated: pl.Expr) -> pl.Expr:
+    there = dated.drop_nulls()
+    return there.get(there.struct.field("at").arg_min(), null_on_oob=True)
+
+
+def _last_of(dated: pl.Expr) -> pl.Expr:
+    there = dated.drop_nulls().reverse()  # of equal times the last row counts
+    return there.get(there.struct.field("at").arg_max(), null_on_oob=True)
+
+
+def _wide(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """A type in which sums of long columns neither overflow nor lose digits."""
+    if dtype.is_unsigned_integer():
+        return column.cast(pl.UInt64)
+    if dtype.is_integer() or dtype == pl.Boolean:
+        return column.cast(pl.Int64)
+    return column.cast(pl.Float64) if dtype.is_float() else column
+
+
+def _from_states(state: State, states: Sequence[State]) -> pl.Expr:
+    column = pl.col(state.name)
+    if state.kind in ("mean", "m2"):
+        of = {other.kind: pl.col(other.name) for other in states if other.column == state.column}
+        means = of["mean"].fill_null(0.0)
+        mean = ((of["count"] * means).sum() / of["count"].sum()).fill_nan(0.0)
+        if state.kind == "mean":
+            return mean.alias(state.name)
+        return (column.sum() + (of["count"] * (means - mean).pow(2)).sum()).alias(state.name)
+    made = {
+        "sum": column.sum,
+        "total": column.sum,
+        "count": column.sum,
+        "size": column.sum,
+        "min": column.min,
+        "max": column.max,
+        "first": lambda: _first_of(column) if state.order else column.drop_nulls().first(),
+        "last": lambda: _last_of(column) if state.order else column.drop_nulls().last(),
+        "set": lambda: _joined(column).unique(),
+        "values": lambda: _joined(column),
+    }
+    return made[state.kind]().alias(state.name)
+
+
+def _joined(column: pl.Expr) -> pl.Expr:
+    return column.list.explode(keep_nulls=False, empty_as_null=False)
+
+
+def cells_of(table: pl.DataFrame) -> pl.DataFrame:
+    """The cells of a partial table, each once."""
+    columns = [column for column in (CELL, INSTANT) if column in table.columns]
+    return table.select(columns).unique()
+
+
+def all_cells(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The cells of all partial tables, each once."""
+    return cells_of(pl.concat(tables))
+
+
+def settle(
+    table: pl.DataFrame,
+    states: Sequence[State],
+    reach: int,
+    spans: Sequence[tuple[int, int]],
+) -> pl.DataFrame:
+    """Count the sets of cells that no other table shares, and let go of their values.
+
+    Parameters
+    ----------
+    reach : int
+        Nanoseconds of a window; a cell shares its window with what lies nearer than this.
+    spans : sequence of (int, int)
+        Microseconds since 1970 of the first and last times of the tables that come near.
+    """
+    shared: pl.Expr = pl.lit(value=False)
+    at = pl.col(CELL).dt.cast_time_unit("us").cast(pl.Int64) if spans else pl.lit(0)
+    for first, last in spans:
+        shared = shared | at.is_between(first - reach // 1000 - 1, last + reach // 1000 + 1)
+    counted = []
+    for state in states:
+        if state.kind == "set":
+            size, values = pl.col(state.name).list.len().cast(pl.Int64), pl.col(state.name)
+            kept = pl.when(shared).then(values).otherwise(values.list.head(0))
+            done = pl.col(_count(state)) + pl.when(shared).then(0).otherwise(size)
+            counted += [kept.alias(state.name), done.alias(_count(state))]
+    return table.with_columns(counted)
+
+
+def _count(state: State) -> str:
+    """Column with the number of distinct values that were counted already."""
+    return f"{state.name}n"
+
+
+def value(out: Output) -> pl.Expr:
+    """The result of a function, from its states."""
+    states = {state.kind: pl.col(state.name) for state in out.states}
+    if out.function == "mean":
+        return states["total"] / pl.when(states["count"] > 0).then(states["count"])
+    if out.function in ("var", "std"):
+        variance = states["m2"] / (pl.when(states["count"] > 1).then(states["count"]) - 1)
+        return variance.sqrt() if out.function == "std" else variance
+    if out.function == "median":
+        return states["values"].list.median()
+    if out.function == "nunique":
+        return states["set"].list.len().cast(pl.Int64) + pl.col(_count(out.states[0]))
+    state = out.states[0]
+    dated = state.order is not None and state.kind in ("first", "last")
+    return states[state.kind].struct.field("value") if dated else states[state.kind]

@@ -1,0 +1,79 @@
+"""Tasks of a helper: one for each piece, then a tree or an exchange by key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dask.delayed import Delayed, delayed
+
+#: Tables that one task combines.
+FAN_IN = 16
+#: Pieces that an exchange hands from task to task stay below this; tables are joined before.
+_MOST_SENDERS = 128
+
+
+def tasks(
+    name: str, token: str, function: Callable[..., Any], each: Sequence[Sequence[Any]]
+) -> list[Delayed]:
+    """One task for each tuple of arguments, with keys that say what they do."""
+    call = delayed(function, pure=True, traverse=False)
+    return [
+        call(*arguments, dask_key_name=f"{name}-{token}-{number}")
+        for number, arguments in enumerate(each)
+    ]
+
+
+def tree(
+    name: str, token: str, combine: Callable[[list[Any]], Any], tables: Sequence[Delayed]
+) -> list[Delayed]:
+    """Combine neighbours, level by level, until one task can take the rest."""
+    level = 0
+    while len(tables) > FAN_IN:
+        groups = [list(tables[i : i + FAN_IN]) for i in range(0, len(tables), FAN_IN)]
+        tables = tasks(f"{name}-{level}", token, combine, [[group] for group in groups])
+        level += 1
+    return list(tables)
+
+
+def exchange(
+    name: str,
+    token: str,
+    cut: Callable[[Any], list[Any]],
+    join: Callable[[list[Any]], Any],
+    tables: Sequence[Delayed],
+    into: int,
+) -> list[list[Delayed]]:
+    """Cut every table into pieces by key, and bring the pieces of a kind together.
+
+    Returns
+    -------
+    list of list of Delayed
+        For each of the ``into`` receivers, its pieces in the order of the tables.
+    """
+    if len(tables) > _MOST_SENDERS:
+        size = -(-len(tables) // _MOST_SENDERS)
+        groups = [list(tables[i : i + size]) for i in range(0, len(tables), size)]
+        tables = tasks(f"{name}-join", token, join, [[group] for group in groups])
+    cuts = tasks(f"{name}-cut", token, cut, [[table] for table in tables])
+    pieces = [
+        tasks(f"{name}-piece-{number}", token, _take, [[one, i] for i in range(into)])
+        for number, one in enumerate(cuts)
+    ]
+    return [list(pieces_of) for pieces_of in zip(*pieces, strict=True)]
+
+
+def _take(pieces: list[Any], number: int) -> Any:
+    return pieces[number]
+
+
+def threads() -> int:
+    """Threads that will do the work: those of the active client's cluster, or of this machine."""
+    from distributed import default_client
+
+    try:
+        workers = default_client().scheduler_info(n_workers=-1)["workers"].values()
+    except ValueError:
+        return os.cpu_count() or 1
+    return sum(worker["nthreads"] for worker in workers) or 1

@@ -1,0 +1,118 @@
+"""Row filters that a collection was built with, turned into what Polars can push into its scan.
+
+Only what means exactly the same in both: comparisons with a constant, ``isin``, ``isna``,
+``notna`` and their combinations. Everything else leaves the collection to Dask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import polars as pl
+from dask.dataframe.dask_expr import _expr as nodes
+from dask.dataframe.dask_expr.io.io import FromMap
+
+_COMPARISONS: dict[type, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
+    nodes.GT: lambda a, b: a > b,
+    nodes.GE: lambda a, b: a >= b,
+    nodes.LT: lambda a, b: a < b,
+    nodes.LE: lambda a, b: a <= b,
+    nodes.EQ: lambda a, b: a == b,
+}
+
+
+def taken_apart(expr: Any) -> tuple[Any, pl.Expr | None] | None:
+    """The reading step below filters and choices of columns, and the filters as one.
+
+    None when anything else lies between.
+    """
+    if isinstance(expr, FromMap):
+        # A choice of partitions, as df.partitions[...] makes it, is Dask's to apply.
+        return (expr, None) if expr.operand("_partitions") is None else None
+    if isinstance(expr, nodes.Projection) and isinstance(expr.operand("columns"), list):
+        return taken_apart(expr.frame)
+    if isinstance(expr, nodes.Filter):
+        below = taken_apart(expr.frame)
+        if below is None:
+            return None
+        condition = _condition(expr.predicate, below[0])
+        if condition is None:
+            return None
+        root, where = below
+        return root, condition if where is None else where & condition
+    return None
+
+
+def _condition(expr: Any, root: Any) -> pl.Expr | None:
+    """A condition that is true or false for every row, never missing, as in pandas."""
+    if isinstance(expr, (nodes.And, nodes.Or)):
+        left, right = _condition(expr.left, root), _condition(expr.right, root)
+        if left is None or right is None:
+            return None
+        return left & right if isinstance(expr, nodes.And) else left | right
+    if isinstance(expr, nodes.Invert):
+        inner = _condition(expr.frame, root)
+        return None if inner is None else ~inner
+    if isinstance(expr, nodes.IsNa):
+        column = _column(expr.frame, root)
+        return None if column is None else column.is_null()
+    if isinstance(expr, nodes.NotNull):
+        column = _column(expr.frame, root)
+        return None if column is None else column.is_not_null()
+    if isinstance(expr, nodes.Isin):
+        return _isin(expr, root)
+    compare = _COMPARISONS.get(type(expr))
+    if compare is None:
+        return None
+    column, value = _column(expr.left, root), _constant(expr.right, expr.left)
+    if column is None or value is None:
+        return None
+    return compare(column, value).fill_null(value=False)
+
+
+def _isin(expr: Any, root: Any) -> pl.Expr | None:
+    values = expr.operand("values")
+    values = getattr(values, "operands", [values])[0]  # Dask wraps the list
+    column = _column(expr.frame, root)
+    if column is None or not isinstance(values, (list, tuple, set)):
+        return None
+    constants = [_constant(value, expr.frame) for value in values]
+    if not constants or any(constant is None for constant in constants):
+        return None
+    return pl.any_horizontal([(column == constant).fill_null(value=False) for constant in constants])
+
+
+def _column(expr: Any, root: Any) -> pl.Expr | None:
+    """A column as it is read: of the same rows, and with NaN as a missing value."""
+    if not isinstance(expr, nodes.Projection) or not isinstance(expr.operand("columns"), str):
+        return None
+    below = taken_apart(expr.frame)
+    if below is None or below[0]._name != root._name:
+        return None
+    dtype = expr._meta.dtype
+    # The types of which pandas and Polars compare values alike and have one kind of missing.
+    if isinstance(dtype, (pd.CategoricalDtype, pd.ArrowDtype)) or _nullable(dtype):
+        return None
+    column = pl.col(expr.operand("columns"))
+    return column.fill_nan(None) if dtype.kind == "f" else column
+
+
+def _nullable(dtype: Any) -> bool:
+    """Types whose comparisons with a missing value are missing, and whose filters drop them."""
+    return hasattr(dtype, "numpy_dtype")
+
+
+def _constant(value: Any, like: Any) -> pl.Expr | None:
+    kind = getattr(like._meta.dtype, "kind", "O")
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind in "iuf" and is_number and value == value:
+        return pl.lit(value)
+    if isinstance(like._meta.dtype, pd.StringDtype) and isinstance(value, str):
+        return pl.lit(value)
+    if kind == "b" and isinstance(value, bool):
+        return pl.lit(value)
+    if kind == "M" and isinstance(value, pd.Timestamp) and value is not pd.NaT:
+        return pl.lit(value.to_pydatetime()) if value.nanosecond == 0 else None
+    return None

@@ -1,0 +1,1 @@
+"""How files become parts of a Dask dataframe: formats, plans, types."""

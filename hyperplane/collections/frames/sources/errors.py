@@ -1,0 +1,61 @@
+"""What can be wrong with a file, and how it is said."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+
+from hyperplane.errors import HyperplaneError
+
+
+class ReadError(HyperplaneError, OSError):
+    """A file cannot be read: it is damaged, cut off, or not what its name says.
+
+    Attributes
+    ----------
+    url : str
+        The file, as the store names it; without the store's options.
+    """
+
+    def __init__(self, url: str, wrong: str) -> None:
+        super().__init__(f"{url}: {wrong}")
+        self.url = url
+
+    @classmethod
+    def of(cls, errors: Sequence[ReadError]) -> ReadError:
+        """One error that names all files."""
+        first, *others = errors
+        if not others:
+            return first
+        more = "".join(f"\n  {error}" for error in others)
+        return cls(first.url, f"{str(first).removeprefix(f'{first.url}: ')}; so are:{more}")
+
+    def __str__(self) -> str:
+        # OSError would answer with an error number.
+        return str(self.args[0])
+
+
+class SkippedFile(UserWarning):
+    """A file, or the rest of one, is left out because ``on_error="skip"`` says so."""
+
+
+def tell_skipped(errors: Sequence[ReadError]) -> None:
+    """Warn of what is left out; from a task, where the user will see it."""
+    if not errors:
+        return
+    lines = "\n".join(f"  {error}" for error in errors)
+    message = f"left out, as on_error='skip' asks ({len(errors)}):\n{lines}"
+    distributed = sys.modules.get("distributed")
+    if distributed is not None and _in_task(distributed):
+        distributed.worker.warn(message, SkippedFile)
+    else:
+        warnings.warn(message, SkippedFile, stacklevel=2)
+
+
+def _in_task(distributed: object) -> bool:
+    try:
+        distributed.get_worker()  # type: ignore[attr-defined]
+    except ValueError:
+        return False
+    return True

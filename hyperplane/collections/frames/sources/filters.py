@@ -1,0 +1,280 @@
+"""Row filters: checked at once, applied to every row, and used to leave out row groups."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import difflib
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import reduce
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import polars as pl
+
+from hyperplane.errors import Fault
+
+#: A column, an operator and a value.
+Condition = tuple[str, str, Any]
+#: Rows that fulfil all conditions of any of the groups; no groups: all rows.
+Filters = tuple[tuple[Condition, ...], ...]
+
+_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+_LISTS = ("in", "not in")
+_NULLS = ("is null", "not null")
+OPERATORS = (*_COMPARISONS, *_LISTS, *_NULLS)
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+
+
+class Bound(NamedTuple):
+    """What statistics say of one column of one piece of a file."""
+
+    low: Any
+    high: Any
+    nulls: int | None
+    rows: int
+
+
+def near(name: str, known: Collection[str]) -> str:
+    """Advice that names what is spelled like it; may be empty."""
+    found = difflib.get_close_matches(name, list(known), n=3)
+    return f"did you mean {' or '.join(map(repr, found))}?" if found else ""
+
+
+def parse(filters: Any, schema: Mapping[str, pl.DataType]) -> tuple[Filters, list[Fault]]:
+    """Filters as groups of conditions with values of the right type, and what is wrong.
+
+    Parameters
+    ----------
+    filters : list of tuple, or list of list of tuple, optional
+        ``(column, operator, value)``: a list of them must all hold; of a list of lists, one.
+    schema : mapping of str to polars.DataType
+        The columns that there are.
+    """
+    if filters is None:
+        return (), []
+    if not isinstance(filters, (list, tuple)) or not filters:
+        return (), [_form("filters", filters)]
+    single = all(isinstance(entry, tuple) and _is_condition(entry) for entry in filters)
+    groups = [filters] if single else filters
+    made, faults = [], []
+    for number, group in enumerate(groups):
+        where = "filters" if single else f"filters[{number}]"
+        if not isinstance(group, (list, tuple)) or not group:
+            faults.append(_form(where, group))
+            continue
+        conditions = []
+        for place, entry in enumerate(group):
+            condition, wrong = _condition(f"{where}[{place}]", entry, schema)
+            faults += wrong
+            if condition is not None:
+                conditions.append(condition)
+        made.append(tuple(conditions))
+    return tuple(made), faults
+
+
+def _is_condition(entry: tuple[Any, ...]) -> bool:
+    return bool(entry) and isinstance(entry[0], str)
+
+
+def _form(where: str, asked: object) -> Fault:
+    return Fault(
+        where,
+        repr(asked)[:80],
+        "tuples of (column, operator, value) in a list, or lists of such",
+        "write for example filters=[('price', '>', 10)]",
+    )
+
+
+def _condition(
+    where: str, entry: Any, schema: Mapping[str, pl.DataType]
+) -> tuple[Condition | None, list[Fault]]:
+    if not isinstance(entry, (tuple, list)) or len(entry) not in (2, 3):
+        return None, [_form(where, entry)]
+    name, op, value = entry[0], entry[1], entry[2] if len(entry) == 3 else None
+    op = "==" if op == "=" else op
+    faults = []
+    if name not in schema:
+        advice = near(str(name), schema)
+        faults.append(Fault(where, repr(name), "a column of the files", advice))
+    if op not in OPERATORS or (len(entry) == 2 and op not in _NULLS):
+        faults.append(Fault(where, repr(op), f"a value and one of {', '.join(OPERATORS)}"))
+    if faults:
+        return None, faults
+    if op in _NULLS:
+        return (name, op, None), []
+    if op in _LISTS and (isinstance(value, (str, bytes)) or not isinstance(value, Iterable)):
+        return None, [Fault(where, repr(value)[:80], f"a list of values for {op!r}")]
+    kind = schema[name]
+    given = list(value) if op in _LISTS else [value]
+    try:
+        values = [_value(one, kind) for one in given]
+    except (TypeError, ValueError) as error:
+        return None, [Fault(where, repr(value)[:80], f"{error}, for column {name!r} is {kind}")]
+    return (name, op, tuple(values) if op in _LISTS else values[0]), []
+
+
+def _value(value: Any, kind: pl.DataType) -> Any:
+    """A value as it can be compared with a column; what a fault should allow otherwise."""
+    if isinstance(value, np.generic) and not isinstance(value, (np.datetime64, np.timedelta64)):
+        value = value.item()
+    if value is None or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
+        raise ValueError("a value; write (column, 'is null') for missing ones")
+    for holds, right, words in _VALUES:
+        if holds(kind):
+            if isinstance(value, right) and not (isinstance(value, bool) and bool not in right):
+                break
+            raise TypeError(words)
+    else:
+        raise TypeError("only 'is null' and 'not null'")
+    if isinstance(kind, pl.Datetime):
+        return _instant(value, kind)
+    if isinstance(kind, pl.Duration):
+        return pd.Timedelta(value)
+    if isinstance(value, decimal.Decimal) and not isinstance(kind, pl.Decimal):
+        return float(value)
+    return value
+
+
+def _instant(value: Any, kind: pl.Datetime) -> pd.Timestamp:
+    stamp = pd.Timestamp(value)
+    if (stamp.tz is None) != (kind.time_zone is None):
+        want = "without" if kind.time_zone is None else "with"
+        raise ValueError(f"a time {want} a time zone")
+    return stamp
+
+
+_VALUES: tuple[tuple[Callable[[Any], bool], tuple[type, ...], str], ...] = (
+    (lambda kind: kind.is_numeric(), (Real, decimal.Decimal), "a number"),
+    (lambda kind: isinstance(kind, pl.Boolean), (bool,), "True or False"),
+    (lambda kind: isinstance(kind, pl.String), (str,), "text"),
+    (lambda kind: isinstance(kind, pl.Binary), (bytes,), "bytes"),
+    (
+        lambda kind: isinstance(kind, pl.Datetime),
+        (str, dt.date, np.datetime64),
+        "a time, such as pd.Timestamp('2024-01-31')",
+    ),
+    (
+        lambda kind: isinstance(kind, pl.Duration),
+        (dt.timedelta, np.timedelta64),
+        "a pd.Timedelta",
+    ),
+    (lambda kind: isinstance(kind, pl.Time), (dt.time,), "a datetime.time"),
+)
+
+
+def expression(
+    filters: Filters, schema: Mapping[str, pl.DataType], columns: Mapping[str, pl.Expr]
+) -> pl.Expr:
+    """The filters for Polars.
+
+    Parameters
+    ----------
+    filters : tuple of tuple of Condition
+        At least one group.
+    schema : mapping of str to polars.DataType
+        Types of the columns.
+    columns : mapping of str to polars.Expr
+        How each column is had in that type.
+    """
+    groups = [
+        reduce(lambda a, b: a & b, [_test(c, schema[c[0]], columns[c[0]]) for c in group])
+        for group in filters
+    ]
+    return reduce(lambda a, b: a | b, groups)
+
+
+def _test(condition: Condition, kind: pl.DataType, column: pl.Expr) -> pl.Expr:
+    _, op, value = condition
+    if op in _NULLS:
+        missing = column.is_null()
+        if kind.is_float():
+            missing = missing | column.is_nan().fill_null(False)
+        return missing if op == "is null" else ~missing
+    if op in _LISTS:
+        equal = [_compared("==", one, kind, column) for one in value]
+        found = reduce(lambda a, b: a | b, equal, pl.lit(False)).fill_null(False)
+        # Missing values are in no list; pd.read_parquet answers the same.
+        return found if op == "in" else ~found
+    return _compared(op, value, kind, column)
+
+
+def _compared(op: str, value: Any, kind: pl.DataType, column: pl.Expr) -> pl.Expr:
+    if isinstance(kind, (pl.Datetime, pl.Duration)):
+        return _ticks_compared(op, value, kind, column)
+    found = _OPERATIONS[op](column, pl.lit(value))
+    # For Polars NaN is more than any number; for pandas it is not.
+    return found & column.is_not_nan() if kind.is_float() and op in (">", ">=") else found
+
+
+def _ticks_compared(op: str, value: Any, kind: Any, column: pl.Expr) -> pl.Expr:
+    """Compare in the unit of the column, exactly, also with a value between two of its ticks."""
+    ticks, rest = divmod(_nanoseconds(value), _NANOSECONDS[kind.time_unit])
+    if rest and op in ("==", "!="):
+        return column.is_not_null() if op == "!=" else pl.lit(False)
+    if rest and op in (">=", "<"):
+        ticks += 1
+    limits = np.iinfo("int64")
+    return _OPERATIONS[op](column, pl.lit(max(limits.min + 1, min(limits.max, ticks))).cast(kind))
+
+
+def _nanoseconds(value: pd.Timestamp | pd.Timedelta) -> int:
+    plain = value.tz_convert("UTC").tz_localize(None) if getattr(value, "tz", None) else value
+    return int(plain.asm8.astype("int64")) * _NANOSECONDS[value.unit]
+
+
+_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+def may_match(filters: Filters, bound: Callable[[str], Bound | None]) -> bool:
+    """Whether any row can fulfil the filters, by what statistics say of the columns."""
+    return not filters or any(
+        all(_may_hold(condition, bound(condition[0])) for condition in group) for group in filters
+    )
+
+
+def _may_hold(condition: Condition, bound: Bound | None) -> bool:
+    _, op, value = condition
+    if bound is None or op == "not in":
+        return True
+    low, high, nulls, rows = bound
+    if op == "is null":
+        return isinstance(low, float) or nulls != 0
+    if nulls is not None and nulls == rows:
+        return False
+    if op == "not null" or low is None or high is None:
+        return True
+    try:
+        return _overlaps(op, value, low, high)
+    except TypeError:  # values of types that do not compare: the rows decide
+        return True
+
+
+def _overlaps(op: str, value: Any, low: Any, high: Any) -> bool:
+    if op == "in":
+        return any(low <= one <= high for one in value)
+    if op == "!=":
+        # NaN is not in the bounds of floats, and differs from everything.
+        return isinstance(low, float) or not low == high == value
+    return {
+        "==": lambda: low <= value <= high,
+        "<": lambda: low < value,
+        "<=": lambda: low <= value,
+        ">": lambda: high > value,
+        ">=": lambda: high >= value,
+    }[op]()
+
+
+def columns_of(filters: Filters) -> Sequence[str]:
+    """The columns that the filters look at, each once."""
+    return list(dict.fromkeys(name for group in filters for name, _, _ in group))

@@ -1,0 +1,139 @@
+"""Footers of Parquet files: what is in the row groups, asked of many files at once."""
+
+from __future__ import annotations
+
+import decimal
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+from pyarrow import parquet
+
+from hyperplane.collections.frames.sources.errors import ReadError
+from hyperplane.collections.frames.sources.filters import Bound
+from hyperplane.collections.frames.sources.listing import File
+from hyperplane.collections.frames.sources.reader import reading
+from hyperplane.sizing.footers import OFFSET, WIDTHS
+
+#: Threads that read footers.
+READERS = 16
+
+
+@dataclass(frozen=True)
+class Footer:
+    """One file and what its footer says."""
+
+    file: File
+    metadata: Any
+
+    @property
+    def schema(self) -> pa.Schema:
+        schema = self.metadata.schema.to_arrow_schema()
+        return schema if isinstance(schema, pa.Schema) else pa.schema(schema)
+
+
+@dataclass(frozen=True)
+class _Of:
+    urls: tuple[str, ...]
+
+
+def read(files: Sequence[File]) -> tuple[list[Footer], list[ReadError]]:
+    """Footers of all files that have one, and what is wrong with the others."""
+    with ThreadPoolExecutor(min(READERS, max(1, len(files)))) as pool:
+        found = list(pool.map(_read, files))
+    footers = [one for one in found if isinstance(one, Footer)]
+    return footers, [one for one in found if isinstance(one, ReadError)]
+
+
+def _read(file: File) -> Footer | ReadError:
+    try:
+        with reading(_Of((file.url,))):
+            if file.store.local:
+                return Footer(file, parquet.read_metadata(file.path))
+            with file.store.system.open(file.path, "rb") as opened:
+                return Footer(file, parquet.read_metadata(opened))
+    except ReadError as error:
+        return error
+
+
+def leaves(schema: pa.Schema) -> dict[str, list[int]]:
+    """The numbers of the leaf columns that each column is stored in."""
+    found, start = {}, 0
+    for entry in schema:
+        count = _leaves(entry.type)
+        found[entry.name] = list(range(start, start + count))
+        start += count
+    return found
+
+
+def _leaves(kind: pa.DataType) -> int:
+    inner = [kind.field(index).type for index in range(kind.num_fields)]
+    return sum(map(_leaves, inner)) if inner else 1
+
+
+def bound(group: Any, leaf: int, kind: pl.DataType) -> Bound:
+    """What a row group says of one column that is not nested."""
+    chunk = group.column(leaf)
+    statistics = chunk.statistics
+    if statistics is None:
+        return Bound(None, None, None, group.num_rows)
+    nulls = statistics.null_count if statistics.has_null_count else None
+    if not statistics.has_min_max:
+        return Bound(None, None, nulls, group.num_rows)
+    low, high = (_comparable(value, kind) for value in (statistics.min, statistics.max))
+    if isinstance(low, float) and (math.isnan(low) or math.isnan(high)):
+        low = high = None
+    elif isinstance(statistics.min, decimal.Decimal) and isinstance(low, float):
+        # As floats the values may be the next ones up or down.
+        low, high = math.nextafter(low, -math.inf), math.nextafter(high, math.inf)
+    return Bound(low, high, nulls, group.num_rows)
+
+
+def _comparable(value: Any, kind: pl.DataType) -> Any:
+    if isinstance(kind, pl.Datetime):
+        stamp = pd.Timestamp(value)
+        return stamp if kind.time_zone is None else stamp.tz_convert(kind.time_zone)
+    if isinstance(kind, pl.Duration):
+        return pd.Timedelta(value)
+    return float(value) if kind.is_float() else value
+
+
+def nullable(footer: Footer, leaf: int) -> bool:
+    """Whether a column that is not nested may lack values."""
+    metadata = footer.metadata
+    if metadata.schema.column(leaf).max_definition_level == 0:
+        return False
+    groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
+    return any(group.num_rows and _nulls(group.column(leaf)) != 0 for group in groups)
+
+
+def _nulls(chunk: Any) -> int | None:
+    statistics = chunk.statistics
+    known = statistics is not None and statistics.has_null_count
+    return statistics.null_count if known else None
+
+
+def memory(group: Any, leaf: int, parquet_schema: Any) -> int:
+    """Bytes in memory of one leaf column of a row group, about."""
+    chunk = group.column(leaf)
+    kind = chunk.physical_type
+    if kind == "FIXED_LEN_BYTE_ARRAY":
+        width = int(parquet_schema.column(leaf).length)
+    elif kind == "BYTE_ARRAY":
+        width = OFFSET + _text_length(chunk.statistics)
+    else:
+        width = WIDTHS[kind]
+    return max(int(chunk.total_uncompressed_size), int(chunk.num_values) * width)
+
+
+def _text_length(statistics: Any) -> int:
+    """A text is taken to be as long as the mean of the least and the greatest one."""
+    if statistics is None or not statistics.has_min_max:
+        return 0
+    ends = [end for end in (statistics.min, statistics.max) if hasattr(end, "__len__")]
+    return sum(map(len, ends)) // len(ends) if ends else 0

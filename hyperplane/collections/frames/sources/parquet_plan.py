@@ -1,0 +1,230 @@
+"""From Parquet files to parts: what they hold, which row groups go together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import polars as pl
+import pyarrow as pa
+
+from hyperplane.collections.frames.parts import Bounds
+from hyperplane.collections.frames.sources import folders, footers, schemas, types
+from hyperplane.collections.frames.sources.filters import (
+    Bound,
+    Filters,
+    columns_of,
+    may_match,
+)
+from hyperplane.collections.frames.sources.footers import Footer
+from hyperplane.collections.frames.sources.listing import File
+from hyperplane.collections.frames.sources.parquet import ParquetPart, Piece
+from hyperplane.collections.frames.sources.plan import joined
+from hyperplane.collections.frames.sources.recipe import Recipe
+from hyperplane.collections.frames.sources.request import Request, Table
+from hyperplane.errors import check
+
+T = TypeVar("T")
+Kinds = dict[str, pl.DataType]
+
+
+@dataclass
+class _Family:
+    """The files of one schema."""
+
+    schema: pa.Schema
+    shape: schemas.Shape
+    leaves: Mapping[str, Sequence[int]]
+    members: list[Footer] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """One row group."""
+
+    footer: Footer
+    family: _Family
+    recipe: Recipe
+    number: int
+    start: int
+    group: Any
+
+    def bound(self, name: str, kind: pl.DataType) -> Bound | None:
+        fixed = dict(self.recipe.fixed)
+        rows = self.group.num_rows
+        if name in fixed:
+            value = fixed[name]
+            return Bound(value, value, 0 if value is not None else rows, rows)
+        leaves = self.family.leaves[name]
+        if len(leaves) > 1 or kind.is_nested():
+            return None
+        return footers.bound(self.group, leaves[0], kind)
+
+    def memory(self, names: Sequence[str]) -> int:
+        leaves = [leaf for name in names for leaf in self.family.leaves.get(name, ())]
+        schema = self.footer.metadata.schema
+        return sum(footers.memory(self.group, leaf, schema) for leaf in leaves)
+
+
+def plan(files: Sequence[File], request: Request) -> Table:
+    """Read the footers, and make a table of the files.
+
+    Raises
+    ------
+    RequestError
+        When files do not go together, or what is asked does not go with them.
+    ReadError
+        When a file has no sound footer, unless it is to be skipped.
+    """
+    found, damaged = footers.read(files)
+    request.tell(damaged, len(found))
+    families = _families(found, request.decimals)
+    columns, faults = schemas.merged([family.shape for family in families], request.mixing)
+    check(faults)
+    keys, key_kinds = folders.keys([footer.file.path for footer in found], columns)
+    columns = {**columns, **key_kinds}
+    filters, chosen = request.checked(columns, _usual(columns))
+    looked_at = {name: columns[name] for name in columns_of(filters)}
+    units = []
+    for family in families:
+        recipes: dict[Any, Recipe] = {}
+        for footer in family.members:
+            fixed = keys.get(footer.file.path, ())
+            if fixed not in recipes:
+                recipes[fixed] = _recipe(family, dict(fixed), chosen, looked_at)
+            units += _units(footer, family, recipes[fixed])
+    order = {id(footer): place for place, footer in enumerate(found)}
+    units.sort(key=lambda unit: (order[id(unit.footer)], unit.number))
+    optional = {name for name in chosen if _optional(name, chosen[name], families, key_kinds)}
+    kept = [unit for unit in units if _may_match(unit, filters, looked_at)]
+    sizes = {id(unit): unit.memory(list(chosen)) for unit in kept}
+    groups = joined(kept, [sizes[id(unit)] for unit in kept], request.partition_size)
+    parts = [
+        ParquetPart(
+            tuple(_pieces(group)),
+            filters,
+            sum(sizes[id(unit)] for unit in group),
+            request.on_error,
+            _bounds(group, chosen),
+        )
+        for group in groups
+    ]
+    return Table(parts or [_nothing(families[0], chosen, looked_at, filters)], chosen, optional)
+
+
+def _families(found: Sequence[Footer], decimals: types.Decimals) -> list[_Family]:
+    families: list[_Family] = []
+    faults = []
+    for footer in found:
+        schema = footer.schema
+        family = next((one for one in families if one.schema.equals(schema)), None)
+        if family is None:
+            shape, wrong = schemas.shape(schema, decimals, footer.file.url)
+            faults += wrong
+            family = _Family(schema, shape, footers.leaves(schema))
+            families.append(family)
+        else:
+            family.shape.urls.append(footer.file.url)
+        family.members.append(footer)
+    check(faults)
+    return families
+
+
+def _usual(columns: Kinds) -> list[str]:
+    """All columns but the unnamed index that pandas stores beside them."""
+    return [name for name in columns if not re.fullmatch(r"__index_level_\d+__", name)]
+
+
+def _recipe(family: _Family, fixed: Mapping[str, Any], chosen: Kinds, looked_at: Kinds) -> Recipe:
+    used = {**chosen, **looked_at}
+    here = family.shape.kinds
+    absent = {name: fixed.get(name) for name in used if name not in here}
+    cast = frozenset(
+        name
+        for name, kind in used.items()
+        if name in here and not _as_it_is(family.schema.field(name).type, kind)
+    )
+    return Recipe(tuple(chosen.items()), tuple(looked_at.items()), cast, tuple(absent.items()))
+
+
+def _as_it_is(arrow: pa.DataType, kind: pl.DataType) -> bool:
+    # A file may keep dates of another width than its own schema says.
+    return not pa.types.is_date(arrow) and types.of_arrow(arrow) == kind
+
+
+def _units(footer: Footer, family: _Family, recipe: Recipe) -> list[_Unit]:
+    units, start = [], 0
+    for number in range(footer.metadata.num_row_groups):
+        group = footer.metadata.row_group(number)
+        if group.num_rows:
+            units.append(_Unit(footer, family, recipe, number, start, group))
+        start += group.num_rows
+    return units
+
+
+def _may_match(unit: _Unit, filters: Filters, looked_at: Kinds) -> bool:
+    return may_match(filters, lambda name: unit.bound(name, looked_at[name]))
+
+
+def _optional(
+    name: str, kind: pl.DataType, families: Sequence[_Family], key_kinds: Kinds
+) -> bool:
+    if not (kind.is_integer() or isinstance(kind, pl.Boolean)):
+        return True
+    for family in families:
+        if name not in family.leaves:
+            if name not in key_kinds:
+                return True
+            continue
+        leaf = family.leaves[name][0]
+        if any(footers.nullable(footer, leaf) for footer in family.members):
+            return True
+    return False
+
+
+def _pieces(group: Sequence[_Unit]) -> list[Piece]:
+    """Neighbouring row groups of one file as one piece."""
+    runs: list[list[_Unit]] = []
+    for unit in group:
+        last = runs[-1][-1] if runs else None
+        if last is not None and last.footer is unit.footer and _next(last) == unit.start:
+            runs[-1].append(unit)
+        else:
+            runs.append([unit])
+    return [_piece(run) for run in runs]
+
+
+def _next(unit: _Unit) -> int:
+    return int(unit.start + unit.group.num_rows)
+
+
+def _piece(run: Sequence[_Unit]) -> Piece:
+    first, rows = run[0], _next(run[-1]) - run[0].start
+    whole = rows == first.footer.metadata.num_rows
+    numbers = tuple(unit.number for unit in run)
+    return Piece(first.footer.file, numbers, first.start, rows, whole, first.recipe)
+
+
+def _nothing(family: _Family, chosen: Kinds, looked_at: Kinds, filters: Filters) -> ParquetPart:
+    """A part without rows, for there must be one."""
+    recipe = _recipe(family, {}, chosen, looked_at)
+    piece = Piece(family.members[0].file, (), 0, 0, False, recipe)
+    return ParquetPart((piece,), filters, 0)
+
+
+def _bounds(group: Sequence[_Unit], chosen: Kinds) -> dict[str, Bounds]:
+    """Least and greatest value of each column of times or integers, where all are known."""
+    known = {}
+    for name, kind in chosen.items():
+        if not (kind.is_integer() or isinstance(kind, pl.Datetime)):
+            continue
+        bounds = [unit.bound(name, kind) for unit in group]
+        valued = [one for one in bounds if one is None or one.nulls is None or one.nulls < one.rows]
+        if valued and all(one is not None and one.low is not None for one in valued):
+            known[name] = (
+                min(one.low for one in valued if one is not None),
+                max(one.high for one in valued if one is not None),
+            )
+    return known

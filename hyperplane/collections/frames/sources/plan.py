@@ -1,0 +1,74 @@
+"""How much goes into one partition."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from hyperplane.errors import Fault
+from hyperplane.units import parse_bytes
+
+T = TypeVar("T")
+
+#: Bytes in memory below which it does not pay to give a thread a partition of its own.
+WORTHWHILE = 10_000_000
+
+
+def size_of(partition_size: Any) -> tuple[int, list[Fault]]:
+    """The bytes that a caller asks for, and what is wrong with them."""
+    try:
+        size = parse_bytes(str(partition_size))
+    except ValueError:
+        size = 0
+    if size > 0:
+        return size, []
+    allowed = "a size in memory such as '100MB'"
+    return 1, [Fault("partition_size", repr(partition_size)[:80], allowed)]
+
+
+def threads() -> int:
+    """Threads that will work: of the cluster in use, else of this machine."""
+    distributed = sys.modules.get("distributed")
+    if distributed is not None:
+        with suppress(ValueError, OSError, AttributeError):
+            client = distributed.get_client(timeout=5)
+            if not client.asynchronous:
+                return sum(client.nthreads().values()) or 1
+    return os.cpu_count() or 1
+
+
+def target(total: int, partition_size: int) -> float:
+    """Bytes in memory that a part should have: less than asked where threads would idle."""
+    workers = threads() if total > WORTHWHILE else 1
+    return min(partition_size, max(WORTHWHILE, total / workers))
+
+
+def joined(units: Sequence[T], sizes: Sequence[int], partition_size: int) -> list[list[T]]:
+    """Neighbours joined into parts of about equal size, in their order.
+
+    Parameters
+    ----------
+    units : sequence
+        What cannot be divided, such as row groups.
+    sizes : sequence of int
+        Bytes of each in memory.
+    partition_size : int
+        Bytes in memory that a part should have at most.
+
+    Examples
+    --------
+    >>> joined("abcdef", [40_000_000] * 6, 100_000_000)
+    [['a', 'b'], ['c', 'd'], ['e', 'f']]
+    """
+    total = sum(sizes)
+    count = max(1, -int(-total // target(total, partition_size)))
+    parts: list[list[T]] = [[] for _ in range(count)]
+    before = 0
+    for unit, size in zip(units, sizes, strict=True):
+        middle = before + size / 2
+        parts[min(count - 1, int(middle * count / max(1, total)))].append(unit)
+        before += size
+    return [part for part in parts if part]

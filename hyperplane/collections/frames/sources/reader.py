@@ -1,0 +1,97 @@
+"""The function that makes a pandas frame of a part."""
+
+from __future__ import annotations
+
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+
+from hyperplane.collections.frames.convert import to_pandas
+from hyperplane.collections.frames.sources.errors import ReadError
+
+if TYPE_CHECKING:
+    from hyperplane.collections.frames.parts import Part
+
+#: What reading a damaged file can raise, in any of the libraries below.
+DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    OverflowError,
+    pa.ArrowException,
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+)
+
+
+@dataclass(frozen=True, repr=False)
+class PartReader:
+    """Makes the pandas frame of a part; Dask pushes the needed columns into it.
+
+    Parameters
+    ----------
+    like : pandas.DataFrame
+        No rows; all columns with their types.
+    """
+
+    like: pd.DataFrame
+
+    def __call__(self, part: Part, columns: Sequence[Any] | None = None) -> pd.DataFrame:
+        """Read a part.
+
+        Parameters
+        ----------
+        part : Part
+            The rows.
+        columns : sequence, optional
+            The columns, in order; all when not given.
+
+        Raises
+        ------
+        ReadError
+            When a file is damaged.
+        """
+        like = self.like if columns is None else self.like[list(columns)]
+        with reading(part):
+            frame = part.scan().select([str(name) for name in like.columns]).collect()
+        return to_pandas(frame, like)
+
+    def __repr__(self) -> str:
+        return f"PartReader({len(self.like.columns)} columns)"
+
+    def __dask_tokenize__(self) -> Any:
+        return (type(self).__name__, [(str(c), str(t)) for c, t in self.like.dtypes.items()])
+
+
+@contextmanager
+def reading(part: Any) -> Iterator[None]:
+    """Name the damaged file, whatever library found it while a part was collected.
+
+    Examples
+    --------
+    ::
+
+        with reading(part):
+            frame = part.scan().select("price").collect()
+    """
+    try:
+        yield
+    except ReadError:
+        raise
+    except DAMAGE as error:
+        urls = part.urls
+        named = [url for url in urls if url in str(error)] or urls
+        more = f" (or one of {len(named) - 1} more files)" if len(named) > 1 else ""
+        first_line = (str(error).splitlines() or [""])[0]
+        raise ReadError(named[0] + more, f"{type(error).__name__}: {first_line}") from error

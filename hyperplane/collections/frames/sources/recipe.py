@@ -1,0 +1,104 @@
+"""From the columns of a file to those of the data set: types, filters, missing columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from hyperplane.collections.frames.sources import filters as row_filters
+from hyperplane.collections.frames.sources.filters import Filters
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the columns of files of one schema become those of the data set.
+
+    Parameters
+    ----------
+    schema : tuple of (str, polars.DataType)
+        The columns of the data set in their sound types.
+    looked_at : tuple of (str, polars.DataType)
+        The columns that the filters look at.
+    cast : frozenset of str
+        Columns that the files hold in another type.
+    fixed : tuple of (str, object)
+        Columns that the files do not have, and their one value; None where it is missing.
+    """
+
+    schema: tuple[tuple[str, pl.DataType], ...]
+    looked_at: tuple[tuple[str, pl.DataType], ...] = ()
+    cast: frozenset[str] = frozenset()
+    fixed: tuple[tuple[str, Any], ...] = ()
+
+    def applied(
+        self, raw: pl.LazyFrame, filters: Filters, names: Collection[str] | None = None
+    ) -> pl.LazyFrame:
+        """The rows of a file that pass the filters, with columns of the data set."""
+        values = dict(self.fixed)
+        if filters:
+            kinds = dict(self.looked_at)
+            used = {name: self._had(name, kind, values) for name, kind in kinds.items()}
+            raw = raw.filter(row_filters.expression(filters, kinds, used))
+        wanted = [entry for entry in self.schema if names is None or entry[0] in names]
+        made = [self._made(name, kind, values) for name, kind in wanted]
+        # Fixed ones are literals, which alone would make a frame of one row: so not select.
+        complete = raw.with_columns([column for column in made if column is not None])
+        return complete.select([name for name, _ in wanted])
+
+    def raw(self, names: Collection[str]) -> list[str]:
+        """The columns of the file that these columns and the filters need; at least one."""
+        values = dict(self.fixed)
+        needed = {*names, *(name for name, _ in self.looked_at)}.difference(values)
+        every = dict([*self.schema, *self.looked_at])
+        return [name for name in every if name in needed] or [
+            name for name in every if name not in values
+        ][:1]
+
+    def _had(self, name: str, kind: pl.DataType, values: dict[str, Any]) -> pl.Expr:
+        if name in values:
+            return pl.lit(values[name], kind)
+        return pl.col(name).cast(kind) if name in self.cast else pl.col(name)
+
+    def _made(self, name: str, kind: pl.DataType, values: dict[str, Any]) -> pl.Expr | None:
+        had = self._had(name, kind, values)
+        if kind.is_float() and name not in values:
+            return had.fill_nan(None)  # one kind of missing value, as in pandas
+        return had.alias(name) if name in self.cast or name in values else None
+
+
+def scanned(
+    frames: Callable[[Collection[str]], Iterator[pl.LazyFrame]], schema: dict[str, pl.DataType]
+) -> pl.LazyFrame:
+    """A lazy frame of what Python code reads; Polars tells it which columns are needed.
+
+    Parameters
+    ----------
+    frames : callable
+        Given names of columns, yields frames of these, filters applied.
+    schema : dict of str to polars.DataType
+        All columns.
+    """
+
+    def source(
+        with_columns: list[str] | None,
+        predicate: pl.Expr | None,
+        n_rows: int | None,
+        batch_size: int | None,
+    ) -> Iterator[pl.DataFrame]:
+        names = list(schema) if with_columns is None else with_columns
+        for lazy in frames(names):
+            chosen = lazy.select(names)
+            if predicate is not None:
+                chosen = chosen.filter(predicate)
+            frame = (chosen if n_rows is None else chosen.head(n_rows)).collect()
+            yield frame
+            if n_rows is not None:
+                n_rows -= frame.height
+                if n_rows <= 0:
+                    return
+
+    return register_io_source(source, schema=schema)

@@ -1,0 +1,107 @@
+"""What a caller of ``read`` asks for, checked against what the files hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import polars as pl
+
+from hyperplane.collections.frames.sources import filters as row_filters
+from hyperplane.collections.frames.sources.errors import ReadError, tell_skipped
+from hyperplane.errors import Fault, check
+
+if TYPE_CHECKING:
+    from hyperplane.collections.frames.parts import Part
+    from hyperplane.collections.frames.sources.schemas import Mixing
+    from hyperplane.collections.frames.sources.types import Decimals
+
+OnError = Literal["raise", "skip"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the files make together.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        At least one.
+    columns : dict of str to polars.DataType
+        The columns that were asked for.
+    optional : set of str
+        Those in which values may be missing.
+    """
+
+    parts: Sequence[Part]
+    columns: Mapping[str, pl.DataType]
+    optional: set[str]
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments of ``read`` that all formats share."""
+
+    columns: Any = None
+    filters: Any = None
+    partition_size: int = 100_000_000
+    mixing: Mixing = "strict"
+    decimals: Decimals = "float"
+    on_error: OnError = "raise"
+
+    def checked(
+        self, known: Mapping[str, pl.DataType], usual: Sequence[str]
+    ) -> tuple[row_filters.Filters, dict[str, pl.DataType]]:
+        """Filters and the columns that are wanted, with their types.
+
+        Parameters
+        ----------
+        known : mapping of str to polars.DataType
+            All columns of the files.
+        usual : sequence of str
+            Those that one gets when none are asked for.
+
+        Raises
+        ------
+        RequestError
+            With every unknown column and every wrong filter.
+        """
+        faults = []
+        names = list(usual)
+        if self.columns is not None:
+            single = isinstance(self.columns, str) or not hasattr(self.columns, "__iter__")
+            names = [] if single else list(self.columns)
+            if not names:
+                asked = repr(self.columns)[:80]
+                faults.append(Fault("columns", asked, "a list of at least one column"))
+        for name in names:
+            if name not in known:
+                allowed = "a column of the files: " + _some(known)
+                faults.append(
+                    Fault("columns", repr(name), allowed, row_filters.near(str(name), known))
+                )
+            elif names.count(name) > 1:
+                faults.append(Fault("columns", repr(name), "each column once"))
+        made, wrong = row_filters.parse(self.filters, known)
+        check(list(dict.fromkeys([*faults, *wrong])))
+        return made, {name: known[name] for name in names}
+
+    def tell(self, errors: Sequence[ReadError], left: int) -> None:
+        """Raise what is wrong with files, or warn when they are to be skipped.
+
+        Parameters
+        ----------
+        errors : sequence of ReadError
+            One for each file.
+        left : int
+            Files that can be read.
+        """
+        if errors and (self.on_error == "raise" or not left):
+            raise ReadError.of(errors)
+        tell_skipped(errors)
+
+
+def _some(names: Mapping[str, Any]) -> str:
+    shown = ", ".join(list(names)[:20])
+    return shown if len(names) <= 20 else f"{shown} and {len(names) - 20} more"

@@ -1,0 +1,159 @@
+"""What a few bytes of text files say of the rest: their lines, and where to cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from hyperplane.collections.frames.sources.errors import ReadError
+from hyperplane.collections.frames.sources.footers import READERS
+from hyperplane.collections.frames.sources.listing import File
+from hyperplane.collections.frames.sources.reader import reading
+from hyperplane.collections.frames.sources.spans import packing
+
+#: Bytes of the head of a sampled file, of its middle and its end, and of the head of the others.
+HEAD = 500_000
+INSIDE = 100_000
+GLANCE = 20_000
+#: Files that are sampled.
+SAMPLED = 16
+#: Bytes that are read at once where a cut is looked for.
+STEP = 65_536
+#: A packed text is taken to be so many times as long as it is stored.
+UNPACKED = 5
+
+@dataclass(frozen=True)
+class Sample:
+    """Whole lines of one file.
+
+    Parameters
+    ----------
+    file : File
+        The file.
+    head : bytes
+        Its first lines.
+    inside : tuple of bytes
+        Lines from its middle and its end.
+    whole : bool
+        Whether the head is all there is.
+    close : bool
+        Whether the sample is large enough to find types in it.
+    """
+
+    file: File
+    head: bytes = b""
+    inside: tuple[bytes, ...] = ()
+    whole: bool = False
+    close: bool = True
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The file, for messages."""
+        return (self.file.url,)
+
+
+def taken(files: Sequence[File]) -> tuple[list[Sample], list[ReadError]]:
+    """Samples of files spread over the list, a glance at the others, and what is wrong."""
+    count = min(len(files), SAMPLED)
+    chosen = {round(i * (len(files) - 1) / max(1, count - 1)) for i in range(count)}
+    with ThreadPoolExecutor(min(READERS, len(files))) as pool:
+        found = list(pool.map(_attempt, files, [i in chosen for i in range(len(files))]))
+    samples = [one for one in found if isinstance(one, Sample)]
+    return samples, [one for one in found if isinstance(one, ReadError)]
+
+
+def _attempt(file: File, close: bool) -> Sample | ReadError:
+    try:
+        with reading(Sample(file)):
+            return _sample(file, close)
+    except ReadError as error:
+        return error
+
+
+def _sample(file: File, close: bool) -> Sample:
+    length = HEAD if close else GLANCE
+    if packing(file):
+        with file.store.system.open(file.path, "rb", compression="infer") as opened:
+            head = opened.read(length + 1)
+        whole = len(head) <= length
+    else:
+        head = file.between(0, min(file.size, length))
+        whole = file.size <= length
+    if not whole:
+        head = whole_records(head[:length])
+    inside = []
+    if close and not whole and not packing(file):
+        for start in {max(length, file.size // 2), max(length, file.size - INSIDE)}:
+            text = file.between(start, min(file.size, start + INSIDE))
+            first, last = text.find(b"\n") + 1, text.rfind(b"\n") + 1
+            inside.append(text[first:] if start + INSIDE >= file.size else text[first:last])
+    return Sample(file, head, tuple(inside), whole, close)
+
+
+def whole_records(text: bytes) -> bytes:
+    """Text without its last lines, if it stops inside a line or a quoted value of several."""
+    end = text.rfind(b"\n") + 1
+    while end and text.count(b'"', 0, end) % 2:
+        end = text.rfind(b"\n", 0, end - 1) + 1
+    return text[:end]
+
+
+def breaks_lines(text: bytes) -> bool:
+    """Whether a quoted value goes over several lines."""
+    odd = False
+    for line in text.split(b"\n")[:-1]:
+        odd ^= line.count(b'"') % 2 == 1
+        if odd:
+            return True
+    return False
+
+
+def cuts(file: File, start: int, count: int, breaking: bool) -> list[int]:
+    """Where lines begin that cut a file into parts of about equal length; both ends included.
+
+    Parameters
+    ----------
+    file : File
+        Not packed.
+    start : int
+        Where its first record begins.
+    count : int
+        Parts.
+    breaking : bool
+        Whether quoted values may go over lines; then all of the file is read, for the quotes.
+    """
+    wanted = [start + round(i * (file.size - start) / count) for i in range(1, count)]
+    ends = _outside_quotes(file, start, wanted) if breaking else (_line(file, w) for w in wanted)
+    return sorted({start, *(end for end in ends if end < file.size), file.size})
+
+
+def _line(file: File, position: int) -> int:
+    """Where the next line begins."""
+    while position < file.size:
+        text = file.between(position, min(file.size, position + STEP))
+        found = text.find(b"\n")
+        if found >= 0:
+            return position + found + 1
+        position += STEP
+    return file.size
+
+
+def _outside_quotes(file: File, start: int, wanted: Sequence[int]) -> Iterator[int]:
+    """Where the next records begin, by the number of quotes before."""
+    quotes, position, step = 0, start, STEP * 64
+    rest = list(wanted)
+    while rest and position < file.size:
+        text = file.between(position, min(file.size, position + step))
+        done = 0
+        while rest and rest[0] < position + len(text):
+            line = text.find(b"\n", max(done, rest[0] - position))
+            if line < 0:
+                break
+            quotes += text.count(b'"', done, line)
+            done = line + 1
+            if quotes % 2 == 0:
+                yield position + done
+                rest.pop(0)
+        quotes += text.count(b'"', done)
+        position += len(text)

@@ -1,0 +1,97 @@
+"""One schema for many files: differences are all named, or bridged when that is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+import pyarrow as pa
+
+from hyperplane.collections.frames.sources import types
+from hyperplane.errors import Fault
+
+#: What to do with files of different columns.
+Mixing = Literal["strict", "union"]
+#: Files that a fault names; of the others it gives the number.
+NAMED = 3
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The columns that some files have in common.
+
+    Parameters
+    ----------
+    kinds : dict of str to polars.DataType
+        In their sound types.
+    untyped : frozenset of str
+        Columns that hold nothing but missing values, and so go with any type.
+    urls : list of str
+        The files.
+    """
+
+    kinds: Mapping[str, pl.DataType]
+    untyped: frozenset[str]
+    urls: list[str]
+
+
+def shape(
+    schema: pa.Schema, decimals: types.Decimals, url: str
+) -> tuple[Shape, list[Fault]]:
+    """The columns of one file, and those that cannot be read."""
+    kinds, faults = {}, []
+    for entry in schema:
+        try:
+            kinds[entry.name] = types.sound(entry.type, decimals)
+        except (ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+            faults.append(Fault(url, f"{entry.name}: {entry.type}", f"a type with a column ({error})"))
+    untyped = frozenset(entry.name for entry in schema if pa.types.is_null(entry.type))
+    return Shape(kinds, untyped, [url]), faults
+
+
+def merged(
+    shapes: Sequence[Shape], mixing: Mixing
+) -> tuple[dict[str, pl.DataType], list[Fault]]:
+    """The columns of the data set, in order of appearance, and all that does not go together.
+
+    Parameters
+    ----------
+    shapes : sequence of Shape
+        Each different one once.
+    mixing : {"strict", "union"}
+        Whether all must be the same, or may lack columns and have narrower types.
+    """
+    kinds: dict[str, pl.DataType] = {}
+    origin: dict[str, Shape] = {}
+    faults: list[Fault] = []
+    for one in shapes:
+        for name, kind in one.kinds.items():
+            if name not in kinds:
+                kinds[name], origin[name] = kind, one
+                if one is not shapes[0] and mixing == "strict":
+                    faults.append(_fault(one, name, f"{kind}", "no such column", shapes[0]))
+                continue
+            if name in one.untyped:
+                continue
+            if name in origin[name].untyped:
+                kinds[name], origin[name] = kind, one
+                continue
+            wide = kind if kind == kinds[name] else types.widest(kinds[name], kind)
+            if wide is None or (mixing == "strict" and kind != kinds[name]):
+                faults.append(_fault(one, name, f"{kind}", f"{kinds[name]}", origin[name]))
+            else:
+                kinds[name] = wide
+        if mixing == "strict":
+            gone = [name for name in shapes[0].kinds if name not in one.kinds]
+            faults += [_fault(one, n, "no such column", f"{kinds[n]}", shapes[0]) for n in gone]
+    return kinds, faults
+
+
+def _fault(one: Shape, name: str, here: str, there: str, other: Shape) -> Fault:
+    more = f" and {len(one.urls) - NAMED} more" if len(one.urls) > NAMED else ""
+    where = ", ".join(one.urls[:NAMED]) + more
+    wide = "no such column" in (here, there) or "String" not in (here, there)
+    advice = 'schema="union" fills missing columns and widens numbers and times' if wide else ""
+    return Fault(where, f"{name}: {here}", f"{there}, as in {other.urls[0]}", advice)

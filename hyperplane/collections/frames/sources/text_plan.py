@@ -1,0 +1,156 @@
+"""From text files to parts: what CSV and JSON lines have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+import polars as pl
+
+from hyperplane.collections.frames.sources import folders, plan, samples, schemas
+from hyperplane.collections.frames.sources.filters import Filters, columns_of, near
+from hyperplane.collections.frames.sources.listing import File
+from hyperplane.collections.frames.sources.recipe import Recipe
+from hyperplane.collections.frames.sources.request import Request, Table
+from hyperplane.collections.frames.sources.spans import Decoder, Span, SpanPart, packing
+from hyperplane.errors import Fault, check
+
+Kinds = dict[str, pl.DataType]
+_DTYPES = "a pandas type: 'int64', 'Int64', 'float64', 'bool', 'boolean', 'str' or a shorter number"
+
+
+@dataclass
+class Content:
+    """What is known of a file before it is read.
+
+    Parameters
+    ----------
+    file : File
+        The file.
+    start : int
+        Where its first record begins.
+    names : tuple of str
+        Its columns.
+    density : float
+        Bytes in memory for a byte of text.
+    breaking : bool
+        Whether records may go over lines.
+    """
+
+    file: File
+    start: int
+    names: tuple[str, ...]
+    density: float = 1.0
+    breaking: bool = False
+
+    @property
+    def memory(self) -> int:
+        size = self.file.size * (samples.UNPACKED if packing(self.file) else 1)
+        return int(size * self.density)
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """Arguments of ``read`` for text."""
+
+    dtypes: Mapping[str, Any] = field(default_factory=dict)
+    parse_dates: Any = None
+    separator: str | None = None
+    encoding: str = "utf-8"
+    names: Sequence[str] | None = None
+    multiline: bool = False
+
+
+def overrides(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str], list[Fault]]:
+    """Types that the caller sets, those of them that allow missing values, and what is wrong."""
+    kinds: Kinds = {}
+    optional: set[str] = set()
+    if not isinstance(dtypes, Mapping):
+        return {}, set(), [Fault("dtypes", repr(dtypes)[:80], "a mapping of column to type")]
+    faults = []
+    for name, asked in dtypes.items():
+        if name not in known:
+            faults.append(Fault("dtypes", repr(name), "a column of the files", near(name, known)))
+            continue
+        kind = _kind(asked)
+        if kind is None:
+            faults.append(Fault("dtypes", f"{name}: {asked!r}", _DTYPES, "use parse_dates for times"))
+            continue
+        kinds[name] = kind
+        if pd.api.types.is_extension_array_dtype(pd.api.types.pandas_dtype(asked)):
+            optional.add(name)
+    return kinds, optional, faults
+
+
+def _kind(asked: Any) -> pl.DataType | None:
+    try:
+        dtype = pd.api.types.pandas_dtype(asked)
+    except TypeError:
+        return None
+    if isinstance(dtype, pd.StringDtype):
+        return pl.String()
+    numpy = getattr(dtype, "numpy_dtype", dtype)
+    if getattr(numpy, "kind", "") not in "biuf" or numpy.itemsize > 8 or str(numpy) == "float16":
+        return None
+    name = "Boolean" if numpy.kind == "b" else str(numpy).title().replace("Ui", "UI")
+    return getattr(pl, name)()  # type: ignore[no-any-return]
+
+
+def table(
+    contents: Sequence[Content],
+    kinds: Mapping[str, pl.DataType],
+    optional: set[str],
+    decoder: Callable[[Content], Decoder],
+    request: Request,
+) -> Table:
+    """Cut and join files into parts."""
+    keys, key_kinds = folders.keys([content.file.path for content in contents], kinds)
+    every = {**kinds, **key_kinds}
+    filters, chosen = request.checked(every, list(every))
+    looked_at = {name: every[name] for name in columns_of(filters)}
+    total = sum(content.memory for content in contents)
+    aim = plan.target(total, request.partition_size)
+    spans: list[Span] = []
+    for content in contents:
+        values = dict(keys.get(content.file.path, ()))
+        used = {**chosen, **looked_at}
+        fixed = tuple((name, values.get(name)) for name in used if name not in content.names)
+        recipe = Recipe(tuple(chosen.items()), tuple(looked_at.items()), frozenset(), fixed)
+        spans += _spans(content, decoder(content), recipe, aim)
+    parts = _parts(spans, filters, request)
+    absent = {n for n in chosen if n in kinds and any(n not in c.names for c in contents)}
+    return Table(parts, chosen, optional | absent)
+
+
+def _spans(content: Content, decoder: Decoder, recipe: Recipe, aim: float) -> list[Span]:
+    file, memory = content.file, content.memory
+    count = 1 if packing(file) else max(1, round(memory / aim + 0.4))
+    ends = (
+        samples.cuts(file, content.start, count, content.breaking)
+        if count > 1
+        else [content.start, file.size]
+    )
+    share = memory / max(1, file.size - content.start)
+    return [
+        Span(file, start, stop, decoder, recipe, int((stop - start) * share))
+        for start, stop in zip(ends[:-1], ends[1:], strict=True)
+    ] or [Span(file, content.start, content.start, decoder, recipe, 0)]
+
+
+def _parts(spans: Sequence[Span], filters: Filters, request: Request) -> list[SpanPart]:
+    groups = plan.joined(spans, [max(1, span.nbytes) for span in spans], request.partition_size)
+    return [SpanPart(tuple(group), filters, request.on_error) for group in groups]
+
+
+def check_names(contents: Sequence[Content], kinds: Kinds, mixing: schemas.Mixing) -> None:
+    """Raise all differences between the columns of files, unless these may differ."""
+    by_names: dict[frozenset[str], list[str]] = {}
+    for content in contents:
+        by_names.setdefault(frozenset(content.names), []).append(content.file.url)
+    shapes = [
+        schemas.Shape({n: kinds[n] for n in kinds if n in names}, frozenset(), urls)
+        for names, urls in by_names.items()
+    ]
+    check(schemas.merged(shapes, mixing)[1])

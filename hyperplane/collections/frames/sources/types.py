@@ -1,0 +1,137 @@
+"""Which type a column has: in a file, inside Polars and in pandas.
+
+The types do not depend on what a partition happens to hold, so that all partitions agree.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+
+Decimals = Literal["float", "exact"]
+
+_UNITS = ("ms", "us", "ns")
+_NULLABLE = {
+    pl.Int8: "Int8",
+    pl.Int16: "Int16",
+    pl.Int32: "Int32",
+    pl.Int64: "Int64",
+    pl.UInt8: "UInt8",
+    pl.UInt16: "UInt16",
+    pl.UInt32: "UInt32",
+    pl.UInt64: "UInt64",
+    pl.Boolean: "boolean",
+}
+
+
+def sound(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
+    """The Polars type in which a column of a file is worked on.
+
+    Raises
+    ------
+    ValueError, pyarrow.ArrowException, polars.exceptions.PolarsError
+        When Polars has no such type.
+
+    Examples
+    --------
+    >>> sound(pa.decimal128(15, 2), "float"), sound(pa.date32(), "float")
+    (Float64, Datetime(time_unit='ms', time_zone=None))
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return sound(kind.storage_type, decimals)
+    if pa.types.is_dictionary(kind):
+        return sound(kind.value_type, decimals)
+    if pa.types.is_date(kind):
+        return pl.Datetime("ms")
+    if pa.types.is_float16(kind):
+        return pl.Float32()
+    if pa.types.is_null(kind):
+        return pl.String()
+    if pa.types.is_decimal(kind):
+        if kind.precision > 38:
+            raise ValueError("a decimal of more than 38 digits")
+        return pl.Float64() if decimals == "float" else pl.Decimal(kind.precision, kind.scale)
+    return of_arrow(kind)
+
+
+def of_arrow(kind: pa.DataType) -> pl.DataType:
+    """The type that Polars gives a column of an Arrow type by itself."""
+    return pl.DataFrame(pa.schema({"one": kind}).empty_table()).schema["one"]
+
+
+def in_pandas(kind: pl.DataType, nullable: bool) -> Any:
+    """The pandas type of a column.
+
+    Parameters
+    ----------
+    kind : polars.DataType
+        Its sound type.
+    nullable : bool
+        Whether values may be missing; matters for integers and booleans only.
+
+    Examples
+    --------
+    >>> in_pandas(pl.Int32(), nullable=False), in_pandas(pl.Int32(), nullable=True)
+    (dtype('int32'), Int32Dtype())
+    """
+    if type(kind) in _NULLABLE:
+        name = _NULLABLE[type(kind)]
+        return pd.api.types.pandas_dtype(name if nullable else name.lower().replace("ean", ""))
+    if isinstance(kind, (pl.Float32, pl.Float64)):
+        return np.dtype("float32" if isinstance(kind, pl.Float32) else "float64")
+    if isinstance(kind, pl.String):
+        return pd.StringDtype("pyarrow", na_value=np.nan)
+    if isinstance(kind, pl.Datetime):
+        if kind.time_zone is None:
+            return np.dtype(f"datetime64[{kind.time_unit}]")
+        return pd.DatetimeTZDtype(kind.time_unit, kind.time_zone)
+    if isinstance(kind, pl.Duration):
+        return np.dtype(f"timedelta64[{kind.time_unit}]")
+    empty = pl.DataFrame(schema={"": kind}).to_arrow(compat_level=pl.CompatLevel.oldest())
+    return pd.ArrowDtype(empty.schema.field(0).type)
+
+
+def widest(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
+    """The type that holds the values of two, or None when there is none.
+
+    Examples
+    --------
+    >>> widest(pl.Int32(), pl.Int64()), widest(pl.Int64(), pl.Float32())
+    (Int64, Float64)
+    >>> widest(pl.Int64(), pl.String()) is None
+    True
+    """
+    if one == other:
+        return one
+    if one.is_integer() and other.is_integer():
+        return _integer(one, other)
+    if one.is_numeric() and other.is_numeric():
+        if one.is_decimal() and other.is_decimal():
+            return _decimal(one, other)
+        return pl.Float64()
+    if isinstance(one, pl.Datetime) and isinstance(other, pl.Datetime):
+        if one.time_zone != other.time_zone:
+            return None
+        return pl.Datetime(_finest(one.time_unit, other.time_unit), one.time_zone)
+    if isinstance(one, pl.Duration) and isinstance(other, pl.Duration):
+        return pl.Duration(_finest(one.time_unit, other.time_unit))
+    return None
+
+
+def _integer(one: pl.DataType, other: pl.DataType) -> pl.DataType:
+    name = str(np.promote_types(str(one).lower(), str(other).lower()))
+    return pl.Float64() if name == "float64" else of_arrow(pa.from_numpy_dtype(name))
+
+
+def _decimal(one: Any, other: Any) -> pl.DataType | None:
+    scale = max(one.scale, other.scale)
+    whole = max(one.precision - one.scale, other.precision - other.scale)
+    return pl.Decimal(whole + scale, scale) if whole + scale <= 38 else None
+
+
+def _finest(one: Any, other: Any) -> Any:
+    return max(one, other, key=_UNITS.index)
