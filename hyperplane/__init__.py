@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hyperplane.config import get_pool, pools
     from hyperplane.errors import (
         ConfigError,
+        DataError,
         DoesNotFit,
         EngineError,
         EngineUnavailable,
@@ -47,6 +48,7 @@ __all__ = [
     "ClusterPlan",
     "ClusterRequest",
     "ConfigError",
+    "DataError",
     "DoesNotFit",
     "EngineError",
     "EngineUnavailable",
@@ -90,6 +92,7 @@ _HOMES = {
     "hyperplane.config": ("get_pool", "pools"),
     "hyperplane.errors": (
         "ConfigError",
+        "DataError",
         "DoesNotFit",
         "EngineError",
         "EngineUnavailable",

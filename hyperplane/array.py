@@ -1,5 +1,12 @@
-"""Helpers for Dask arrays."""
+"""Helpers for Dask arrays: many Zarr stores as one data set, and chunks of a good size.
+
+The extra ``array`` brings what they need: ``pip install 'hyperplane[array]'``.
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from hyperplane.collections.arrays.many import open_zarr_many
+from hyperplane.collections.arrays.proposing import propose_chunks
+from hyperplane.collections.arrays.rechunking import rechunk
+
+__all__ = ["open_zarr_many", "propose_chunks", "rechunk"]

@@ -123,6 +123,7 @@ def initialize_cluster(
     idle_timeout: float | str | None = None,
     name: str | None = None,
     local_fit: Literal["fit", "exact"] | None = None,
+    tuning: str | None = None,
     **others: Any,
 ) -> tuple[Client, Cluster]:
     """Start a Dask cluster and wait until its workers are there.
@@ -171,6 +172,9 @@ def initialize_cluster(
         Name of the cluster; ``dask-cluster-<uuid4>`` by default.
     local_fit : {"fit", "exact"}, optional
         For the local engine: cut the request to this machine, or start exactly what is asked.
+    tuning : str, optional
+        Profile of settings of Dask; ``"dask"`` leaves all as Dask ships it. The configured one,
+        ``"fast"``, by default.
     **others
         ``ram_gb_proc``; anything else is a fault that names the nearest argument.
 

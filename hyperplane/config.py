@@ -23,6 +23,7 @@ from hyperplane.spec.faults import faults_of
 from hyperplane.spec.memory import MemoryPolicy, policy_faults
 from hyperplane.spec.pool import PoolSpec, canonical_pool_name
 from hyperplane.spec.settings import EngineSettings, LocalSettings
+from hyperplane.spec.tuning import TuningSection
 
 __all__ = [
     "auto_engines",
@@ -33,6 +34,7 @@ __all__ = [
     "memory_policy",
     "pools",
     "sizing_rules",
+    "tuning",
 ]
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -165,6 +167,11 @@ def memory_policy() -> MemoryPolicy:
     return MemoryPolicy(**section)
 
 
+def tuning() -> TuningSection:
+    """The profiles of settings of Dask, and the one that holds when a call names none."""
+    return _read("hyperplane.tuning", TuningSection)
+
+
 def engine_settings(engine: str, model: type[Settings]) -> Settings:
     """The settings of an engine, checked against its model."""
     return _read(f"hyperplane.engines.{engine}", model)
@@ -186,7 +193,7 @@ def auto_engines() -> tuple[str, ...]:
 def faults() -> list[Fault]:
     """Everything in the configuration that cannot be used; empty when all is well."""
     found = _unknown_sections()
-    views = (pools, sizing_rules, memory_policy, auto_engines)
+    views = (pools, sizing_rules, memory_policy, auto_engines, tuning)
     for view in (*views, lambda: engine_settings("local", LocalSettings)):
         try:
             view()

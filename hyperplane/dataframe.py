@@ -1,5 +1,29 @@
-"""Helpers for Dask dataframes."""
+"""Helpers for Dask dataframes: reading, windows of time, group-bys, joins.
+
+A helper takes a Dask dataframe, a URL or URLs, and returns a lazy Dask collection.
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from hyperplane.collections.frames.datetimes import to_datetime
+from hyperplane.collections.frames.duplicates import drop_duplicates
+from hyperplane.collections.frames.group_agg import group_agg, value_counts
+from hyperplane.collections.frames.join import join
+from hyperplane.collections.frames.read import read
+from hyperplane.collections.frames.repartition import repartition
+from hyperplane.collections.frames.top_n import top_n_per_group
+from hyperplane.collections.frames.window_agg import window_agg
+from hyperplane.collections.frames.window_counts import window_counts
+
+__all__ = [
+    "drop_duplicates",
+    "group_agg",
+    "join",
+    "read",
+    "repartition",
+    "to_datetime",
+    "top_n_per_group",
+    "value_counts",
+    "window_agg",
+    "window_counts",
+]

@@ -7,6 +7,7 @@
     |  +- UnknownPool .name .known    +- DoesNotFit .pool .asked .allowed
     +- ConfigError (ValueError)       .faults .path
     +- MissingPackage (ImportError)   .package .extra
+    +- DataError (ValueError)         .column
     +- EngineError (RuntimeError)     .engine .log_tail
        +- EngineUnavailable  +- StartFailed  +- StartTimeout (TimeoutError)
 
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 __all__ = [
     "ConfigError",
+    "DataError",
     "DoesNotFit",
     "EngineError",
     "EngineUnavailable",
@@ -181,6 +183,20 @@ class MissingPackage(HyperplaneError, ImportError):
         )
         self.package = package
         self.extra = extra
+
+
+class DataError(HyperplaneError, ValueError):
+    """The data is not what the call says, which only a look at all of it could show.
+
+    Attributes
+    ----------
+    column : str
+        The column.
+    """
+
+    def __init__(self, column: str, message: str) -> None:
+        super().__init__(f"column {column!r}: {message}")
+        self.column = column
 
 
 class EngineError(HyperplaneError, RuntimeError):

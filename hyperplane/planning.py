@@ -15,6 +15,7 @@ from hyperplane.spec.plan import ClusterPlan, new_cluster_name
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import LocalSettings
+from hyperplane.spec.tuning import AS_DASK, Tuning, TuningProfile
 from hyperplane.spec.worker import WorkerSpec
 from hyperplane.units import format_bytes, plural
 
@@ -52,11 +53,13 @@ class Study:
         request = self.request
         engine = self._engine()
         if engine is None:
+            self._profile()
             self._layout(needs_pool=True)
             self._refuse()
         settings = config.engine_settings(engine.name, engine.settings)
         memory = request.memory if request.memory is not None else config.memory_policy()
         machine = engine.capacity(settings)
+        profile = self._profile()
         asked, pool = self._layout(needs_pool=machine is None)
         if self.faults:
             self._refuse()
@@ -67,6 +70,7 @@ class Study:
                 worker, nodes, fit_note = fit.fit_machine(asked, nodes, machine, cores)
             else:
                 self._note_excess(asked, machine)
+        processes = nodes * worker.nprocs
         for name in sorted(engine.ignored & request.model_fields_set):
             if getattr(request, name):
                 self.notes.append(f"{name} means nothing to engine {engine.name}; not used")
@@ -82,6 +86,7 @@ class Study:
             settings=settings,
             notes=(*self.notes, *([fit_note] if fit_note else [])),
             fit_note=fit_note,
+            tuning=Tuning.of(*profile, processes=processes, nthreads=worker.nthreads),
         )
 
     def _note_excess(self, asked: WorkerSpec, machine: Capacity) -> None:
@@ -141,6 +146,14 @@ class Study:
         allowed = f"0: engine {engine.name} has no {Feature.GPUS.value}"
         advice = "name an engine that has; known: " + ", ".join(registry.names())
         return [Fault("ngpus", str(self.request.ngpus), allowed, advice)]
+
+    def _profile(self) -> tuple[str, TuningProfile]:
+        """The profile of settings of Dask, and its name."""
+        try:
+            return config.tuning().find(self.request.tuning)
+        except RequestError as error:
+            self._gather(error)
+            return AS_DASK, TuningProfile()
 
     def _layout(self, needs_pool: bool) -> tuple[WorkerSpec, PoolSpec | None]:
         """The layout of a node as asked, and the pool it belongs on."""

@@ -121,5 +121,10 @@ pages = Sybil(
 docstrings = Sybil(
     parsers=[DocTestParser(FLAGS)],
     path=ROOT,
-    patterns=["hyperplane/*.py", "hyperplane/*/*.py"],
+    patterns=[
+        "hyperplane/*.py",
+        "hyperplane/*/*.py",
+        "hyperplane/*/*/*.py",
+        "hyperplane/*/*/*/*.py",
+    ],
 )

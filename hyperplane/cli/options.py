@@ -60,6 +60,7 @@ OPTIONS = {
         _option(
             "local_fit", str, _CLUSTER, "Cut the request to this machine, or not.", "fit|exact"
         ),
+        _option("tuning", str, _CLUSTER, "Settings of Dask, or dask for its own.", "PROFILE"),
         _threshold_option("target", "moves data to disk"),
         _threshold_option("spill", "moves data to disk, whatever else it holds"),
         _threshold_option("pause", "starts no new task"),

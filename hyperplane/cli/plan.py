@@ -29,6 +29,9 @@ def plan(
     render: Annotated[
         bool, typer.Option("--render", help="Print the engine's own script or manifest instead.")
     ] = False,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Show every setting of the tuning too.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what would be started, and start nothing."""
@@ -40,6 +43,9 @@ def plan(
         typer.echo(rendered["rendered"], nl=False)
     else:
         write_rows(worked_out.rows())
+        if settings:
+            typer.echo()
+            write_rows(worked_out.tuning.rows())
 
 
 def _rendered(worked_out: ClusterPlan) -> str:

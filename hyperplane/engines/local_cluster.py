@@ -24,7 +24,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.node import ServerNode
 
 from hyperplane.engines import records, zygote
-from hyperplane.engines.dask_settings import in_force
+from hyperplane.engines.dask_settings import in_force, take_back
 from hyperplane.engines.lazy_dashboard import LazyDashboard
 from hyperplane.engines.quick import import_in_background
 from hyperplane.guard.idle import IdleGuard
@@ -82,6 +82,8 @@ class GuardedNanny(Nanny):
         Dotted Dask settings of the worker and of the nanny itself.
     forked : bool
         Whether worker processes are forked from the zygote.
+    **kwargs
+        As for Nanny.
     """
 
     def __init__(self, *args: Any, config: Mapping[str, Any], forked: bool, **kwargs: Any) -> None:
@@ -91,6 +93,10 @@ class GuardedNanny(Nanny):
             super().__init__(*args, **kwargs)
         self._forked = forked
         self._own_env = dict(self.env)
+        if forked:
+            # Dask would write them into this process, for the one that it spawns; the zygote has
+            # them already.
+            self.pre_spawn_env = {}
 
     async def instantiate(self) -> Status:
         """Start the worker process, by fork where that is possible."""
@@ -275,7 +281,8 @@ class GuardedLocalCluster(LocalCluster):
 
 
 def clean_up(name: str, scratch: str, uses_zygote: bool) -> None:
-    """Give up a cluster's share of the zygote, its record and its folder."""
+    """Give up a cluster's share of the zygote, its settings, its record and its folder."""
+    take_back(name)
     try:
         if uses_zygote:
             zygote.release()

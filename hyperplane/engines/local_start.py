@@ -18,7 +18,12 @@ from distributed import Client
 
 from hyperplane.engines import machine, quick, records, zygote
 from hyperplane.engines.base import Started
-from hyperplane.engines.dask_settings import as_the_user_has_it, unless_chosen
+from hyperplane.engines.dask_settings import (
+    as_the_user_has_it,
+    lend,
+    unless_chosen,
+    variables_unless_chosen,
+)
 from hyperplane.engines.local_cluster import GuardedLocalCluster, GuardedNanny, clean_up
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.spec.plan import ClusterPlan
@@ -27,6 +32,7 @@ from hyperplane.units import bytes_to_gb, gb_to_bytes, plural
 
 LOOPBACK = "127.0.0.1"
 LOG_LINES = 40
+PRELOADS = ("hyperplane.engines.parent_death", "hyperplane.engines.worker_memory")
 
 logger = logging.getLogger(__name__)
 
@@ -78,11 +84,14 @@ def start(plan: ClusterPlan) -> Started:
             cluster = GuardedLocalCluster(**arguments)
         except Exception as error:
             raise _failure(error, plan, forked, began, "\n".join(tail)) from error
-        return _with_client(cluster, record)
+        return _with_client(cluster, record, plan)
 
 
-def _with_client(cluster: GuardedLocalCluster, record: records.Record) -> Started:
+def _with_client(
+    cluster: GuardedLocalCluster, record: records.Record, plan: ClusterPlan
+) -> Started:
     try:
+        lend(plan.name, plan.tuning.client)
         client = Client(cluster)
         cluster.used_by(client)
         addresses = {"scheduler": cluster.scheduler_address, "dashboard": cluster.dashboard_link}
@@ -102,13 +111,16 @@ def _arguments(
     spill = max(
         0, machine.free_disk(str(Path(scratch).parent)) - gb_to_bytes(settings.reserve_disk_gb)
     )
+    tuning = plan.tuning
     worker_config = {
+        **unless_chosen({**tuning.server, **tuning.client}),
         **plan.memory.as_config(),
         **unless_chosen({"distributed.worker.memory.max-spill": spill // plan.dask_workers}),
     }
     routes = dask.config.get("distributed.scheduler.http.routes")
     scheduler_config = unless_chosen(
         {
+            **tuning.server,
             "distributed.scheduler.no-workers-timeout": settings.no_workers_timeout,
             "distributed.scheduler.worker-ttl": settings.worker_ttl,
         }
@@ -122,7 +134,8 @@ def _arguments(
         "dashboard_address": f"{LOOPBACK}:{0 if port == 'random' else port}",
         "local_directory": scratch,
         "death_timeout": plan.request.timeout,
-        "preload": [*_user_preloads(), "hyperplane.engines.parent_death"],
+        "preload": [*_user_preloads(), *PRELOADS],
+        "env": variables_unless_chosen(tuning.environ),
         "scheduler_kwargs": {
             "dashboard": False,  # see lazy_dashboard
             "local_directory": scratch,

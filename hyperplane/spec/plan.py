@@ -10,6 +10,7 @@ from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings
+from hyperplane.spec.tuning import Tuning
 from hyperplane.spec.worker import WorkerSpec
 from hyperplane.tables import as_html, as_text
 from hyperplane.units import bytes_to_gb, format_bytes, plural
@@ -43,6 +44,8 @@ class ClusterPlan:
         What a reader should know: choices made, and what differs from the request.
     fit_note : str
         The note that says what was asked and what is given; empty when they are the same.
+    tuning : Tuning
+        Settings of Dask that make plain Dask code cheaper; prints as a list.
     """
 
     name: str
@@ -56,6 +59,7 @@ class ClusterPlan:
     settings: EngineSettings
     notes: tuple[str, ...] = ()
     fit_note: str = ""
+    tuning: Tuning = Tuning()
 
     @property
     def dask_workers(self) -> int:
@@ -87,6 +91,7 @@ class ClusterPlan:
                 f"{plural(self.total_threads, 'thread')}, {format_bytes(self.total_ram)}",
             ),
             ("memory policy", str(self.memory)),
+            ("tuning", self.tuning.summary()),
             *(("note", note) for note in self.notes),
         ]
 
@@ -102,6 +107,7 @@ class ClusterPlan:
             "total_threads": self.total_threads,
             "total_ram_gb": bytes_to_gb(self.total_ram),
             "memory": self.memory.to_dict(),
+            "tuning": self.tuning.model_dump(),
             "notes": list(self.notes),
         }
 

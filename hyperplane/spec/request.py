@@ -139,6 +139,7 @@ class ClusterRequest(BaseModel):
     idle_timeout: Annotated[Seconds | None, BeforeValidator(_duration)] = None
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] | None = None
     local_fit: Literal["fit", "exact"] | None = None
+    tuning: str | None = None
 
     @property
     def worker(self) -> WorkerSpec:

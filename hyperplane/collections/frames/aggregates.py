@@ -1,4 +1,4 @@
-"""Aggregations as partial states that combine: what a task keeps of its rows, and what is made of it.
+"""Aggregations as partial states that combine, and what is made of these.
 
 Every function that pandas knows by these names is a few *states* per group, which tasks compute
 from rows and combine with those of other tasks, and a last step from states to the value.
@@ -8,13 +8,13 @@ deviations, which stays exact where sums of squares would cancel.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
+from hyperplane.collections.frames.arguments import unknown_column
 from hyperplane.errors import Fault, check
 
 #: Function -> the states that it needs.
@@ -148,21 +148,14 @@ def understand(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Ag
                 faults.append(fault)
                 continue
             needed = tuple(
-                states.setdefault((column, kind), State(column, kind, f"__{len(states)}_{kind}__", order))
+                states.setdefault(
+                    (column, kind), State(column, kind, f"__{len(states)}_{kind}__", order)
+                )
                 for kind in STATES[name]
             )
             outputs.append(Output(column, name, needed, _result_type(like[column].dtype, name)))
     check(faults)
     return Aggregation(tuple(outputs), tuple(states.values()), nested)
-
-
-def unknown_column(like: pd.DataFrame, column: object, where: str) -> Fault:
-    """The fault of a column that is not there, with the names that come near."""
-    names = [str(name) for name in like.columns]
-    near = difflib.get_close_matches(str(column), names, 3)
-    advice = f"did you mean {' or '.join(map(repr, near))}?" if near else ""
-    shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return Fault(where, repr(column), f"one of {shown}", advice)
 
 
 def _is_list(functions: Any) -> bool:

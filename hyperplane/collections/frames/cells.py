@@ -106,15 +106,17 @@ def windows(like: pd.DataFrame, time: str, every: str, closed: Any, label: Any) 
     exact = isinstance(offset, pd.offsets.Day) and offset.n == 1
     named = None if zone is None or fixed is not None else str(zone)
     aware = zone is not None
-    return Windows(
-        time, every, closed, label, DAY, exact, named, fixed or 0, _reach(offset), aware
-    )
+    return Windows(time, every, closed, label, DAY, exact, named, fixed or 0, _reach(offset), aware)
 
 
 def _unit(dtype: Any) -> str:
     if dtype is None:
         return "ns"
-    return str(dtype.pyarrow_dtype.unit if isinstance(dtype, pd.ArrowDtype) else np.datetime_data(dtype.base)[0])
+    return str(
+        dtype.pyarrow_dtype.unit
+        if isinstance(dtype, pd.ArrowDtype)
+        else np.datetime_data(dtype.base)[0]
+    )
 
 
 def _offset(every: Any) -> Any:

@@ -18,7 +18,8 @@ from hyperplane.collections.frames.cells import CELL, ROW, Windows
 from hyperplane.collections.frames.finish import assemble, empty
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.shared_windows import Span, shared_spans
-from hyperplane.collections.frames.source import opened, source
+from hyperplane.collections.frames.source import on_piece, opened, source
+from hyperplane.collections.frames.sources.plan import threads
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def grouped(df: dd.DataFrame, grouping: Grouping, split_out: int, name: str) -> 
     finish = partial(assemble, grouping=grouping)
     into = split_out
     if grouping.aggregation.grows and grouping.whole_keys:
-        into = max(split_out, min(len(tables), plan.threads()))
+        into = max(split_out, min(len(tables), threads()))
     if into == 1:
         last = [plan.tree(f"{name}-merge", token, merge, tables)]
     else:
@@ -92,6 +93,7 @@ def grouped(df: dd.DataFrame, grouping: Grouping, split_out: int, name: str) -> 
     return dd.from_delayed(results, meta=empty(grouping), verify_meta=False, prefix=name)
 
 
+@on_piece
 def partial_table(
     piece: Any,
     number: int,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -66,14 +65,3 @@ def exchange(
 
 def _take(pieces: list[Any], number: int) -> Any:
     return pieces[number]
-
-
-def threads() -> int:
-    """Threads that will do the work: those of the active client's cluster, or of this machine."""
-    from distributed import default_client
-
-    try:
-        workers = default_client().scheduler_info(n_workers=-1)["workers"].values()
-    except ValueError:
-        return os.cpu_count() or 1
-    return sum(worker["nthreads"] for worker in workers) or 1

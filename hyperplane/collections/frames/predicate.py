@@ -81,7 +81,9 @@ def _isin(expr: Any, root: Any) -> pl.Expr | None:
     constants = [_constant(value, expr.frame) for value in values]
     if not constants or any(constant is None for constant in constants):
         return None
-    return pl.any_horizontal([(column == constant).fill_null(value=False) for constant in constants])
+    return pl.any_horizontal(
+        [(column == constant).fill_null(value=False) for constant in constants]
+    )
 
 
 def _column(expr: Any, root: Any) -> pl.Expr | None:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import dask.config
 import dask.dataframe as dd
 import pandas as pd
 
-from hyperplane.collections.frames.sources import csv_plan, jsonl, listing, parquet_plan, plan, types
+from hyperplane.collections.frames.sources import (
+    avro_plan,
+    csv_plan,
+    jsonl,
+    listing,
+    parquet_plan,
+    plan,
+    types,
+)
 from hyperplane.collections.frames.sources.reader import PartReader
 from hyperplane.collections.frames.sources.request import OnError, Request, Table
 from hyperplane.collections.frames.sources.text_plan import TextOptions
@@ -18,6 +26,14 @@ from hyperplane.errors import Fault, check
 
 if TYPE_CHECKING:
     from hyperplane.collections.frames.sources.schemas import Mixing
+
+#: Which of the arguments for text a format has a use for.
+_USES = {
+    "parquet": (),
+    "avro": (),
+    "jsonl": ("dtypes", "parse_dates"),
+    "csv": ("dtypes", "parse_dates", "separator", "encoding", "names", "multiline"),
+}
 
 
 def read(
@@ -38,40 +54,105 @@ def read(
     names: Sequence[str] | None = None,
     multiline: bool | None = None,
 ) -> dd.DataFrame:
-    """Read."""
+    """Parquet, CSV, JSON lines or Avro files as one lazy Dask dataframe.
+
+    Only what says how the files are made is read at once: footers of Parquet, headers of Avro,
+    samples of text. All partitions have the same columns and types, whatever they hold.
+
+    Parameters
+    ----------
+    urls : str, path, or list of these
+        Files, globs, folders, or URLs that fsspec opens. Files of a glob or folder come in the
+        natural order of their names: ``part-2`` before ``part-10``.
+    columns : list of str, optional
+        The columns, in this order; all when not given.
+    filters : list of tuple, or list of list of tuple, optional
+        Which rows: ``[("price", ">", 10), ("city", "in", ["Rome", "Oslo"])]`` are conditions that
+        must all hold; of a list of such lists one must hold. Operators are ``==``, ``!=``, ``<``,
+        ``<=``, ``>``, ``>=``, ``in``, ``not in``, ``is null`` and ``not null``. They leave out
+        files and row groups by their statistics, and then every row that does not fulfil them.
+        As in ``pandas.read_parquet`` null fulfils ``not in`` and no comparison, not even ``!=``.
+    format : {"parquet", "csv", "jsonl", "avro"}, optional
+        By the suffix of the files when not given.
+    storage_options : dict, optional
+        For fsspec: keys, projects, timeouts. They are never shown.
+    partition_size : str or int
+        Memory of a partition, in bytes or as text. Large files are divided, small ones joined;
+        partitions are smaller where threads of the cluster would be idle, down to 10 MB.
+    schema : {"strict", "union"}
+        What to do with files of different columns: name all differences, or fill the missing
+        columns and widen numbers and times.
+    decimals : {"float", "exact"}
+        Decimals as float64, or as Arrow decimals.
+    on_error : {"raise", "skip"}
+        Whether a damaged file is an error, or left out with a warning that names it.
+    dtypes : dict, optional
+        CSV, JSON lines: column to pandas type, where the one found in samples is not right.
+    parse_dates : list of str or dict, optional
+        CSV, JSON lines: columns of times in ISO 8601 or in the format of the first value; or
+        column to format, such as ``"%d/%m/%Y"``.
+    separator : str, optional
+        CSV: a comma, for ``.tsv`` a tabulator, when not given.
+    encoding : str, optional
+        CSV: UTF-8 when not given.
+    names : list of str, optional
+        CSV: the columns of files without a header.
+    multiline : bool, optional
+        CSV: quoted values go over several lines. Found in samples when not given. Files are then
+        read once to find where they can be divided.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+        Nothing of it is computed. Each partition has a RangeIndex of its own.
+
+    Raises
+    ------
+    RequestError
+        With everything that is wrong with the request: files that are not there, unknown
+        columns, filters of the wrong type, files whose columns differ.
+    ReadError
+        When files are damaged; now, or when a partition is computed. It has ``url``.
+    MissingPackage
+        For Avro, when fastavro is not installed (extra ``avro``).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> sold = pd.DataFrame({"city": ["Rome", "Oslo", "Rome"], "price": [9.5, 20.0, 12.0]})
+    >>> sold.to_parquet(folder / "sold.parquet")
+    >>> frame = read(folder / "*.parquet", columns=["price"], filters=[("city", "==", "Rome")])
+    >>> frame.compute().price.to_list()
+    [9.5, 12.0]
+    """
     size, faults = plan.size_of(partition_size)
     faults += _choices(schema=schema, decimals=decimals, on_error=on_error)
     check(faults)
     files = listing.find(urls, storage_options)
     kind = listing.format_of(files, format)
-    request = Request(columns, filters, size, schema, decimals, on_error)
     given = {
-        "dtypes": dtypes,
-        "parse_dates": parse_dates,
-        "separator": separator,
-        "encoding": encoding,
-        "names": names,
-        "multiline": multiline,
+        name: value
+        for name, value in {
+            "dtypes": dtypes,
+            "parse_dates": parse_dates,
+            "separator": separator,
+            "encoding": encoding,
+            "names": names,
+            "multiline": multiline,
+        }.items()
+        if value is not None
     }
-    given = {name: value for name, value in given.items() if value is not None}
-    check(_unused(kind, given))
+    check(_unused(kind, given) or _text_faults(given))
+    request = Request(columns, filters, size, schema, decimals, on_error)
     if kind == "parquet":
         return _collection(parquet_plan.plan(files, request))
-    if kind == "csv":
-        return _collection(csv_plan.plan(files, request, TextOptions(**given)))
-    return _collection(jsonl.plan(files, request, TextOptions(**given)))
-
-
-def _unused(kind: str, given: Mapping[str, Any]) -> list[Fault]:
-    """Arguments that this format has no use for."""
-    used = {
-        "csv": ("dtypes", "parse_dates", "separator", "encoding", "names", "multiline"),
-        "jsonl": ("dtypes", "parse_dates"),
-    }.get(kind, ())
-    allowed = f"nothing; {kind} files say it themselves"
-    return [
-        Fault(name, repr(value)[:80], allowed) for name, value in given.items() if name not in used
-    ]
+    if kind == "avro":
+        return _collection(avro_plan.plan_files(files, request))
+    planned = csv_plan.plan if kind == "csv" else jsonl.plan
+    return _collection(planned(files, request, TextOptions(**cast("dict[str, Any]", given))))
 
 
 def _choices(**given: Any) -> list[Fault]:
@@ -81,10 +162,44 @@ def _choices(**given: Any) -> list[Fault]:
         "on_error": ("raise", "skip"),
     }
     return [
-        Fault(name, repr(value), " or ".join(map(repr, allowed[name])))
+        Fault(name, repr(value)[:80], " or ".join(map(repr, allowed[name])))
         for name, value in given.items()
         if value not in allowed[name]
     ]
+
+
+def _unused(kind: str, given: Mapping[str, Any]) -> list[Fault]:
+    return [
+        Fault(name, repr(value)[:80], f"nothing for {kind} files", "leave it out")
+        for name, value in given.items()
+        if name not in _USES[kind]
+    ]
+
+
+def _text_faults(given: Mapping[str, Any]) -> list[Fault]:
+    checks: dict[str, tuple[Callable[[Any], bool], str]] = {
+        "separator": (lambda v: isinstance(v, str) and len(v) == 1, "one character"),
+        "encoding": (_is_like_ascii, "an encoding that has ASCII in it, such as 'latin-1'"),
+        "names": (_are_names, "a list of different names"),
+        "multiline": (lambda v: isinstance(v, bool), "True or False"),
+    }
+    return [
+        Fault(name, repr(given[name])[:80], allowed)
+        for name, (holds, allowed) in checks.items()
+        if name in given and not holds(given[name])
+    ]
+
+
+def _is_like_ascii(encoding: Any) -> bool:
+    try:
+        return "\n,".encode(encoding) == b"\n,"
+    except (LookupError, TypeError):
+        return False
+
+
+def _are_names(names: Any) -> bool:
+    listed = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
+    return listed and 0 < len(set(names)) == len(names)
 
 
 def _collection(table: Table) -> dd.DataFrame:

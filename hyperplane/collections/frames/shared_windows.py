@@ -32,7 +32,9 @@ def shared_spans(parts: Sequence[Part], windows: Windows) -> list[list[Span] | N
         meets[number] = False
         others = np.flatnonzero(meets)
         near.append(
-            [(int(a), int(b)) for a, b in spans[others]] if len(others) <= _MOST_NEIGHBOURS else None
+            [(int(a), int(b)) for a, b in spans[others]]
+            if len(others) <= _MOST_NEIGHBOURS
+            else None
         )
     return near
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 
 import dask.dataframe as dd
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 from dask.tokenize import tokenize
 
 from hyperplane.collections.frames import predicate
 from hyperplane.collections.frames.convert import from_pandas
 from hyperplane.collections.frames.parts import Part
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources.reader import PartReader
-from hyperplane.errors import Fault, check
+from hyperplane.collections.frames.sources.reader import PartReader, reading
+from hyperplane.errors import DataError, Fault, HyperplaneError, RequestError
 
+T = TypeVar("T")
 Frame = dd.DataFrame | str | PathLike[str] | Sequence[str]
 
 
@@ -32,10 +35,10 @@ def collection(df: Frame) -> dd.DataFrame:
     """
     if isinstance(df, (str, PathLike)) or (isinstance(df, (list, tuple)) and df):
         return read(df)
-    if not isinstance(df, dd.DataFrame):
-        advice = "for a pandas frame write dask.dataframe.from_pandas(df, npartitions=...)"
-        check([Fault("df", type(df).__name__, "a Dask dataframe, a URL or URLs", advice)])
-    return df
+    if isinstance(df, dd.DataFrame):
+        return df
+    advice = "for a pandas frame write dask.dataframe.from_pandas(df, npartitions=...)"
+    raise RequestError([Fault("df", type(df).__name__, "a Dask dataframe, a URL or URLs", advice)])
 
 
 @dataclass(frozen=True)
@@ -92,3 +95,40 @@ def opened(piece: Any, columns: Sequence[str], where: pl.Expr | None) -> pl.Lazy
     if where is not None:
         rows = rows.filter(where)
     return rows.select(columns)
+
+
+def on_piece(work: Callable[..., T]) -> Callable[..., T]:
+    """Make a function of a piece say which file, or which column, it could not work on."""
+
+    @wraps(work)
+    def task(piece: Any, *arguments: Any) -> T:
+        if not isinstance(piece, pd.DataFrame):
+            return _naming_file(work, piece, arguments)
+        try:
+            return work(piece, *arguments)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            column = _mixed_column(piece)
+            message = "holds values of different kinds; make them one, as with astype('str')"
+            raise DataError(column, message) from error
+
+    return task
+
+
+def _naming_file(work: Callable[..., T], piece: Any, arguments: tuple[Any, ...]) -> T:
+    ours: HyperplaneError | None = None
+    with reading(piece):
+        try:
+            return work(piece, *arguments)
+        except HyperplaneError as error:  # which says what is wrong better
+            ours = error
+    raise ours
+
+
+def _mixed_column(frame: pd.DataFrame) -> str:
+    """The column of objects that has no common type."""
+    for name, column in frame.items():
+        try:
+            pa.Array.from_pandas(column)
+        except pa.ArrowException:
+            return str(name)
+    return ", ".join(map(str, frame.columns))

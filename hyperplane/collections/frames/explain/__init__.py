@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import dask.dataframe as dd
-from dask.dataframe.dask_expr.io import IO
 
 from hyperplane.collections.frames.explain.again import moved_again, read_again, shared
 from hyperplane.collections.frames.explain.facts import Facts, Found, gather, unique
@@ -78,11 +77,10 @@ def explain(*collections: Any) -> Explanation:
     if len(collections) > 1:
         as_written = replace(facts, nodes=unique(facts.written))
         found = [*shared(facts, _apply(_MOVING, as_written)), *found]
-    sources = [node for node in unique(facts.written) if isinstance(node, IO)]
     return Explanation(
         tuple(_ordered(found)),
         len(unique(facts.written)),
-        sum(node.npartitions for node in sources),
+        facts.partitions(),
         tuple(facts.notes),
     )
 
@@ -108,7 +106,10 @@ def _advice(kind: type) -> str:
 
 def _apply(rules: Iterable[Callable[[Facts], Iterator[Found]]], facts: Facts) -> Iterator[Found]:
     for rule in rules:
-        yield from rule(facts)
+        try:
+            yield from rule(facts)
+        except Exception as error:  # noqa: BLE001 - a step of another package may answer anything
+            facts.note(f"{rule.__name__} left out", error)
 
 
 def _ordered(found: list[Found]) -> Iterator[Finding]:

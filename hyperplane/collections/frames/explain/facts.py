@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dask.dataframe.dask_expr.io import FromMap, ReadParquet
+from dask.dataframe.dask_expr.io import IO, FromMap, ReadParquet
 from dask.dataframe.dask_expr.io._delayed import FromDelayed
 from dask.utils import funcname
 
@@ -36,6 +36,21 @@ class Facts:
     notes: list[str]
     sizes: Sizes = field(default_factory=Sizes)
     memory_per_thread: int | None = field(default_factory=memory_per_thread)
+
+    def note(self, what: str, error: Exception) -> None:
+        """Keep what could not be looked at, and why."""
+        self.notes.append(_note(what, error))
+
+    def partitions(self) -> int:
+        """Partitions of all sources."""
+        total = 0
+        for node in unique(self.written):
+            if isinstance(node, IO):
+                try:
+                    total += node.npartitions
+                except Exception as error:  # noqa: BLE001 - see `gather`
+                    self.note(f"partitions of {name_of(node)} not counted", error)
+        return total
 
     def size(self, expr: Any) -> Size | None:
         """Rows and bytes at a step, or None where they are not known."""
@@ -81,9 +96,13 @@ def gather(exprs: Iterable[Any]) -> Facts:
             simplified.append(root.simplify())
         except Exception as error:  # noqa: BLE001 - any step, also of other packages, may raise any
             simplified.append(root)
-            said = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            notes.append(f"looked at as written, because simplifying it failed with {said}")
+            notes.append(_note("looked at as written, without Dask's simplification", error))
     return Facts([list(steps([root])) for root in roots], list(steps(simplified)), notes)
+
+
+def _note(what: str, error: Exception) -> str:
+    lines = str(error).splitlines() or [""]
+    return f"{what}, because of {type(error).__name__}: {lines[0][:200]}"
 
 
 def steps(roots: Iterable[Any]) -> Iterator[Any]:

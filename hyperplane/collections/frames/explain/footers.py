@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from hyperplane.sizing.footers import OFFSET
 from hyperplane.sizing.footers import _width as width
 
 #: Footers that are looked at, spread evenly over the files.
 SAMPLED = 32
 #: A dictionary of distinct values that grows beyond this is given up by the writers of Parquet.
 DICTIONARY = 1_500_000
+#: Bytes that a file takes to say how long a text is.
+LENGTH = 4
 
 
 @dataclass(frozen=True)
 class Footers:
-    """The data of a whole Parquet data set.
+    """The data of a whole Parquet data set, from some of its files where there are many.
 
     Parameters
     ----------
@@ -25,14 +28,11 @@ class Footers:
         Bytes in memory of each column, all files.
     many : frozenset of str
         Columns with so many distinct values that their dictionary was given up.
-    exact : bool
-        Whether every footer was looked at.
     """
 
     rows: int
     columns: dict[str, int]
     many: frozenset[str]
-    exact: bool
 
 
 def footers_of(read: Any) -> Footers | None:
@@ -77,13 +77,14 @@ def _look(fragments: list[Any]) -> Footers:
         round(rows * scale),
         {name: round(size * scale) for name, size in columns.items()},
         frozenset(many),
-        len(chosen) == count,
     )
 
 
 def _given_up(chunk: Any, wide: int) -> bool:
     """Whether a chunk began with a dictionary and then stored the plain values after all."""
     encodings = set(chunk.encodings)
+    if chunk.physical_type == "BYTE_ARRAY":
+        wide -= OFFSET - LENGTH
     size = chunk.total_uncompressed_size
     return (
         bool(encodings & {"RLE_DICTIONARY", "PLAIN_DICTIONARY"})

@@ -160,8 +160,7 @@ def _split_out(facts: Facts, node: Any, evidence: str) -> Finding:
         facts.about(node.frame),
         f"{evidence}: one task has to hold all of the result",
         code,
-        f"result = {code}.persist()",
-        facts.moved(node.frame),
+        moved=facts.moved(node.frame),
     )
 
 

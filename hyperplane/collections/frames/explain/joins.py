@@ -102,29 +102,26 @@ def _instead(facts: Facts, node: Any) -> str:
         return (
             f"left.repartition(npartitions=1).merge(right, {arguments})  # the left side is small"
         )
-    lines = [
+    same = not node.left_index and _keys(node) == shown(node.left_on)
+    moves = [
         f"{name} = {name}.{call}.persist()"
         for name, call in (
-            ("left", _to_index(node.left, node.left_on, node.left_index)),
-            ("right", _to_index(node.right, node.right_on, node.right_index)),
+            ("left", _to_index(node.left, node.left_on, node.left_index, same)),
+            ("right", _to_index(node.right, node.right_on, node.right_index, same)),
         )
         if call
     ]
-    if not lines or any("set_index([" in line for line in lines):
+    if not moves or any("set_index([" in line for line in moves):
         return "# one join of two large sides has to move them: filter and select columns before it"
-    indexed = _arguments(node, indexed=True)
-    return "\n".join(
-        [
-            "# for several joins on this key: move the rows once",
-            *lines,
-            f"left.merge(right, {indexed})",
-        ]
-    )
+    join = f"left.merge(right, {_arguments(node, indexed=True)})"
+    lines = ["# for several joins on this key: move the rows once", *moves]
+    return "\n".join([*lines, f"{join}.reset_index()" if same else join])
 
 
-def _to_index(side: Any, on: Any, index: bool) -> str:
+def _to_index(side: Any, on: Any, index: bool, same: bool) -> str:
+    """How a side gets its key as a sorted index; its column stays where the other has no such."""
     if not index:
-        return f"set_index({shown(on)})"
+        return f"set_index({shown(on)}{'' if same else ', drop=False'})"
     if side.known_divisions:
         return ""
     name = side._meta.index.name

@@ -10,6 +10,7 @@ from dask.dataframe.dask_expr._repartition import Repartition
 from dask.dataframe.dask_expr.io import IO, ReadParquet
 
 from hyperplane.collections.frames.explain.facts import Facts, Found, name_of
+from hyperplane.collections.frames.explain.planned import PlannedRepartition
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.units import format_bytes
 
@@ -79,7 +80,7 @@ def _too_large(facts: Facts, node: Any) -> Finding | None:
 def measured_first(facts: Facts) -> Iterator[Found]:
     """``repartition(partition_size=...)``, which computes all that is before it to measure it."""
     for node in facts.nodes:
-        if isinstance(node, Repartition) and node.partition_size is not None:
+        if type(node) is PlannedRepartition and node.partition_size is not None:
             size = facts.size(node.frame)
             count = "n" if size is None else max(1, round(size.total / GOOD_PARTITION))
             yield Found(

@@ -40,9 +40,7 @@ class Unseen:
 class _Planned:
     """What the stand-ins of ``set_index`` and ``sort_values`` have in common."""
 
-    _npartitions_input: int
     operand: Any
-    _name: str
 
     def _lower(self) -> None:
         return None
@@ -54,7 +52,7 @@ class _Planned:
 
     def _seen(self) -> Divisions | None:
         seen = self.operand("seen")
-        return tuple(seen[0]) if seen and seen[0] is not None else None
+        return tuple(seen[0]) if seen else None
 
 
 class PlannedSetIndex(_Planned, _shuffle.SetIndex):
@@ -74,11 +72,6 @@ class PlannedSetIndex(_Planned, _shuffle.SetIndex):
             return seen
         return tuple(Unseen(place, self._name) for place in range(self._npartitions_input + 1))
 
-    @property
-    def npartitions(self) -> int:
-        """As many as there are divisions, less one."""
-        return len(self._divisions()) - 1
-
 
 class PlannedSortValues(_Planned, _shuffle.SortValues):
     """``sort_values`` with a number of partitions that nobody has computed."""
@@ -87,6 +80,8 @@ class PlannedSortValues(_Planned, _shuffle.SortValues):
     _defaults = {**_shuffle.SortValues._defaults, "seen": None}  # noqa: RUF012
 
     def _divisions(self) -> Divisions:
+        if self.frame.npartitions == 1:  # sorted where it is, whatever number is asked for
+            return (None, None)
         return self._seen() or (None,) * (self._npartitions_input + 1)
 
 
@@ -197,10 +192,14 @@ def _stand_in(expr: Any, operands: list[Any]) -> Any:
 
 def _with_seen(kind: Any, expr: Any, operands: list[Any], column: str) -> Any:
     """A stand-in that knows what Dask has computed for this step already, if anything."""
-    divisions = vars(expr).get("divisions")  # cached there as soon as somebody has asked
-    if divisions is None:
-        return kind(*operands, None)
-    count = kind(*operands, None)._npartitions_input
+    step = kind(*operands, None)
     ascending = expr._divisions_ascending if kind is PlannedSortValues else expr.ascending
-    found = _shuffle.divisions_lru.get((column, count, ascending, 128e6, expr.upsample))
-    return kind(*operands, (tuple(divisions), bool(found and found[3])))
+    key = column, step._npartitions_input, ascending, 128e6, expr.upsample
+    if key not in _shuffle.divisions_lru:
+        return step
+    divisions, lowest, highest, presorted = _shuffle.divisions_lru[key]
+    if kind is PlannedSortValues:
+        divisions = [None] * len(divisions)
+    elif presorted and len(lowest) == step._npartitions_input:
+        divisions = [*lowest, highest[-1]]
+    return kind(*operands, (tuple(divisions), bool(presorted)))

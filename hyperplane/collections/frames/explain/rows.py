@@ -61,7 +61,6 @@ def unknown_look_up(facts: Facts) -> Iterator[Found]:
                     "the divisions are not known, so every partition is read and looked through",
                     "df = df.reset_index().set_index('index', sorted=True)"
                     "  # once, if the index is sorted",
-                    "df = df.persist()  # for several look-ups",
                 ),
                 node,
             )

@@ -6,14 +6,20 @@ one pool for the whole worker process.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from typing import Any, Literal
 
+import numpy as np
 import polars as pl
 from dask.sizeof import sizeof
 
-from hyperplane.collections.frames.aggregates import Output, State
+from hyperplane.collections.frames.aggregates import GROWING, Output, State
 from hyperplane.collections.frames.cells import CELL, INSTANT, Windows
 
+#: Column with a number of rows.
+N = "__n__"
+_PLACE = "__place__"
+_SAMPLE = 50_000
 _NS = {"ms": 10**6, "us": 10**3, "ns": 1}
 
 
@@ -27,13 +33,15 @@ def group(frame: pl.LazyFrame, keys: Sequence[str], states: Sequence[State]) -> 
     """Partial states of the rows, one row per group; rows with a missing key are left out."""
     schema = frame.collect_schema()
     frame = without_missing(frame, keys)
+    floats = [state.column for state in states if schema[state.column].is_float()]
+    frame = frame.with_columns(pl.col(list(dict.fromkeys(floats))).fill_nan(None))
     made = [_from_rows(state, schema[state.column]) for state in states]
     made += [pl.lit(0, pl.Int64).alias(_count(state)) for state in states if state.kind == "set"]
-    if INSTANT in schema:
-        made.append(pl.col(INSTANT).min())
-    if not keys:
-        return frame.select(made).collect()
-    return frame.group_by(list(keys)).agg(made).collect()
+    made += _instants(schema)
+    grouped = frame.group_by(list(keys)).agg(made)
+    # Lists lose their nulls here and not above: group by group that takes much longer.
+    lists = [state.name for state in states if state.kind in GROWING]
+    return grouped.with_columns(pl.col(lists).list.drop_nulls()).collect()
 
 
 def merge(
@@ -43,8 +51,7 @@ def merge(
     table = pl.concat(tables, how="vertical_relaxed")
     made = [_from_states(state, states) for state in states]
     made += [pl.col(_count(state)).sum() for state in states if state.kind == "set"]
-    if INSTANT in table.columns:
-        made.append(pl.col(INSTANT).min())
+    made += _instants(table.columns)
     return table.group_by(list(keys)).agg(made)
 
 
@@ -59,7 +66,7 @@ def without_missing(frame: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame
 
 
 def cells(frame: pl.LazyFrame, windows: Windows) -> pl.LazyFrame:
-    """Add the cell of each row; rows without a time are left out."""
+    """Add the cell of each row; it is missing where the time is."""
     schema = frame.collect_schema()
     time = pl.col(windows.time)
     if schema[windows.time] == pl.Date:
@@ -67,7 +74,6 @@ def cells(frame: pl.LazyFrame, windows: Windows) -> pl.LazyFrame:
         unit = "ms"
     else:
         unit = schema[windows.time].time_unit  # type: ignore[attr-defined]
-    frame = frame.filter(time.is_not_null())
     local = time.dt.convert_time_zone(windows.zone) if windows.zone else time
     ticks = local.dt.replace_time_zone(None).cast(pl.Int64) if windows.zone else time.cast(pl.Int64)
     ticks = ticks + windows.shift // _NS[unit]
@@ -95,8 +101,6 @@ def split(table: pl.DataFrame, keys: Sequence[str], into: int) -> list[pl.DataFr
 
 def _from_rows(state: State, dtype: pl.DataType) -> pl.Expr:
     column = pl.col(state.column)
-    if dtype.is_float():
-        column = column.fill_nan(None)
     made = {
         "sum": lambda: _wide(column, dtype).sum(),
         "total": lambda: column.cast(pl.Float64).sum(),
@@ -108,8 +112,8 @@ def _from_rows(state: State, dtype: pl.DataType) -> pl.Expr:
         "last": lambda: _last(column, state.order),
         "mean": lambda: column.cast(pl.Float64).mean(),
         "m2": lambda: (column.cast(pl.Float64) - column.cast(pl.Float64).mean()).pow(2).sum(),
-        "set": lambda: column.drop_nulls().unique(),
-        "values": lambda: column.drop_nulls().cast(pl.Float64),
+        "set": lambda: column.unique(),
+        "values": lambda: column.cast(pl.Float64),
     }
     return made[state.kind]().alias(state.name)
 
@@ -117,13 +121,13 @@ def _from_rows(state: State, dtype: pl.DataType) -> pl.Expr:
 def _first(column: pl.Expr, order: str | None) -> pl.Expr:
     """The first value that is there; with an order, beside what it is ordered by."""
     if order is None:
-        return column.drop_nulls().first()
+        return column.first(ignore_nulls=True)
     return _first_of(_dated(column, order))
 
 
 def _last(column: pl.Expr, order: str | None) -> pl.Expr:
     if order is None:
-        return column.drop_nulls().last()
+        return column.last(ignore_nulls=True)
     return _last_of(_dated(column, order))
 
 
@@ -167,8 +171,8 @@ def _from_states(state: State, states: Sequence[State]) -> pl.Expr:
         "size": column.sum,
         "min": column.min,
         "max": column.max,
-        "first": lambda: _first_of(column) if state.order else column.drop_nulls().first(),
-        "last": lambda: _last_of(column) if state.order else column.drop_nulls().last(),
+        "first": lambda: _first_of(column) if state.order else column.first(ignore_nulls=True),
+        "last": lambda: _last_of(column) if state.order else column.last(ignore_nulls=True),
         "set": lambda: _joined(column).unique(),
         "values": lambda: _joined(column),
     }
@@ -239,3 +243,104 @@ def value(out: Output) -> pl.Expr:
     state = out.states[0]
     dated = state.order is not None and state.kind in ("first", "last")
     return states[state.kind].struct.field("value") if dated else states[state.kind]
+
+
+def top(
+    frame: pl.LazyFrame, keys: Sequence[str], column: str, n: int, descending: bool
+) -> pl.DataFrame:
+    """The first n rows of each group by a column, in their old order.
+
+    Only places are sorted, group by group; whole rows are fetched for the winners alone.
+    """
+    # NaN is a missing value; missing ones come last whichever way the order goes.
+    place = pl.int_range(pl.len(), dtype=pl.Int64).alias(_PLACE)
+    ranked = without_missing(frame.select(*keys, column, place), keys)
+    if ranked.collect_schema()[column].is_float():
+        ranked = ranked.with_columns(pl.col(column).fill_nan(None))
+    order = pl.col(_PLACE).sort_by(
+        column, descending=descending, nulls_last=True, maintain_order=True
+    )
+    winners = ranked.group_by(list(keys)).agg(order.head(n)).select(pl.col(_PLACE).list.explode())
+    chosen = winners.collect().get_column(_PLACE).sort()
+    return frame.select(pl.all().gather(chosen)).collect()
+
+
+def together(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Tables of the same columns as one, in their order."""
+    return tables[0] if len(tables) == 1 else pl.concat(tables, how="vertical_relaxed")
+
+
+def comparable(frame: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
+    """Make NaN the missing value that it is for pandas."""
+    schema = frame.collect_schema()
+    floats = [name for name in columns if schema[name].is_float()]
+    return frame.with_columns(pl.col(floats).fill_nan(None))
+
+
+def distinct(
+    table: pl.DataFrame, columns: Sequence[str], keep: Literal["first", "last"]
+) -> pl.DataFrame:
+    """Rows with values that no row before (or after) has."""
+    if set(columns) == set(table.columns):
+        return table.unique(keep="any")  # equal rows are equal
+    return table.unique(subset=list(columns), keep=keep, maintain_order=False)
+
+
+def mostly_distinct(table: pl.DataFrame, columns: Sequence[str]) -> bool:
+    """Whether looking for repeats in this table alone would be of little use, by a sample."""
+    sample = table.gather_every(max(table.height // _SAMPLE, 1))
+    return sample.height > 0 and sample.n_unique(subset=list(columns)) > sample.height / 2
+
+
+def counts(frame: pl.LazyFrame, keys: Sequence[str], targets: Sequence[str]) -> list[pl.DataFrame]:
+    """For each target the rows of each key and value; the value is the first column.
+
+    Keys may be missing, as values may: such rows count for no window, but what they hold are
+    values of the data.
+    """
+    schema = frame.collect_schema()
+    floats = [name for name in (*targets, *keys) if schema[name].is_float()]
+    frame = frame.with_columns(pl.col(list(dict.fromkeys(floats))).fill_nan(None))
+    return pl.collect_all(
+        [
+            frame.group_by([target, *keys]).agg(*_instants(schema), pl.len().alias(N))
+            for target in targets
+        ]
+    )
+
+
+def add_counts(tables: Sequence[pl.DataFrame], keys: Sequence[str], target: str) -> pl.DataFrame:
+    """Add up counts of the same keys and values."""
+    table = pl.concat(tables, how="vertical_relaxed")
+    return table.group_by([target, *keys]).agg(*_instants(table.schema), pl.col(N).sum())
+
+
+def _instants(columns: Container[str]) -> list[pl.Expr]:
+    return [pl.col(INSTANT).min()] if INSTANT in columns else []
+
+
+def most_frequent(
+    table: pl.DataFrame, target: str, keys: Sequence[str], top: int | None
+) -> pl.Series:
+    """The values that occur, or the most frequent of them, in their own order."""
+    counted = pl.when(pl.all_horizontal(pl.col(list(keys)).is_not_null())).then(N)
+    totals = table.drop_nulls(target).group_by(target).agg(counted.sum().alias(N))
+    if top is not None:
+        totals = totals.sort(N, target, descending=[True, False]).head(top)
+    return totals.get_column(target).sort()
+
+
+def pivoted(
+    table: pl.DataFrame, rows: pl.DataFrame, target: str, values: pl.Series
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Counts with a row for each of some keys and a column for each of some values."""
+    across = pl.DataFrame({target: values}).with_row_index("__across__")
+    down = rows.with_row_index("__down__")
+    cells_found = table.join(across, on=target).join(down, on=rows.columns)
+    made = np.zeros((rows.height, len(values)), dtype=np.int64)
+    places = (
+        cells_found.get_column("__down__").to_numpy(),
+        cells_found.get_column("__across__").to_numpy(),
+    )
+    np.add.at(made, places, cells_found.get_column(N).to_numpy().astype(np.int64))
+    return made

@@ -22,9 +22,11 @@ MISSING = (
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
 _TRUE, _FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")
-#: Bytes that pyarrow takes at once at most.
-BLOCK = 1 << 27
-_BAD_VALUE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): (.*)")
+#: Bytes that pyarrow takes at once at most; no row may be longer.
+BLOCK = 1 << 25
+_BAD_VALUE = re.compile(
+    r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): (.*)"
+)
 _BAD_ROW = re.compile(r"CSV parse error: (?:Row #(\d+): )?(.*)")
 
 
@@ -80,7 +82,8 @@ class CsvDecoder:
             raise ReadError(
                 span.file.url,
                 f"an odd number of quotes in bytes {span.start} to {span.stop}: a quote is not "
-                "closed, or a quoted value goes over several lines; for the latter write multiline=True",
+                "closed, or a quoted value goes over several lines; "
+                "for the latter write multiline=True",
             )
         types = {
             name: pa.string() if name in dict(self.times) else arrow_type(kind)
@@ -146,9 +149,8 @@ def parsed(data: bytes, form: CsvForm, types: dict[str, pa.DataType] | None) -> 
             column_names=form.names,
             encoding=form.encoding,
         ),
-        parse_options=arrow_csv.ParseOptions(
-            delimiter=form.separator, newlines_in_values=form.breaking
-        ),
+        # Quoted lines cost nothing where there are none.
+        parse_options=arrow_csv.ParseOptions(delimiter=form.separator, newlines_in_values=True),
         convert_options=arrow_csv.ConvertOptions(
             null_values=MISSING,
             true_values=_TRUE,

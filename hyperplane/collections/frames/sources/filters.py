@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -106,15 +106,19 @@ def _condition(
         return None, faults
     if op in _NULLS:
         return (name, op, None), []
-    if op in _LISTS and (isinstance(value, (str, bytes)) or not isinstance(value, Iterable)):
+    if op in _LISTS and not _is_list(value):
         return None, [Fault(where, repr(value)[:80], f"a list of values for {op!r}")]
     kind = schema[name]
-    given = list(value) if op in _LISTS else [value]
+    given: list[Any] = list(cast("Iterable[Any]", value)) if op in _LISTS else [value]
     try:
         values = [_value(one, kind) for one in given]
     except (TypeError, ValueError) as error:
         return None, [Fault(where, repr(value)[:80], f"{error}, for column {name!r} is {kind}")]
     return (name, op, tuple(values) if op in _LISTS else values[0]), []
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
 
 
 def _value(value: Any, kind: pl.DataType) -> Any:
@@ -133,7 +137,7 @@ def _value(value: Any, kind: pl.DataType) -> Any:
     if isinstance(kind, pl.Datetime):
         return _instant(value, kind)
     if isinstance(kind, pl.Duration):
-        return pd.Timedelta(value)
+        return pd.Timedelta(cast(dt.timedelta, value))
     if isinstance(value, decimal.Decimal) and not isinstance(kind, pl.Decimal):
         return float(value)
     return value
@@ -205,7 +209,7 @@ def _test(condition: Condition, kind: pl.DataType, column: pl.Expr) -> pl.Expr:
 def _compared(op: str, value: Any, kind: pl.DataType, column: pl.Expr) -> pl.Expr:
     if isinstance(kind, (pl.Datetime, pl.Duration)):
         return _ticks_compared(op, value, kind, column)
-    found = _OPERATIONS[op](column, pl.lit(value))
+    found: pl.Expr = _OPERATIONS[op](column, pl.lit(value))
     # For Polars NaN is more than any number; for pandas it is not.
     return found & column.is_not_nan() if kind.is_float() and op in (">", ">=") else found
 
@@ -218,10 +222,12 @@ def _ticks_compared(op: str, value: Any, kind: Any, column: pl.Expr) -> pl.Expr:
     if rest and op in (">=", "<"):
         ticks += 1
     limits = np.iinfo("int64")
-    return _OPERATIONS[op](column, pl.lit(max(limits.min + 1, min(limits.max, ticks))).cast(kind))
+    limited = max(limits.min + 1, min(limits.max, ticks))
+    compared: pl.Expr = _OPERATIONS[op](column, pl.lit(limited).cast(kind))
+    return compared
 
 
-def _nanoseconds(value: pd.Timestamp | pd.Timedelta) -> int:
+def _nanoseconds(value: Any) -> int:
     plain = value.tz_convert("UTC").tz_localize(None) if getattr(value, "tz", None) else value
     return int(plain.asm8.astype("int64")) * _NANOSECONDS[value.unit]
 
@@ -263,16 +269,12 @@ def _may_hold(condition: Condition, bound: Bound | None) -> bool:
 def _overlaps(op: str, value: Any, low: Any, high: Any) -> bool:
     if op == "in":
         return any(low <= one <= high for one in value)
+    if op == "==":
+        return bool(low <= value <= high)
     if op == "!=":
         # NaN is not in the bounds of floats, and differs from everything.
         return isinstance(low, float) or not low == high == value
-    return {
-        "==": lambda: low <= value <= high,
-        "<": lambda: low < value,
-        "<=": lambda: low <= value,
-        ">": lambda: high > value,
-        ">=": lambda: high >= value,
-    }[op]()
+    return bool(_OPERATIONS[op](low if op in ("<", "<=") else high, value))
 
 
 def columns_of(filters: Filters) -> Sequence[str]:

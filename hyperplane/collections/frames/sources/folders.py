@@ -33,7 +33,9 @@ def keys(
         values = {pairs[name] for pairs in found.values()} - {None}
         whole = all(value.isdecimal() and str(int(value)) == value for value in values if value)
         kinds[name] = pl.Int64() if whole and values else pl.String()
-    return {path: tuple((n, _value(p[n], kinds[n])) for n in names) for path, p in found.items()}, kinds
+    return {
+        path: tuple((n, _value(p[n], kinds[n])) for n in names) for path, p in found.items()
+    }, kinds
 
 
 def _value(text: str | None, kind: pl.DataType) -> Any:

@@ -33,8 +33,8 @@ class Footer:
 
     @property
     def schema(self) -> pa.Schema:
-        schema = self.metadata.schema.to_arrow_schema()
-        return schema if isinstance(schema, pa.Schema) else pa.schema(schema)
+        """The columns with their Arrow types."""
+        return self.metadata.schema.to_arrow_schema()
 
 
 @dataclass(frozen=True)
@@ -121,14 +121,13 @@ def _nulls(chunk: Any) -> int | None:
 def memory(group: Any, leaf: int, parquet_schema: Any) -> int:
     """Bytes in memory of one leaf column of a row group, about."""
     chunk = group.column(leaf)
-    kind = chunk.physical_type
+    kind, values = chunk.physical_type, int(chunk.num_values)
     if kind == "FIXED_LEN_BYTE_ARRAY":
-        width = int(parquet_schema.column(leaf).length)
-    elif kind == "BYTE_ARRAY":
-        width = OFFSET + _text_length(chunk.statistics)
-    else:
-        width = WIDTHS[kind]
-    return max(int(chunk.total_uncompressed_size), int(chunk.num_values) * width)
+        return values * int(parquet_schema.column(leaf).length)
+    if kind == "BYTE_ARRAY":
+        length = OFFSET + _text_length(chunk.statistics)
+        return max(int(chunk.total_uncompressed_size), values * length)
+    return values * WIDTHS[kind]
 
 
 def _text_length(statistics: Any) -> int:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 
 from hyperplane.collections.frames.sources import samples, text_plan, times
 from hyperplane.collections.frames.sources.errors import ReadError

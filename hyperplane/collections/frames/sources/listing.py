@@ -51,10 +51,12 @@ class Store:
 
     @cached_property
     def system(self) -> Any:
+        """The file system of fsspec."""
         return fsspec.url_to_fs(self.url, **self.options)[0]
 
     @property
     def local(self) -> bool:
+        """Whether paths are those of this machine's own disk."""
         return self.protocol == "file"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -79,7 +81,9 @@ class File:
     @property
     def url(self) -> str:
         """The file as messages may name it."""
-        return self.path if self.store.local else shown(self.store.system.unstrip_protocol(self.path))
+        return (
+            self.path if self.store.local else shown(self.store.system.unstrip_protocol(self.path))
+        )
 
     def between(self, start: int, stop: int) -> bytes:
         """Some bytes of the file as it is stored."""

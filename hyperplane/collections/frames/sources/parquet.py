@@ -9,7 +9,6 @@ from itertools import groupby
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 from pyarrow import parquet
 
 from hyperplane.collections.frames.parts import Bounds
@@ -35,6 +34,8 @@ class Piece:
         Their rows within the file.
     whole : bool
         Whether these are all rows of the file.
+    likes : int, optional
+        Number of the schema of the file; files of the same one can be scanned together.
     recipe : Recipe
         How to make the columns.
     """
@@ -44,12 +45,18 @@ class Piece:
     start: int
     rows: int
     whole: bool
+    likes: int | None
     recipe: Recipe
 
     @property
     def urls(self) -> tuple[str, ...]:
         """The file, for messages."""
         return (self.file.url,)
+
+    @property
+    def together(self) -> Any:
+        """What it has in common with those that it can be scanned with."""
+        return (self.likes, self.recipe) if self.whole and self.likes is not None else self
 
     def scan(self) -> pl.LazyFrame:
         """The raw columns, from a local disk."""
@@ -108,7 +115,7 @@ class ParquetPart:
             return scanned(partial(self._each, skip=True), self._schema)
         if not store.local:
             return scanned(partial(self._each, skip=False), self._schema)
-        runs = groupby(self.pieces, key=lambda piece: piece.recipe if piece.whole else piece)
+        runs = groupby(self.pieces, key=lambda piece: piece.together)
         frames = [_scanned_together(list(run)) for _, run in runs]
         made = [recipe.applied(raw, self.filters) for raw, recipe in frames]
         return made[0] if len(made) == 1 else pl.concat(made)

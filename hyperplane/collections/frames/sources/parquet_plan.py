@@ -34,10 +34,18 @@ Kinds = dict[str, pl.DataType]
 class _Family:
     """The files of one schema."""
 
+    number: int
     schema: pa.Schema
     shape: schemas.Shape
     leaves: Mapping[str, Sequence[int]]
     members: list[Footer] = field(default_factory=list)
+
+    @property
+    def likes(self) -> int | None:
+        """Its number, if all of its files are of one schema for Polars as well."""
+        # For pyarrow dates are dates; Polars reads some as times, as the writer had them.
+        dates = any(pa.types.is_date(kind) for kind in self.schema.types)
+        return None if dates else self.number
 
 
 @dataclass(frozen=True)
@@ -123,7 +131,7 @@ def _families(found: Sequence[Footer], decimals: types.Decimals) -> list[_Family
         if family is None:
             shape, wrong = schemas.shape(schema, decimals, footer.file.url)
             faults += wrong
-            family = _Family(schema, shape, footers.leaves(schema))
+            family = _Family(len(families), schema, shape, footers.leaves(schema))
             families.append(family)
         else:
             family.shape.urls.append(footer.file.url)
@@ -168,9 +176,7 @@ def _may_match(unit: _Unit, filters: Filters, looked_at: Kinds) -> bool:
     return may_match(filters, lambda name: unit.bound(name, looked_at[name]))
 
 
-def _optional(
-    name: str, kind: pl.DataType, families: Sequence[_Family], key_kinds: Kinds
-) -> bool:
+def _optional(name: str, kind: pl.DataType, families: Sequence[_Family], key_kinds: Kinds) -> bool:
     if not (kind.is_integer() or isinstance(kind, pl.Boolean)):
         return True
     for family in families:
@@ -204,13 +210,14 @@ def _piece(run: Sequence[_Unit]) -> Piece:
     first, rows = run[0], _next(run[-1]) - run[0].start
     whole = rows == first.footer.metadata.num_rows
     numbers = tuple(unit.number for unit in run)
-    return Piece(first.footer.file, numbers, first.start, rows, whole, first.recipe)
+    likes = first.family.likes
+    return Piece(first.footer.file, numbers, first.start, rows, whole, likes, first.recipe)
 
 
 def _nothing(family: _Family, chosen: Kinds, looked_at: Kinds, filters: Filters) -> ParquetPart:
     """A part without rows, for there must be one."""
     recipe = _recipe(family, {}, chosen, looked_at)
-    piece = Piece(family.members[0].file, (), 0, 0, False, recipe)
+    piece = Piece(family.members[0].file, (), 0, 0, False, None, recipe)
     return ParquetPart((piece,), filters, 0)
 
 

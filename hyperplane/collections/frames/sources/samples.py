@@ -23,6 +23,7 @@ STEP = 65_536
 #: A packed text is taken to be so many times as long as it is stored.
 UNPACKED = 5
 
+
 @dataclass(frozen=True)
 class Sample:
     """Whole lines of one file.

@@ -37,23 +37,21 @@ class Shape:
     urls: list[str]
 
 
-def shape(
-    schema: pa.Schema, decimals: types.Decimals, url: str
-) -> tuple[Shape, list[Fault]]:
+def shape(schema: pa.Schema, decimals: types.Decimals, url: str) -> tuple[Shape, list[Fault]]:
     """The columns of one file, and those that cannot be read."""
     kinds, faults = {}, []
     for entry in schema:
         try:
             kinds[entry.name] = types.sound(entry.type, decimals)
         except (ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
-            faults.append(Fault(url, f"{entry.name}: {entry.type}", f"a type with a column ({error})"))
+            faults.append(
+                Fault(url, f"{entry.name}: {entry.type}", f"a type with a column ({error})")
+            )
     untyped = frozenset(entry.name for entry in schema if pa.types.is_null(entry.type))
     return Shape(kinds, untyped, [url]), faults
 
 
-def merged(
-    shapes: Sequence[Shape], mixing: Mixing
-) -> tuple[dict[str, pl.DataType], list[Fault]]:
+def merged(shapes: Sequence[Shape], mixing: Mixing) -> tuple[dict[str, pl.DataType], list[Fault]]:
     """The columns of the data set, in order of appearance, and all that does not go together.
 
     Parameters

@@ -129,7 +129,15 @@ class SpanPart:
 
     def __dask_tokenize__(self) -> Any:
         spans = [
-            (s.file.path, s.file.size, s.file.stamp, s.start, s.stop, repr(s.decoder), str(s.recipe))
+            (
+                s.file.path,
+                s.file.size,
+                s.file.stamp,
+                s.start,
+                s.stop,
+                repr(s.decoder),
+                str(s.recipe),
+            )
             for s in self.spans
         ]
         store = self.spans[0].file.store.__dask_tokenize__()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -47,6 +48,7 @@ class Content:
 
     @property
     def memory(self) -> int:
+        """Bytes in memory, about."""
         size = self.file.size * (samples.UNPACKED if packing(self.file) else 1)
         return int(size * self.density)
 
@@ -76,7 +78,9 @@ def overrides(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str], l
             continue
         kind = _kind(asked)
         if kind is None:
-            faults.append(Fault("dtypes", f"{name}: {asked!r}", _DTYPES, "use parse_dates for times"))
+            faults.append(
+                Fault("dtypes", f"{name}: {asked!r}", _DTYPES, "use parse_dates for times")
+            )
             continue
         kinds[name] = kind
         if pd.api.types.is_extension_array_dtype(pd.api.types.pandas_dtype(asked)):
@@ -91,7 +95,7 @@ def _kind(asked: Any) -> pl.DataType | None:
         return None
     if isinstance(dtype, pd.StringDtype):
         return pl.String()
-    numpy = getattr(dtype, "numpy_dtype", dtype)
+    numpy: Any = getattr(dtype, "numpy_dtype", dtype)
     if getattr(numpy, "kind", "") not in "biuf" or numpy.itemsize > 8 or str(numpy) == "float16":
         return None
     name = "Boolean" if numpy.kind == "b" else str(numpy).title().replace("Ui", "UI")
@@ -135,7 +139,7 @@ def _spans(content: Content, decoder: Decoder, recipe: Recipe, aim: float) -> li
     share = memory / max(1, file.size - content.start)
     return [
         Span(file, start, stop, decoder, recipe, int((stop - start) * share))
-        for start, stop in zip(ends[:-1], ends[1:], strict=True)
+        for start, stop in pairwise(ends)
     ] or [Span(file, content.start, content.start, decoder, recipe, 0)]
 
 

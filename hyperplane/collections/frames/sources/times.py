@@ -15,7 +15,12 @@ from hyperplane.collections.frames.sources.errors import ReadError
 from hyperplane.collections.frames.sources.filters import near
 from hyperplane.errors import Fault
 
-_ISO = (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
+_ISO = (
+    pa.timestamp("us"),
+    pa.timestamp("us", "UTC"),
+    pa.timestamp("ns"),
+    pa.timestamp("ns", "UTC"),
+)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,154 @@
+"""One engine, one process: run TPC-H queries and print their figures as JSON on the last line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import psutil
+
+Query = Callable[[str], Any]
+#: Run once before anything is timed: it makes workers import what they need.
+WARM_UP = "q6"
+
+
+def _family() -> list[psutil.Process]:
+    own = psutil.Process()
+    return [own, *own.children(recursive=True)]
+
+
+def tree_cpu() -> float:
+    """CPU seconds, user and system, of this process and all below it that live."""
+    total = 0.0
+    for process in _family():
+        try:
+            times = process.cpu_times()
+        except psutil.Error:
+            continue
+        total += times.user + times.system
+    return total
+
+
+def _anonymous() -> int:
+    """Bytes of anonymous memory of the process tree."""
+    total = 0
+    for process in _family():
+        try:
+            with open(f"/proc/{process.pid}/status") as status:
+                total += sum(int(s.split()[1]) for s in status if s.startswith("RssAnon")) * 1024
+        except OSError:
+            continue
+    return total
+
+
+@contextmanager
+def peak_memory(found: list[int]) -> Iterator[None]:
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.1):
+            found[0] = max(found[0], _anonymous())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _dask(folder: str) -> Query:
+    from tpch_queries import QUERIES, Tables
+
+    return lambda name: QUERIES[name](Tables(folder))
+
+
+def default(folder: str, stack: ExitStack, options: dict[str, Any]) -> Query:
+    """Dask as it comes."""
+    from distributed import Client, LocalCluster
+
+    cluster = stack.enter_context(LocalCluster(**options))
+    stack.enter_context(Client(cluster))
+    return _dask(folder)
+
+
+def ours(folder: str, stack: ExitStack, options: dict[str, Any]) -> Query:
+    """The same code on hyperplane's cluster."""
+    import dask.config
+    import distributed  # noqa: F401 - so that the block below finds its settings to put back
+
+    import hyperplane
+
+    with dask.config.set(options.pop("config", {})):
+        memory = psutil.virtual_memory().total / 10**9
+        sizes = {"num_workers": 1, "nprocs": 1, "nthreads": os.cpu_count()}
+        plan = hyperplane.plan_cluster(**{**sizes, "ram_gb_per_proc": memory, **options})
+        client, cluster = hyperplane.start(plan)
+    stack.enter_context(cluster)
+    stack.enter_context(client)
+    return _dask(folder)
+
+
+def polars(folder: str, stack: ExitStack, options: dict[str, Any]) -> Query:
+    import polars as pl
+    from tpch_peers import POLARS
+
+    def run(name: str) -> Any:
+        found = POLARS[name](lambda table: pl.scan_parquet(f"{folder}/{table}/*.parquet"))
+        return found.collect(engine="streaming").to_pandas()
+
+    return run
+
+
+def duckdb(folder: str, stack: ExitStack, options: dict[str, Any]) -> Query:
+    import duckdb as db
+    from tpch_data import TABLES
+    from tpch_peers import SQL
+
+    connection = stack.enter_context(db.connect())
+    for table in TABLES:
+        connection.execute(f"create view {table} as from '{folder}/{table}/*.parquet'")
+    return lambda name: connection.execute(SQL[name]).df()
+
+
+ENGINES = {"default": default, "ours": ours, "polars": polars, "duckdb": duckdb}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("engine", choices=ENGINES)
+    parser.add_argument("--folder", required=True)
+    parser.add_argument("--queries", nargs="+", required=True)
+    parser.add_argument("--options", default="{}", help="arguments of the cluster, as JSON")
+    parser.add_argument("--answers", default="", help="a folder to write the answers to")
+    arguments = parser.parse_args()
+    figures: dict[str, float] = {}
+    with ExitStack() as stack:
+        began = time.perf_counter()
+        run = ENGINES[arguments.engine](arguments.folder, stack, json.loads(arguments.options))
+        run(WARM_UP)
+        figures["start wall"] = time.perf_counter() - began
+        figures["start cpu"] = tree_cpu()
+        for name in arguments.queries:
+            time.sleep(0.3)  # what the query before leaves behind is not this one's
+            peak = [_anonymous()]
+            with peak_memory(peak):
+                cpu, wall = tree_cpu(), time.perf_counter()
+                answer = run(name)
+                figures[f"{name} wall"] = time.perf_counter() - wall
+                figures[f"{name} cpu"] = tree_cpu() - cpu
+            figures[f"{name} peak"] = peak[0] / 1e6
+            if arguments.answers:
+                answer.to_parquet(f"{arguments.answers}/{arguments.engine}-{name}.parquet")
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

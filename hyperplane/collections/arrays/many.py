@@ -1,0 +1,121 @@
+"""One lazy data set of many Zarr stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hyperplane.collections.arrays.asking import (
+    faults_of,
+    named,
+    secrets_of,
+    stores_of,
+)
+from hyperplane.errors import check
+from hyperplane.optional import need
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def open_zarr_many(
+    urls: Any,
+    *,
+    combine: str = "merge",
+    concat_dim: Any = None,
+    compat: str = "no_conflicts",
+    combine_attrs: Any = "no_conflicts",
+    join: str = "outer",
+    data_vars: Any = None,
+    coords: Any = "minimal",
+    load: bool = False,
+    group: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **decoding: Any,
+) -> xr.Dataset:
+    """Open tens to thousands of Zarr stores as one lazy data set.
+
+    The metadata and the indexes of all stores are read at once, on threads of this process. What
+    comes back is what :func:`xarray.merge` or :func:`xarray.concat` makes of the stores opened
+    one by one. The data stays where it is: it is read where the Dask arrays are computed.
+
+    Parameters
+    ----------
+    urls : str, path, or list of them
+        Paths or fsspec URLs of stores of Zarr 2 or 3, with consolidated metadata or without; or
+        globs, whose matches are taken in the order of their names. For ``combine="nested"`` a
+        list of lists, one level for each entry of ``concat_dim``.
+    combine : {"merge", "concat", "nested", "by_coords"}
+        What is done with the data sets: the function of xarray of that name.
+    concat_dim : str, pandas.Index or xarray.DataArray, or a list of them
+        The dimension, old or new, along which they are concatenated; a list for
+        ``combine="nested"``.
+    compat : str
+        What makes two variables of one name agree, as in xarray. Values are compared where the
+        data is computed, without loading them here; small ones on threads of this process.
+    combine_attrs : str or callable
+        How attributes are combined, as in xarray.
+    join : {"outer", "inner", "left", "right", "exact", "override"}
+        How indexes that differ are combined, as in xarray.
+    data_vars : {"minimal", "different", "all"} or list of str, optional
+        Which data variables are concatenated, as in xarray. Not given: those that have the
+        dimension; all if it is new.
+    coords : {"minimal", "different", "all"} or list of str
+        Which coordinates are concatenated, as in xarray.
+    load : bool
+        Whether to read all data into the memory of this process, on threads of it.
+    group : str, optional
+        The group inside each store.
+    storage_options : mapping, optional
+        Options for fsspec, such as credentials. They are never shown.
+    **decoding
+        Options of :func:`xarray.open_dataset`, such as ``decode_times`` or ``drop_variables``.
+
+    Returns
+    -------
+    xarray.Dataset
+        Of Dask arrays in equal chunks, which ``to_zarr`` can write; indexes are loaded. Neighbours
+        along ``concat_dim`` that are small share a chunk of up to 32 MB, and one task reads them
+        at once.
+
+    Raises
+    ------
+    RequestError
+        With one fault for each argument that cannot be used and for each store that cannot be
+        opened; or naming two stores and the variable or attribute about which they disagree.
+    MissingPackage
+        When xarray or zarr are not installed.
+
+    Examples
+    --------
+    >>> import tempfile, xarray as xr
+    >>> folder = tempfile.mkdtemp()
+    >>> for day in range(3):
+    ...     part = xr.Dataset({"rain": ("day", [0.1 * day])}, coords={"day": [day]})
+    ...     _ = part.to_zarr(f"{folder}/{day}.zarr")
+    >>> data = open_zarr_many(f"{folder}/*.zarr", combine="concat", concat_dim="day")
+    >>> data.sizes["day"], float(data.rain.max())
+    (3, 0.2)
+    """
+    need("xarray", "array")
+    need("zarr", "array")
+    check(faults_of(combine, concat_dim, compat, combine_attrs, join, decoding))
+    names, tree, dims = named(urls, combine, concat_dim, storage_options)
+
+    from hyperplane.collections.arrays import combining
+    from hyperplane.collections.arrays.opening import THREADS, open_all
+    from hyperplane.collections.arrays.tidying import tidy
+
+    stores = stores_of(names, storage_options, load)
+    opened = open_all(names, stores, group, decoding, secrets_of(storage_options))
+    rules = combining.Rules(compat, join, combine_attrs, data_vars, coords)
+    if combine == "merge":
+        result = combining.merge(opened, rules)
+    elif combine == "concat":
+        result = combining.concat(opened, concat_dim, rules)
+    elif combine == "nested":
+        result = combining.nested(opened, tree, dims, rules)
+    else:
+        result = combining.by_coords(opened, rules)
+    result = tidy(result, [one.lazy for one in opened])
+    return result.load(scheduler="threads", num_workers=THREADS) if load else result

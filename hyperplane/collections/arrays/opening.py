@@ -1,0 +1,150 @@
+"""Many Zarr stores opened at once, each in two round trips where its metadata allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import xarray as xr
+import zarr
+
+from hyperplane.collections.arrays.stores import KeepingStore, secrets_in, shown
+from hyperplane.errors import Fault, RequestError
+
+#: Reads that wait for their stores at the same time.
+THREADS = 32
+
+
+@dataclass(frozen=True)
+class Opened:
+    """One store that was opened.
+
+    Parameters
+    ----------
+    name : str
+        Its URL, without secrets.
+    lazy : xarray.Dataset
+        Its variables as xarray reads them; the indexes are loaded.
+    data : xarray.Dataset
+        The same as Dask arrays, in the chunks of the store.
+    """
+
+    name: str
+    lazy: xr.Dataset
+    data: xr.Dataset
+
+
+def open_all(
+    urls: Sequence[str],
+    stores: Sequence[KeepingStore],
+    group: str | None,
+    options: Mapping[str, Any],
+    secrets: Sequence[str] = (),
+) -> list[Opened]:
+    """Open the metadata and the indexes of all stores, on threads of this process.
+
+    Parameters
+    ----------
+    urls : sequence of str
+        What the stores are called.
+    stores : sequence of KeepingStore
+        The stores.
+    group : str, optional
+        The group inside each of them.
+    options : mapping
+        How xarray is to decode them.
+    secrets : sequence of str
+        Texts that no message may show.
+
+    Raises
+    ------
+    RequestError
+        With one fault for each store that could not be opened.
+    """
+    threads = min(THREADS, len(stores))
+    with ThreadPoolExecutor(threads) as openers, ThreadPoolExecutor(threads) as readers:
+
+        def attempt(number: int) -> Opened | Fault:
+            try:
+                lazy = _open(stores[number], group, options, readers)
+            except Exception as error:  # noqa: BLE001 - whatever a store or a codec may raise
+                why = _reason(error, group)
+                for secret in [*secrets, *secrets_in(urls[number])]:
+                    why = why.replace(secret, "***")
+                asked = repr(shown(urls[number]))
+                return Fault(f"urls[{number}]", asked, "a Zarr group that can be read", why)
+            return Opened(shown(urls[number]), lazy, _chunked(lazy))
+
+        attempts = list(openers.map(attempt, range(len(stores))))
+    faults = [one for one in attempts if isinstance(one, Fault)]
+    if faults:
+        raise RequestError(faults)
+    return [one for one in attempts if isinstance(one, Opened)]
+
+
+def _open(
+    store: KeepingStore,
+    group: str | None,
+    options: Mapping[str, Any],
+    readers: ThreadPoolExecutor,
+) -> xr.Dataset:
+    root = zarr.open_group(store, mode="r")
+    consolidated = root.metadata.consolidated_metadata is not None
+    node = root[group] if group else root
+    if not isinstance(node, zarr.Group):
+        raise TypeError(f"{group!r} is an array")
+    reads = [read for name, array in node.arrays() for read in _first_reads(name, array)]
+    list(readers.map(lambda read: read(), reads))
+    lazy = xr.open_dataset(
+        store,  # type: ignore[arg-type]  # xarray's annotation leaves out stores of zarr
+        engine="zarr",
+        chunks=None,
+        cache=False,
+        group=group,
+        consolidated=consolidated,
+        zarr_format=root.metadata.zarr_format,
+        **options,
+    )
+    store.forget()
+    return lazy
+
+
+def _first_reads(name: str, array: zarr.Array[Any]) -> list[Callable[[], Any]]:
+    """The reads that xarray will make of an array to open its group, to be made at once.
+
+    An index is read whole. Of times the first and the last are looked at for their type.
+    """
+    dims: Any = getattr(array.metadata, "dimension_names", None)
+    dims = dims or array.attrs.get("_ARRAY_DIMENSIONS")
+    if dims is not None and tuple(dims) == (name,):
+        return [partial(array.__getitem__, slice(None))]
+    if "since" in str(array.attrs.get("units", "")) and array.size:
+        ends = [tuple(0 for _ in array.shape), tuple(size - 1 for size in array.shape)]
+        return [partial(array.__getitem__, end) for end in ends]
+    return []
+
+
+def _chunked(lazy: xr.Dataset) -> xr.Dataset:
+    """The same variables as Dask arrays; their names are new, since a store may be rewritten."""
+    mark = uuid4().hex
+    variables = {
+        name: variable.chunk(
+            dict(variable.encoding.get("preferred_chunks", {})), name=f"zarr-{name}-{mark}"
+        )
+        for name, variable in lazy.variables.items()
+        if name not in lazy.indexes
+    }
+    return lazy.assign({str(name): variable for name, variable in variables.items()})
+
+
+def _reason(error: Exception, group: str | None) -> str:
+    text = " ".join(str(error).split())
+    if isinstance(error, FileNotFoundError):
+        return "nothing is there, or nothing that is a Zarr group"
+    if isinstance(error, KeyError):
+        return f"it holds no {text}" if group is None else f"it has no group {group!r}"
+    return f"{type(error).__name__}: {text[:300]}"

@@ -1,0 +1,130 @@
+"""Chunks of a good size for an array, a limit of memory and a way of reading."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hyperplane.collections.arrays.chunking import proposed
+from hyperplane.errors import Fault, RequestError, check
+from hyperplane.units import format_bytes, parse_bytes, whole_number
+
+_ARRAYS = "an array of NumPy, Dask, Zarr or xarray, or a shape together with dtype="
+
+
+def propose_chunks(
+    array: Any,
+    *,
+    dtype: Any = None,
+    whole: Any = (),
+    memory: str | int = "100MB",
+) -> Any:
+    """Chunks that fit into memory and suit the way in which an array is read.
+
+    Parameters
+    ----------
+    array : array, xarray.DataArray or tuple of int
+        An array of NumPy, Dask, Zarr or xarray, or the shape of one. Where it is stored in
+        chunks already, the proposed ones are multiples of those.
+    dtype : dtype, optional
+        The type of the elements; needed with a shape.
+    whole : str, int, or list of them
+        What is read at once, and so is not divided: dimensions of an xarray object by name,
+        axes of others by number. ``"time"`` for series at points, ``["y", "x"]`` for maps.
+        Nothing: all axes are divided about equally often.
+    memory : str or int
+        The most that one chunk may take, as ``"100MB"`` or bytes. A task holds a few chunks.
+
+    Returns
+    -------
+    tuple of int or dict of str to int
+        Sizes for ``rechunk``; for an xarray object by the name of the dimension.
+
+    Raises
+    ------
+    RequestError
+        When an argument cannot be used, or no chunk is small enough.
+
+    Examples
+    --------
+    >>> propose_chunks((3650, 720, 1440), dtype="float32")  # a part of everything
+    (366, 240, 240)
+    >>> propose_chunks((3650, 720, 1440), dtype="float32", whole=0)  # series at points
+    (3650, 80, 85)
+    >>> propose_chunks((3650, 720, 1440), dtype="float32", whole=[1, 2])  # maps
+    (24, 720, 1440)
+    """
+    shape, names, itemsize, units = _described(array, dtype)
+    listed = list(whole) if isinstance(whole, list | tuple) else [whole]
+    limit = memory_limit(memory)
+    check(_whole_faults(listed, names, shape))
+    axes = [names.index(one) if one in names else int(one) % len(shape) for one in listed]
+    found = proposed(shape, units, axes, limit // itemsize)
+    if found is None:
+        least = itemsize
+        for axis, (size, unit) in enumerate(zip(shape, units, strict=True)):
+            least *= max(1, size if axis in axes else min(size, unit))
+        allowed = f"at least {format_bytes(least)}, the smallest chunk that is asked for"
+        advice = "raise memory=, or leave out an axis of whole="
+        raise RequestError([Fault("memory", format_bytes(limit), allowed, advice)])
+    return dict(zip(names, found, strict=True)) if names else found
+
+
+def memory_limit(memory: Any) -> int:
+    """Bytes of a limit given as text or as a number of bytes."""
+    size = whole_number(memory)
+    if size is None and isinstance(memory, str):
+        try:
+            size = parse_bytes(memory)
+        except ValueError:
+            size = None
+    if size is None or size <= 0:
+        allowed = "a quantity such as '100MB', or a number of bytes"
+        raise RequestError([Fault("memory", repr(memory)[:80], allowed)])
+    return size
+
+
+def _described(array: Any, dtype: Any) -> tuple[tuple[int, ...], list[Hashable], int, list[int]]:
+    """Shape, names of dimensions if there are any, bytes of an element, and stored chunks."""
+    names: list[Hashable] = []
+    stored: Any = {}
+    if hasattr(array, "shape"):
+        shape = tuple(array.shape)
+        dtype = array.dtype if dtype is None else dtype
+        if hasattr(array, "dims"):
+            names = list(array.dims)
+            stored = array.encoding.get("preferred_chunks", {})
+        elif hasattr(array, "chunks") and not hasattr(array, "dask"):
+            stored = dict(enumerate(array.chunks))
+    else:
+        shape = tuple(array) if isinstance(array, Sequence) and not isinstance(array, str) else ()
+    sizes = [whole_number(size) for size in shape]
+    if not shape or any(size is None or size < 0 for size in sizes) or dtype is None:
+        raise RequestError([Fault("array", repr(array)[:80], _ARRAYS)])
+    try:
+        itemsize = max(1, np.dtype(dtype).itemsize)
+    except TypeError:
+        raise RequestError([Fault("dtype", repr(dtype)[:80], "a type of NumPy")]) from None
+    whole = tuple(size for size in sizes if size is not None)
+    units = [_unit(stored.get(key, 1)) for key in (names or range(len(whole)))]
+    return whole, names, itemsize, units
+
+
+def _unit(stored: Any) -> int:
+    """The size of stored chunks along one axis; of sizes that differ, one position."""
+    if isinstance(stored, tuple):
+        return stored[0] if len(set(stored[:-1])) == 1 or len(stored) == 1 else 1
+    return max(1, int(stored))
+
+
+def _whole_faults(
+    listed: Sequence[Any], names: Sequence[Hashable], shape: Sequence[int]
+) -> Iterator[Fault]:
+    for one in listed:
+        axis = whole_number(one)
+        known = one in names if names else axis is not None and -len(shape) <= axis < len(shape)
+        if not known:
+            some = ", ".join(map(str, names)) if names else f"axes 0 to {len(shape) - 1}"
+            yield Fault("whole", repr(one)[:80], f"some of {some}")

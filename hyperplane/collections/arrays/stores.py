@@ -1,0 +1,123 @@
+"""Zarr stores from URLs: read in few round trips, and named without secrets.
+
+zarr is imported here, so this module is imported by the functions that have asked for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import fsspec
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.storage import FsspecStore, LocalStore, WrapperStore
+
+from hyperplane.errors import HyperplaneError
+
+#: The message wherever data in the memory of one process is asked of another.
+ELSEWHERE = (
+    "memory:// is the memory of this process, and the workers are other processes: they would "
+    "read missing values without any error"
+)
+
+
+class KeepingStore(WrapperStore[Store]):
+    """A store that reads each thing once while it is being opened.
+
+    xarray reads the beginning of a time axis three times, and looks for consolidated metadata
+    twice; each of these is a round trip. What was read is kept until :meth:`forget`, and never
+    sent to another process.
+
+    Parameters
+    ----------
+    store : zarr.abc.store.Store
+        The store that is read.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._kept: dict[tuple[str, str], asyncio.Future[Buffer | None]] | None = {}
+        self._only_in = os.getpid() if in_memory(store) else None
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """What the store holds under a key, or None."""
+        if self._only_in not in (None, os.getpid()):
+            # Not when it is received: a worker that cannot receive a task closes itself.
+            raise HyperplaneError(f"{ELSEWHERE}; write the stores to a place that they can read")
+        kept = self._kept
+        if kept is None:
+            return await self._store.get(key, prototype, byte_range)
+        asked = (key, repr(byte_range))
+        if asked not in kept:
+            kept[asked] = asyncio.ensure_future(self._store.get(key, prototype, byte_range))
+        return await kept[asked]
+
+    def forget(self) -> None:
+        """Keep nothing any more: what is read from now on is what is there then."""
+        self._kept = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (self._store, self._only_in)
+
+
+def _received(store: Store, only_in: int | None) -> KeepingStore:
+    """The store, in the process that a task was sent to, or on the way there."""
+    received = KeepingStore(store)
+    received.forget()
+    received._only_in = only_in
+    return received
+
+
+def in_memory(store: Store) -> bool:
+    """Whether the data is in the memory of this process alone."""
+    files = getattr(store, "fs", None)
+    while files is not None:  # a cache or an archive lies before other files
+        protocol = files.protocol
+        if "memory" in ((protocol,) if isinstance(protocol, str) else protocol):
+            return True
+        files = getattr(files, "sync_fs", None) or getattr(files, "fs", None)
+    return False
+
+
+def store_of(url: str, storage_options: Mapping[str, Any] | None) -> Store:
+    """The store behind a path or URL; nothing is read yet."""
+    if "://" not in url:
+        return LocalStore(Path(url).expanduser().absolute(), read_only=True)
+    if url.startswith("file://"):
+        return LocalStore(Path(fsspec.core.strip_protocol(url)), read_only=True)
+    return FsspecStore.from_url(url, dict(storage_options or {}), read_only=True)
+
+
+def shown(url: str) -> str:
+    """A URL without the passwords and signatures that it may hold.
+
+    Examples
+    --------
+    >>> shown("https://me:secret@host/a.zarr?signature=abc")
+    'https://***@host/a.zarr?***'
+    >>> shown("data/day?.zarr")
+    'data/day?.zarr'
+    """
+    for secret in secrets_in(url):
+        url = url.replace(secret, "***")
+    return url
+
+
+def secrets_in(url: str) -> list[str]:
+    """The user of a URL with the password, and the query of one over HTTP.
+
+    Examples
+    --------
+    >>> secrets_in("https://me:secret@host/a.zarr?signature=abc")
+    ['me:secret', 'signature=abc']
+    """
+    users = re.findall(r"://([^/@]+)@", url)
+    queries = re.findall(r"https?://[^?]*\?(.+)", url)
+    return [*users, *queries]

@@ -1,0 +1,85 @@
+"""What was given as stores: a URL, a glob, or a list of them, nested for a grid of stores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import fsspec
+
+from hyperplane.errors import Fault, RequestError
+
+_ALLOWED = "a path, URL or glob of Zarr stores, or a list of them"
+
+
+def listed(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
+    """One URL for each store, globs expanded in the order of their names.
+
+    Raises
+    ------
+    RequestError
+        When something is no URL, or a glob finds nothing.
+    """
+    given = [urls] if isinstance(urls, str | os.PathLike) else urls
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        raise RequestError([Fault("urls", repr(urls)[:80], _ALLOWED)])
+    found: list[str] = []
+    faults: list[Fault] = []
+    for number, one in enumerate(given):
+        where = "urls" if isinstance(urls, str | os.PathLike) else f"urls[{number}]"
+        try:
+            found += _stores(one, where, storage_options)
+        except RequestError as error:
+            faults += error.faults
+    if not found and not faults:
+        faults = [Fault("urls", repr(urls)[:80], _ALLOWED + "; here is none")]
+    if faults:
+        raise RequestError(faults)
+    return found
+
+
+def nested(urls: Any) -> Any:
+    """A nested list of URLs as lists of text, its depth, and the URLs in a row.
+
+    Examples
+    --------
+    >>> nested([["a", "b"], ["c", "d"]])
+    ([['a', 'b'], ['c', 'd']], 2, ['a', 'b', 'c', 'd'])
+    """
+    if isinstance(urls, str | os.PathLike) or not isinstance(urls, Sequence) or not urls:
+        allowed = "a list of paths or URLs, or lists of such lists of one depth"
+        raise RequestError([Fault("urls", repr(urls)[:80], allowed)])
+    if all(isinstance(one, str | os.PathLike) for one in urls):
+        row = [os.fspath(one) for one in urls]
+        return row, 1, row
+    inner = [nested(one) for one in urls]
+    depths = {depth for _, depth, _ in inner}
+    if len(depths) > 1:
+        raise RequestError([Fault("urls", repr(urls)[:80], "lists of one depth")])
+    tree = [one for one, _, _ in inner]
+    return tree, depths.pop() + 1, [url for _, _, row in inner for url in row]
+
+
+def _stores(one: Any, where: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+    if not isinstance(one, str | os.PathLike) or not os.fspath(one):
+        raise RequestError([Fault(where, repr(one)[:80], _ALLOWED)])
+    url = os.fspath(one)
+    local = "://" not in url
+    # In a URL over HTTP a question mark begins the query.
+    marks = "*[" if url.startswith(("http://", "https://")) else "*?["
+    if not any(mark in url for mark in marks):
+        return [url]
+    if "::" in url:
+        raise RequestError([Fault(where, repr(url), "one URL a store, where URLs are chained")])
+    try:
+        files, path = fsspec.url_to_fs(url, **({} if local else dict(storage_options or {})))
+    except (ImportError, ValueError) as error:
+        raise RequestError([Fault(where, repr(url), f"a URL of fsspec ({error})")]) from error
+    names = files.glob(path)
+    if not names:
+        advice = "check the folder and the pattern"
+        raise RequestError(
+            [Fault(where, repr(url), "a glob that finds stores; none match", advice)]
+        )
+    return names if local else [files.unstrip_protocol(name) for name in names]

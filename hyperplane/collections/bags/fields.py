@@ -1,0 +1,153 @@
+"""Fields of records by path, conditions on them, and records made of some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hyperplane.errors import Fault
+
+#: What a getter gives for a field that a record does not have.
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
+
+
+class Getter:
+    """The value at a path of a record: the field of that very name, or the nested one.
+
+    Examples
+    --------
+    >>> Getter("user.id")({"user": {"id": 7}}), Getter("user.id")({"user.id": 8})
+    (7, 8)
+    >>> Getter("user.id")({"user": "x"}, None) is None
+    True
+    """
+
+    __slots__ = ("parts", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.parts = path.split(".")
+
+    def __call__(self, record: Any, default: Any = MISSING) -> Any:
+        """The value, or the default when there is none."""
+        if not isinstance(record, dict):
+            return default
+        if self.path in record:
+            return record[self.path]
+        if len(self.parts) == 1:
+            return default
+        for part in self.parts:
+            if not isinstance(record, dict) or part not in record:
+                return default
+            record = record[part]
+        return record
+
+    def __reduce__(self) -> Any:
+        return Getter, (self.path,)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A condition: the value equals one of these."""
+
+    values: Any
+
+    def __call__(self, value: Any) -> bool:
+        """Whether it does."""
+        try:
+            return value in self.values
+        except TypeError:  # a list or mapping, which equals nothing in a set
+            return False
+
+
+@dataclass(frozen=True)
+class Where:
+    """All conditions hold: pairs of a path and a :class:`OneOf` or a callable."""
+
+    conditions: tuple[tuple[str, Callable[[Any], Any]], ...]
+
+    def test(self) -> Callable[[Any], bool]:
+        """A function of a record."""
+        tests = [(Getter(path), condition) for path, condition in self.conditions]
+
+        def matches(record: Any) -> bool:
+            for get, condition in tests:
+                value = get(record)
+                if value is MISSING or not condition(value):
+                    return False
+            return True
+
+        return matches
+
+
+@dataclass(frozen=True)
+class Fields:
+    """New records of some fields: pairs of the new name and the path."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+    def projection(self) -> Callable[[Any], dict[str, Any]]:
+        """A function of a record; a missing field is None."""
+        getters = [(name, Getter(path)) for name, path in self.pairs]
+        return lambda record: {name: get(record, None) for name, get in getters}
+
+
+def read_where(where: Any) -> tuple[Any, list[Fault]]:
+    """A :class:`Where`, a callable or None, and what is wrong with what was given."""
+    if where is None or callable(where):
+        return where, []
+    allowed = "a function of a record, or a mapping of field names to values"
+    if not isinstance(where, Mapping):
+        return None, [Fault("where", repr(where)[:80], allowed)]
+    faults = [
+        Fault("where", repr(name)[:80], "names of fields as text")
+        for name in where
+        if not isinstance(name, str)
+    ]
+    return Where(tuple((name, _condition(value)) for name, value in where.items())), faults
+
+
+def _condition(value: Any) -> Callable[[Any], Any]:
+    if callable(value):
+        return value  # type: ignore[no-any-return]
+    several = isinstance(value, (list, tuple, set, frozenset))
+    values = list(value) if several else [value]
+    if all(isinstance(one, Hashable) and _hashes(one) for one in values):
+        return OneOf(frozenset(values))
+    return OneOf(values)
+
+
+def _hashes(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:  # a tuple of lists
+        return False
+    return True
+
+
+def read_fields(fields: Any) -> tuple[Fields | None, list[Fault]]:
+    """The fields, or None for all, and what is wrong with what was given."""
+    if fields is None:
+        return None, []
+    allowed = "a list of field names, or a mapping of new names to field names"
+    if isinstance(fields, str) or not isinstance(fields, Iterable):
+        advice = f"write fields=[{fields!r}]" if isinstance(fields, str) else ""
+        return None, [Fault("fields", repr(fields)[:80], allowed, advice)]
+    pairs = tuple(fields.items() if isinstance(fields, Mapping) else ((n, n) for n in fields))
+    faults = [
+        Fault("fields", repr(name)[:80], "names of fields as text")
+        for name in dict.fromkeys(name for pair in pairs for name in pair if not _is_text(name))
+    ]
+    names = [name for name, _ in pairs if _is_text(name)]
+    faults += [
+        Fault("fields", repr(name), "each name once")
+        for name in sorted({name for name in names if names.count(name) > 1})
+    ]
+    if not pairs:
+        faults.append(Fault("fields", repr(fields), f"{allowed}; this one is empty"))
+    return Fields(pairs), faults
+
+
+def _is_text(name: Any) -> bool:
+    return isinstance(name, str)

@@ -1,0 +1,231 @@
+"""Columns of JSON lines without a Python object for each record.
+
+PyArrow parses only the fields that are asked for, four times as fast as Python's own parser, and
+lets other threads run meanwhile. It is used only for chunks of which it gives what Python would
+give, whatever they hold; for all others the kernel answers None, and the caller takes the
+slow road.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute
+from pyarrow import json as arrow_json
+
+from hyperplane.collections.bags.fields import OneOf, Where
+from hyperplane.collections.bags.files import Part
+from hyperplane.collections.bags.lines import chunks
+from hyperplane.collections.bags.records import Source, Tally, parse
+
+#: After so many chunks of a partition that it cannot do, the kernel is left alone.
+TRIES = 2
+#: Digits of a number that Python still reads; of longer ones it may refuse a line.
+LONGEST_LINE = 4300
+#: When more records than this match, to parse them all at once is faster.
+MOST = 0.5
+
+_LINE_END, _OPENED, _CLOSED = b"\n{}"
+# PyArrow takes it for a number; Python reads Infinity, and not this.
+_INFINITY = b"Inf"
+_BEFORE_VALUE = np.frombuffer(b":,[ \t\r-", np.uint8)
+
+Types = Mapping[str, pa.DataType]
+
+
+def columns(source: Source, chunk: bytes, types: Types) -> dict[str, Any] | None:
+    """Columns of the chunk, one value for each line, or None if Python must look.
+
+    Parameters
+    ----------
+    source : Source
+    chunk : bytes
+        Whole lines.
+    types : mapping of str to pyarrow.DataType
+        Type of each path. A missing field and a null are both null.
+
+    Returns
+    -------
+    dict of str to pyarrow.Array, or None
+    """
+    schema = _schema(types)
+    if schema is None or not _is_plain(source, chunk, types):
+        return None
+    try:
+        table = _parsed(chunk, schema)
+    except (pa.ArrowException, UnicodeError):
+        return None
+    if table.num_rows != chunk.count(b"\n"):
+        return None  # several objects on a line
+    return {path: _column(table, path) for path in types}
+
+
+def _parsed(chunk: bytes, schema: pa.Schema) -> pa.Table:
+    return arrow_json.read_json(
+        pa.BufferReader(chunk),
+        read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
+        parse_options=arrow_json.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior="ignore"
+        ),
+    )
+
+
+def _schema(types: Types) -> pa.Schema | None:
+    """The fields as nested structures; None if one is both a value and a structure."""
+    tree: dict[str, Any] = {}
+    for path, kind in types.items():
+        *above, last = path.split(".")
+        node = tree
+        for part in above:
+            node = node.setdefault(part, {})
+            if not isinstance(node, dict):
+                return None
+        if last in node:
+            return None
+        node[last] = kind
+    try:
+        return pa.schema(_nested(tree))
+    except UnicodeError:
+        return None
+
+
+def _nested(tree: Mapping[str, Any]) -> list[pa.Field]:
+    return [
+        pa.field(name, pa.struct(_nested(kind)) if isinstance(kind, dict) else kind)
+        for name, kind in tree.items()
+    ]
+
+
+def _is_plain(source: Source, chunk: bytes, types: Types) -> bool:
+    """Whether each line is one that both parsers read alike, if PyArrow reads it at all."""
+    return (
+        source.kind == "json"
+        and source.encoding == "utf-8"
+        and b"\0" not in chunk
+        and not (b"N" in chunk and b"-NaN" in chunk)
+        and _has_plain_lines(np.frombuffer(chunk, np.uint8))
+        and not (b"I" in chunk and _has_infinity(np.frombuffer(chunk, np.uint8)))
+        and not _has_dotted_name(chunk, types)
+        and _is_utf8(chunk)
+    )
+
+
+def _has_plain_lines(text: Any) -> bool:
+    """Whether each line begins and ends as an object does, and none is very long.
+
+    Between "}" and "{" no value of JSON goes on: so no object spans lines.
+    """
+    ends = np.flatnonzero(text == _LINE_END)
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    return bool(
+        (text[starts] == _OPENED).all()
+        and (text[ends - 1] == _CLOSED).all()
+        and (ends - starts).max() < LONGEST_LINE
+    )
+
+
+def _has_infinity(text: Any) -> bool:
+    """Whether the letters Inf stand in it, not in a text; a search for three takes ten times."""
+    at = np.flatnonzero(text[1:-2] == _INFINITY[0]) + 1
+    at = at[(text[at + 1] == _INFINITY[1]) & (text[at + 2] == _INFINITY[2])]
+    return bool(np.isin(text[at - 1], _BEFORE_VALUE).any())
+
+
+def _has_dotted_name(chunk: bytes, types: Types) -> bool:
+    """Whether a field may have the very name of a path of nested ones."""
+    dotted = [path for path in types if "." in path]
+    return bool(dotted) and (
+        any(f'"{path}"'.encode(errors="replace") in chunk for path in dotted)
+        or (b"\\u" in chunk and b"\\u002e" in chunk.lower())
+    )
+
+
+def _is_utf8(chunk: bytes) -> bool:
+    if not chunk.isascii():
+        try:
+            chunk.decode()
+        except UnicodeDecodeError:
+            return False
+    return True
+
+
+def _column(table: pa.Table, path: str) -> pa.Array:
+    name, *below = path.split(".")
+    column = table.column(name).combine_chunks()
+    for part in below:
+        column = compute.struct_field(column, [part])
+    return column
+
+
+def type_of(values: Any) -> pa.DataType | None:
+    """The one type of all values, if both sides compare values of that type alike."""
+    kinds = {type(value) for value in values}
+    if kinds == {str}:
+        return pa.string()
+    if kinds == {bool}:
+        return pa.bool_()
+    if kinds == {int} and all(-(2**63) <= value < 2**63 for value in values):
+        return pa.int64()
+    return None
+
+
+class Filter:
+    """The conditions of a :class:`Where` that can be answered from columns."""
+
+    def __init__(self, where: Where | None) -> None:
+        conditions = where.conditions if where else ()
+        self.sets: dict[str, pa.Array] = {}
+        for path, condition in conditions:
+            kind = type_of(condition.values) if isinstance(condition, OneOf) else None
+            if kind is not None:
+                # As JSON, because for pa.array PyArrow imports pandas, if there is one.
+                lines = "".join(json.dumps({"v": value}) + "\n" for value in condition.values)
+                try:
+                    table = _parsed(lines.encode(), pa.schema([("v", kind)]))
+                except pa.ArrowInvalid:  # half of a pair of surrogates, which is no text
+                    continue
+                self.sets[path] = table.column("v").combine_chunks()
+        self.types = {path: values.type for path, values in self.sets.items()}
+        self.is_whole = len(self.sets) == len(conditions)
+
+    def mask(self, found: Mapping[str, Any]) -> Any:
+        """Which lines meet these conditions; None when there are none."""
+        mask = None
+        for path, values in self.sets.items():
+            this = compute.is_in(found[path], value_set=values)
+            mask = this if mask is None else compute.and_(mask, this)
+        return mask
+
+
+def ended_chunks(source: Source, part: Part) -> Iterator[tuple[Any, int, bytes]]:
+    """Spans, places and chunks of a partition; the last line has an end too."""
+    for span in part:
+        for place, chunk in chunks(source.store, span):
+            yield span, place, chunk if chunk.endswith(b"\n") else chunk + b"\n"
+
+
+def matching(source: Source, part: Part, where: Where) -> Iterator[Any]:
+    """All records of a partition that match, and perhaps some that do not."""
+    tally = Tally(source, part)
+    conditions = Filter(where)
+    tries = TRIES if conditions.sets else 0
+    for span, place, chunk in ended_chunks(source, part):
+        found = columns(source, chunk, conditions.types) if tries else None
+        if found is None:
+            tries = max(0, tries - 1)
+            yield from parse(source, span, place, chunk, tally)
+            continue
+        mask = conditions.mask(found)
+        hits = mask.true_count
+        tally.good += len(mask) - hits
+        if hits > MOST * len(mask):
+            tries = 0
+        if hits:
+            lines = compress(chunk.split(b"\n"), mask.to_pylist())
+            yield from parse(source, span, place, b"\n".join(lines), tally)
+    tally.close()

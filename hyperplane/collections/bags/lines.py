@@ -1,0 +1,125 @@
+"""Whole lines of a part of a file, in chunks of bytes."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hyperplane.collections.bags.errors import UnreadableFile
+from hyperplane.collections.bags.files import Span
+
+#: Bytes that are read and parsed at once; so a reader that stops early has read little.
+STEP = 1 << 20
+BOM = b"\xef\xbb\xbf"
+
+
+def _zstd(raw: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
+
+
+_UNPACK: dict[str, Callable[[Any], Any]] = {
+    "gzip": lambda raw: gzip.GzipFile(fileobj=raw),
+    "bz2": bz2.BZ2File,
+    "xz": lzma.LZMAFile,
+    "zstd": _zstd,
+}
+
+
+@contextmanager
+def _named(span: Span) -> Iterator[None]:
+    """Say of which file a fault is, and what it means."""
+    try:
+        yield
+    except UnreadableFile:
+        raise
+    except FileNotFoundError as error:
+        raise UnreadableFile(span.path, "it was there when the bag was made and is gone") from error
+    except EOFError as error:
+        raise UnreadableFile(span.path, _truncated(span)) from error
+    except (OSError, ValueError, zlib.error, lzma.LZMAError) as error:
+        what = _truncated(span) if "runcated" in str(error) else f"{type(error).__name__}: {error}"
+        raise UnreadableFile(span.path, what) from error
+
+
+def _truncated(span: Span) -> str:
+    return f"its {span.packing} data stops before its end; the file is truncated, copy it again"
+
+
+@contextmanager
+def _opened(store: Any, span: Span) -> Iterator[Any]:
+    with store.open(span.path, "rb") as raw:
+        if not span.packing:
+            yield raw
+            return
+        with _UNPACK[span.packing](raw) as unpacked:
+            yield unpacked
+
+
+def chunks(store: Any, span: Span) -> Iterator[tuple[int, bytes]]:
+    """Chunks of whole lines, each with the place of its first byte in the unpacked file.
+
+    A line belongs to the span in which its first byte is. Only the last line of a file may lack
+    its line end. A byte order mark at the start of the file is no part of its first line.
+
+    Raises
+    ------
+    UnreadableFile
+        When the file cannot be read to the end of the span.
+    """
+    with _named(span), _opened(store, span) as file:
+        for place, chunk in _whole_lines(file, span):
+            if place == 0 and chunk.startswith(BOM):
+                place, chunk = len(BOM), chunk[len(BOM) :]
+            if chunk:
+                yield place, chunk
+
+
+def _whole_lines(file: Any, span: Span) -> Iterator[tuple[int, bytes]]:
+    place, end = span.start, span.end
+    skipping = place > 0
+    if skipping:
+        place -= 1  # the byte before says whether a line begins here
+        file.seek(place)
+    pending: list[bytes] = []
+    while block := file.read(STEP):
+        if skipping:
+            cut = block.find(b"\n") + 1
+            place += cut or len(block)
+            if end is not None and place >= end:
+                return
+            if not cut:
+                continue
+            skipping, block = False, block[cut:]
+        cut = block.rfind(b"\n") + 1
+        if not cut:
+            pending.append(block)
+            continue
+        text = b"".join([*pending, block[:cut]])
+        pending = [block[cut:]]
+        if end is not None and place + len(text) >= end:
+            yield place, text[: text.index(b"\n", max(0, end - 1 - place)) + 1]
+            return
+        yield place, text
+        place += len(text)
+    if any(pending):
+        yield place, b"".join(pending)
+
+
+def line_number(store: Any, span: Span, place: int) -> int:
+    """Number, from 1, of the line that begins at a place of the unpacked file.
+
+    Reads the file up to there.
+    """
+    number, left = 1, place
+    with _named(span), _opened(store, span) as file:
+        while left and (block := file.read(min(STEP, left))):
+            number += block.count(b"\n")
+            left -= len(block)
+    return number

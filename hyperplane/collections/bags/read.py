@@ -1,0 +1,203 @@
+"""``read_records`` and ``bad_records``."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Iterator, Mapping
+from numbers import Real
+from os import PathLike
+from typing import Any
+
+from dask._task_spec import Task, TaskRef
+from dask.bag import Bag
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph
+
+from hyperplane.collections.bags import files
+from hyperplane.collections.bags.files import Part
+from hyperplane.collections.bags.graph import Reading, lazy, read_bag, reading_of
+from hyperplane.collections.bags.lines import chunks
+from hyperplane.collections.bags.records import Bad, Source, Tally, parse, read_part
+from hyperplane.errors import Fault, RequestError, check
+from hyperplane.units import parse_bytes
+
+
+def read_records(
+    urls: str | PathLike[str] | Iterable[str | PathLike[str]],
+    *,
+    format: str | None = None,  # noqa: A002 - the name that pandas and fsspec give it
+    blocksize: int | str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    encoding: str = "utf-8",
+    limit: float = 0.01,
+) -> Bag:
+    r"""A bag of the records of JSON lines or text files.
+
+    Large files are cut at line ends, small ones are joined, so that partitions are of about one
+    size; a packed file (``.gz``, ``.bz2``, ``.xz``, ``.zst``) cannot be cut. The order is that
+    of the files, and within a glob that of the names. Blank lines of JSON are no records and are
+    passed over; of text each line is a record, without its line end.
+
+    A line that is not of the encoding, not JSON or no JSON object is *bad*: it is left out, and a
+    :class:`BadLinesWarning` counts the bad lines of each partition when that has been read to
+    its end; it reaches the client from any worker. More of them than ``limit`` allows end the
+    compute with :class:`BadLines`. :func:`bad_records` gives all of them.
+
+    Parameters
+    ----------
+    urls : str, path or list of them
+        Paths, globs or URLs that fsspec opens; all on one store.
+    format : {"json", "text"}, optional
+        By default what the names say: ``.jsonl``, ``.ndjson`` and ``.json`` are JSON with one
+        object a line; ``.txt``, ``.text`` and ``.log`` are text.
+    blocksize : int or str, optional
+        Bytes of text in a partition, such as ``"64MB"``. By default what makes four partitions
+        for each thread of the cluster, but no fewer than 8 MB and no more than 64 MB.
+    storage_options : mapping, optional
+        For the file system of the URLs.
+    encoding : str
+        Of the text; a line end must be the one byte 0x0A in it.
+    limit : float
+        The share of a partition's lines that may be bad, from 0 to 1. Unless it is 0, ten bad
+        lines pass whatever their share, if they are no more than half of the lines.
+
+    Returns
+    -------
+    dask.bag.Bag
+        Of mappings, or of text.
+
+    Raises
+    ------
+    RequestError
+        With every URL that names no file, and every argument that cannot be.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
+    >>> read_records(folder / "*.jsonl").compute(scheduler="sync")
+    [{'n': 1}, {'n': 2}]
+    """
+    size, name, faults = _settings(format, blocksize, encoding, limit)
+    options = dict(storage_options or {})
+    try:
+        store, found, kind = files.find(urls, options, format)
+    except RequestError as error:
+        raise RequestError([*faults, *error.faults]) from error.__cause__
+    check(faults)
+    parts = files.split(found, size)
+    source = Source(store, kind, name, float(limit))
+    token = tokenize([file.details for file in found], parts, kind, name, limit, store)
+    return read_bag("read-records", _records, Reading(source, parts, token=token))
+
+
+def _records(source: Source, part: Part, *_: Any) -> Iterator[Any]:
+    return read_part(source, part)
+
+
+def _settings(
+    kind: Any, blocksize: Any, encoding: Any, limit: Any
+) -> tuple[int | None, str, list[Fault]]:
+    """Block size in bytes, name of the encoding, and what is wrong with the arguments."""
+    faults = []
+    if kind not in (None, "json", "text"):
+        faults.append(Fault("format", repr(kind), "'json' or 'text'"))
+    size = None
+    if blocksize is not None:
+        try:
+            size = parse_bytes(blocksize) if isinstance(blocksize, str) else int(blocksize)
+        except (TypeError, ValueError):
+            size = 0
+        if size < 1 or isinstance(blocksize, bool):
+            allowed = "a size such as '64MB', or a number of bytes"
+            faults.append(Fault("blocksize", repr(blocksize), allowed))
+    try:
+        name = codecs.lookup(encoding).name
+        usable = "\n".encode(encoding) == b"\n"
+    except (LookupError, TypeError):
+        name, usable = "", False
+    if not usable:
+        allowed = "an encoding in which a line end is one byte, such as utf-8, cp1252 or shift_jis"
+        faults.append(Fault("encoding", repr(encoding), allowed, "convert the files to utf-8"))
+    if not isinstance(limit, Real) or isinstance(limit, bool) or not 0 <= float(limit) <= 1:
+        faults.append(Fault("limit", repr(limit), "a share from 0 to 1, such as 0.01"))
+    return size, name.replace("utf-8-sig", "utf-8"), faults
+
+
+def bad_records(bag: Bag) -> Bag:
+    r"""The lines that :func:`read_records` leaves out, whatever their number.
+
+    Lazy; to compute it reads the files again, and those that are cut into several partitions
+    twice, to count their lines.
+
+    Parameters
+    ----------
+    bag : dask.bag.Bag
+        From :func:`read_records`, or from :func:`select` straight after it.
+
+    Returns
+    -------
+    dask.bag.Bag
+        Of mappings: ``file``, ``line`` (from 1), ``text`` and ``reason``.
+
+    Raises
+    ------
+    RequestError
+        When the bag does not come straight from files.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "a.jsonl"
+    >>> _ = file.write_text('{"n": 1}\n{"n": \n')
+    >>> for bad in bad_records(read_records(file)).compute(scheduler="sync"):
+    ...     print(bad["line"], bad["text"], bad["reason"])
+    2 {"n":  not JSON (Expecting value: line 1 column 6 (char 5))
+    """
+    reading = reading_of(bag) if isinstance(bag, Bag) else None
+    if reading is None:
+        asked = f"a {type(bag).__name__} that does not come straight from files"
+        raise RequestError([Fault("bag", asked, "what read_records gave")])
+    token = tokenize(reading.token)
+    name, count = f"bad-records-{token}", f"count-lines-{token}"
+    tasks: dict[Any, Any] = {}
+    for i, part in enumerate(reading.parts):
+        before: Any = 0
+        if part[0].start:
+            # A file that is cut fills its partitions alone, one after the other.
+            above = TaskRef((count, i - 1)) if reading.parts[i - 1][0].start else 0
+            tasks[count, i] = Task((count, i), _count, reading.source, reading.parts[i - 1], above)
+            before = TaskRef((count, i))
+        tasks[name, i] = lazy((name, i), _bad_of, reading.source, part, before)
+    return Bag(HighLevelGraph.from_collections(name, tasks), name, len(reading.parts))
+
+
+def _count(source: Source, part: Part, above: int) -> int:
+    """Lines of a file up to the end of a part of it."""
+    return above + sum(chunk.count(b"\n") for _, chunk in chunks(source.store, part[0]))
+
+
+class _Collected(Tally):
+    """A tally that keeps all bad lines, and warns of none."""
+
+    def __init__(self, source: Source, part: Part) -> None:
+        super().__init__(source, part)
+        self.all: list[Bad] = []
+
+    def add(self, bad: Bad) -> None:
+        self.all.append(bad)
+
+
+def _bad_of(source: Source, part: Part, before: int) -> Iterator[dict[str, Any]]:
+    tally = _Collected(source, part)
+    for span in part:
+        line = 1 + (before if span.start else 0)
+        for place, chunk in chunks(source.store, span):
+            for _ in parse(source, span, place, chunk, tally):
+                pass  # the good ones
+            for bad in tally.all:
+                text, reason = bad.text, bad.reason
+                yield {"file": span.path, "line": line + bad.after, "text": text, "reason": reason}
+            tally.all.clear()
+            line += chunk.count(b"\n")

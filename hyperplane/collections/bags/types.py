@@ -1,0 +1,229 @@
+"""Types of columns: inferred from records, asked for, and checked value by value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from hyperplane.collections.bags.errors import WrongType, cut
+from hyperplane.errors import Fault
+
+UTC = "datetime64[us, UTC]"
+_ARROW: dict[str, pa.DataType] = {
+    "int64": pa.int64(),
+    "Int64": pa.int64(),
+    "float64": pa.float64(),
+    "bool": pa.bool_(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "datetime64[us]": pa.string(),
+    UTC: pa.string(),
+}
+_STAMPS = {"datetime64[us]": pa.timestamp("us"), UTC: pa.timestamp("us", tz="UTC")}
+_NULL = type(None)
+_TAKES: dict[str, set[type]] = {
+    "int64": {int},
+    "Int64": {int, _NULL},
+    "float64": {int, float, _NULL},
+    "bool": {bool},
+    "boolean": {bool, _NULL},
+    "string": {str, _NULL},
+    "datetime64[us]": {str, _NULL},
+    UTC: {str, _NULL},
+}
+_NAMES = {
+    **{name: name for name in [*_ARROW, "object"]},
+    "int": "int64",
+    "float": "float64",
+    "str": "string",
+    "string[pyarrow]": "string",
+    "datetime": "datetime64[us]",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name, the path of its field, its type, and whether values become text."""
+
+    name: str
+    path: str
+    kind: str
+    to_text: bool = False
+
+    @property
+    def arrow(self) -> pa.DataType | None:
+        """The type that a parser of JSON reads; None for Python objects."""
+        return _ARROW.get(self.kind)
+
+
+def read_types(types: Any) -> tuple[dict[str, str], list[Fault]]:
+    """Kinds by name of column, and what is wrong with what was given."""
+    if types is None:
+        return {}, []
+    if not isinstance(types, Mapping):
+        return {}, [Fault("types", repr(types)[:80], "a mapping of names of columns to types")]
+    kinds: dict[str, str] = {}
+    faults = []
+    for name, kind in types.items():
+        known = _NAMES.get(kind.__name__ if isinstance(kind, type) else str(kind))
+        if known is None or not isinstance(name, str):
+            faults.append(Fault(f"types[{name!r}]", repr(kind), ", ".join(dict.fromkeys(_NAMES))))
+        else:
+            kinds[name] = known
+    return kinds, faults
+
+
+def infer(name: str, values: Sequence[Any]) -> str | Fault:
+    """The type of a column, or why there is none.
+
+    Examples
+    --------
+    >>> infer("a", [1, None]), infer("a", [1, 2.5]), infer("a", ["2024-05-01", None])
+    ('Int64', 'float64', 'datetime64[us]')
+    >>> print(infer("id", [1, "x"]))
+    types['id'] = numbers such as 1, text such as "x": allowed is one type; write ...
+    """
+    given = [value for value in values if value is not None]
+    some_null = len(given) < len(values)
+    found: dict[str, Any] = {}
+    for value in given:
+        found.setdefault(_family(value), value)
+    if set(found) == {"numbers", "fractions"}:
+        return "float64"
+    if len(found) > 1:
+        both = ", ".join(f"{family} such as {as_json(value)}" for family, value in found.items())
+        nested = "values with parts" in found
+        advice = f"write types={{{name!r}: {'object' if nested else 'string'!r}}}"
+        return Fault(f"types[{name!r}]", both, "one type", advice)
+    family = next(iter(found), "")
+    if family == "numbers":
+        if any(not -(2**63) <= value < 2**63 for value in given):
+            return "object"
+        return "Int64" if some_null else "int64"
+    if family == "truth values":
+        return "boolean" if some_null else "bool"
+    if family == "text":
+        return _infer_text(given)
+    return "float64" if family == "fractions" else "object"
+
+
+def _family(value: Any) -> str:
+    known = {int: "numbers", float: "fractions", bool: "truth values", str: "text"}
+    return known.get(type(value), "values with parts")
+
+
+def _infer_text(given: list[str]) -> str:
+    try:
+        text = pa.array(given, pa.string())
+    except UnicodeError:
+        return "object"
+    for kind, stamp in _STAMPS.items():
+        try:
+            text.cast(stamp)
+        except pa.ArrowInvalid:
+            continue
+        return kind
+    return "string"
+
+
+def as_json(value: Any) -> str:
+    """A value as a message shows it."""
+    return cut(json.dumps(value, default=repr, ensure_ascii=False))
+
+
+def array(column: Column, values: list[Any], where: Any) -> Any:
+    """Values of a column as an Arrow array, or as they are when they are kept as objects.
+
+    Parameters
+    ----------
+    column : Column
+    values : list
+        None for what is missing.
+    where : callable
+        The place of a value by its position, as text.
+
+    Raises
+    ------
+    WrongType
+        At the first value that is not of the type.
+    """
+    if column.arrow is None:
+        return values
+    if column.to_text:
+        values = [_text(value) for value in values]
+    if not set(map(type, values)) <= _TAKES[column.kind]:
+        takes = _TAKES[column.kind]
+        at = next(i for i, value in enumerate(values) if type(value) not in takes)
+        raise wrong(column, values[at], where(at))
+    try:
+        return finished(column, _built(column, values))
+    except (pa.ArrowInvalid, OverflowError, UnicodeError):
+        at = next(i for i, value in enumerate(values) if not _fits(column, value))
+        raise wrong(column, values[at], where(at)) from None
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _built(column: Column, values: Iterable[Any]) -> pa.Array:
+    if column.kind == "float64":  # Arrow refuses whole numbers that a float does not hold exactly
+        values = [None if value is None else float(value) for value in values]
+    return pa.array(values, column.arrow)
+
+
+def finished(column: Column, values: pa.Array) -> pa.Array:
+    """An array of the column's own type, from one of the type that is read."""
+    return values.cast(_STAMPS[column.kind]) if column.kind in _STAMPS else values
+
+
+def takes_null(column: Column) -> bool:
+    """Whether a value may be missing."""
+    return column.arrow is None or _NULL in _TAKES[column.kind]
+
+
+def _fits(column: Column, value: Any) -> bool:
+    try:
+        finished(column, _built(column, [value]))
+    except (pa.ArrowInvalid, OverflowError, UnicodeError):
+        return False
+    return True
+
+
+def wrong(column: Column, value: Any, where: str) -> WrongType:
+    """The error for a value that is not of its column's type."""
+    text = as_json(value)
+    better = "string"
+    if value is None:
+        better = {"int64": "Int64", "bool": "boolean"}[column.kind]
+    elif isinstance(value, float) and column.kind in ("int64", "Int64"):
+        better = "float64"
+    elif _family(value) == "values with parts" or column.kind in ("string", "float64"):
+        better = "object"
+    elif type(value) is int and column.kind in ("int64", "Int64"):
+        better = "object"  # too large
+    message = (
+        f"field {column.path!r} of {where} is {text}, which is no {column.kind}, the type of its "
+        f"column; write types={{{column.name!r}: {better!r}}}"
+    )
+    return WrongType(column.name, text, where, message)
+
+
+def series(column: Column, pieces: list[Any]) -> Any:
+    """A column of a pandas dataframe from arrays or lists of values."""
+    import pandas as pd  # here, for programs that make no dataframe
+
+    if column.arrow is None:
+        values = [value for piece in pieces for value in piece]
+        return pd.Series(values, dtype=object)
+    kind = _STAMPS.get(column.kind, column.arrow)
+    whole = pa.chunked_array(pieces, type=kind)
+    nullable: dict[str, Any] = {"Int64": pd.Int64Dtype(), "boolean": pd.BooleanDtype()}
+    nullable["string"] = pd.StringDtype("pyarrow")
+    if column.kind in nullable:
+        return pd.Series(nullable[column.kind].__from_arrow__(whole))
+    return pd.Series(whole.to_pandas(), dtype=column.kind)

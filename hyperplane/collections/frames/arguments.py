@@ -1,0 +1,70 @@
+"""Arguments that several helpers share, and their faults."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pandas as pd
+
+from hyperplane.errors import Fault, RequestError, check
+
+
+class Faults(list[Fault]):
+    """Faults as they are found."""
+
+    @contextmanager
+    def of(self) -> Iterator[None]:
+        """Add the faults that a block raises, and go on after it."""
+        try:
+            yield
+        except RequestError as error:
+            self.extend(error.faults)
+
+
+@contextmanager
+def collect_faults() -> Iterator[Faults]:
+    """Raise at the end of a block all faults that were found in it."""
+    faults = Faults()
+    yield faults
+    check(faults)
+
+
+def names_of(by: str | Sequence[str] | None) -> list[str]:
+    """One name or several, as a list without repeats."""
+    return list(dict.fromkeys([by] if isinstance(by, str) else by or []))
+
+
+def columns_fault(like: pd.DataFrame, **asked: Sequence[Hashable]) -> list[Fault]:
+    """A fault for each column that is not there, with the names that come near."""
+    return [
+        unknown_column(like, name, where)
+        for where, names in asked.items()
+        for name in names
+        if name not in like.columns
+    ]
+
+
+def unknown_column(like: pd.DataFrame, column: object, where: str) -> Fault:
+    """The fault of a column that is not there."""
+    names = [str(name) for name in like.columns]
+    near = difflib.get_close_matches(str(column), names, 3)
+    advice = f"did you mean {' or '.join(map(repr, near))}?" if near else ""
+    shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    return Fault(where, repr(column), f"one of {shown}", advice)
+
+
+def count_fault(where: str, value: object) -> list[Fault]:
+    """A fault when a value is no whole number of at least one."""
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return [] if whole else [Fault(where, repr(value), "a whole number, 1 or more")]
+
+
+def split_fault(split_out: object, keys: Sequence[str]) -> list[Fault]:
+    """A fault when a result cannot be in so many partitions."""
+    faults = count_fault("split_out", split_out)
+    if not faults and split_out != 1 and not keys:
+        advice = "windows alone are few; leave split_out out"
+        faults.append(Fault("split_out", repr(split_out), "1 without by", advice))
+    return faults

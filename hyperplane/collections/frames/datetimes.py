@@ -1,0 +1,158 @@
+"""Text and numbers as times, partition by partition."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Literal
+
+import dask.dataframe as dd
+import pandas as pd
+
+from hyperplane.collections.frames.arguments import collect_faults, columns_fault
+from hyperplane.collections.frames.source import Frame, collection
+from hyperplane.errors import DataError, Fault
+
+_UNITS = ("s", "ms", "us", "ns")
+_SHOWN = 5
+
+
+def to_datetime(
+    df: Frame,
+    column: str,
+    format: str | None = None,  # noqa: A002
+    errors: Literal["raise", "coerce"] = "raise",
+    *,
+    utc: bool = False,
+    unit: Literal["s", "ms", "us", "ns"] | None = None,
+    dayfirst: bool = False,
+) -> dd.DataFrame:
+    """Make times of a column of text or numbers.
+
+    Without a format each value is read for itself, ISO 8601 first and then any form that pandas
+    knows, so that what a value means depends neither on its neighbours nor on its partition.
+
+    Parameters
+    ----------
+    df : dask.dataframe.DataFrame, URL or list of URLs
+        The rows. URLs are read with :func:`read`.
+    column : str
+        The column; it keeps its name and place.
+    format : str, optional
+        As for ``strptime``, such as ``"%d.%m.%Y %H:%M"``. All values must have it, and it is read
+        several times faster than mixed forms.
+    errors : {"raise", "coerce"}
+        What to do with a value that is no time: say which ones, or make it missing.
+    utc : bool
+        Make times of UTC; needed when values have offsets, such as ``+02:00``.
+    unit : {"s", "ms", "us", "ns"}, optional
+        What numbers count since 1970.
+    dayfirst : bool
+        Whether 1/2/2026 is the first of February.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+        Lazy, with the column of type ``datetime64[us]`` or ``datetime64[us, UTC]``.
+
+    Raises
+    ------
+    RequestError
+        When the arguments are wrong.
+    DataError
+        When it is computed, with some of the values that are no times.
+
+    Examples
+    --------
+    >>> import pandas as pd, dask.dataframe as dd
+    >>> log = pd.DataFrame({"at": ["2026-01-31 10:00", "01/02/2026", None]})
+    >>> df = dd.from_pandas(log, npartitions=1)
+    >>> to_datetime(df, "at", dayfirst=True).compute()["at"].dt.date.to_list()
+    [datetime.date(2026, 1, 31), datetime.date(2026, 2, 1), NaT]
+    """
+    df = collection(df)
+    like = df._meta
+    with collect_faults() as faults:
+        faults += columns_fault(like, column=[column])
+        if errors not in ("raise", "coerce"):
+            faults.append(Fault("errors", repr(errors), "'raise' or 'coerce'"))
+        if unit not in (None, *_UNITS):
+            faults.append(Fault("unit", repr(unit), f"one of {', '.join(_UNITS)}"))
+        if column in like.columns:
+            faults += _type_faults(like[column].dtype, column, format, unit)
+    parse = partial(
+        parsed, column=column, form=format, errors=errors, utc=utc, unit=unit, dayfirst=dayfirst
+    )
+    meta = pd.Series(dtype="datetime64[us, UTC]" if utc else "datetime64[us]", name=column)
+    times = df[column].map_partitions(parse, meta=meta, enforce_metadata=False)
+    return df.assign(**{column: times})
+
+
+def _type_faults(dtype: Any, column: str, form: str | None, unit: str | None) -> list[Fault]:
+    number = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
+    if number and unit is None and form is None:
+        asked = f"{column!r} of type {dtype}, no unit"
+        return [Fault("unit", asked, f"one of {', '.join(_UNITS)} for numbers")]
+    if not number and unit is not None:
+        return [Fault("unit", repr(unit), f"None: {column!r} is of type {dtype}, not a number")]
+    if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
+        return [Fault("column", f"{column!r} of type {dtype}", "text, numbers or times")]
+    return []
+
+
+def parsed(
+    values: pd.Series[Any],
+    column: str,
+    form: str | None,
+    errors: str,
+    utc: bool,
+    unit: str | None,
+    dayfirst: bool,
+) -> pd.Series[Any]:
+    """The times of one partition."""
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(values.cat.categories.dtype)
+    if unit is not None:
+        times = pd.to_datetime(values, unit=unit, errors="coerce", utc=True)
+    elif pd.api.types.is_datetime64_any_dtype(values.dtype):
+        times = values.dt.tz_localize("UTC") if values.dt.tz is None else values
+    else:
+        text = values.astype("str")
+        text = text.where(values.notna())
+        times = _from_text(text, form, dayfirst, column, utc)
+    bad = values[times.isna() & values.notna()]
+    if len(bad) and errors == "raise":
+        shown = ", ".join(repr(value) for value in bad.drop_duplicates().head(_SHOWN))
+        kind = f"no times of the format {form!r}" if form else "no times"
+        raise DataError(
+            column,
+            f"{len(bad):,} of {len(values):,} values of a partition are {kind}, such as {shown}; "
+            "give their format=, or errors='coerce' to make them missing",
+        )
+    times = times.dt.tz_convert("UTC").dt.as_unit("us")
+    return times.rename(column) if utc else times.dt.tz_localize(None).rename(column)
+
+
+def _from_text(
+    text: pd.Series[Any], form: str | None, dayfirst: bool, column: str, utc: bool
+) -> pd.Series[Any]:
+    """Times in UTC; what has no offset is taken as it stands."""
+    if not utc:
+        offsets = text[text.str.contains(r"\d(?:Z|[+-]\d\d:?\d\d)$", na=False)]
+        if len(offsets):
+            raise DataError(
+                column,
+                f"{len(offsets):,} values have an offset from UTC, such as {offsets.iloc[0]!r}; "
+                "write utc=True to get times of UTC",
+            )
+    read: Any = pd.to_datetime
+    first = read(text, format=form or "ISO8601", errors="coerce", utc=True)
+    if form is not None:
+        return first
+    rest = first.isna() & text.notna()
+    if not rest.any():
+        return first
+    others = read(text[rest], format="mixed", errors="coerce", utc=True, dayfirst=dayfirst)
+    unit = max(first.dt.unit, others.dt.unit, key=_UNITS.index)
+    first = first.dt.as_unit(unit)
+    first[rest] = others.dt.as_unit(unit)
+    return first

@@ -1,0 +1,124 @@
+"""Rows without their repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+import dask.dataframe as dd
+import pandas as pd
+import polars as pl
+from dask.tokenize import tokenize
+
+from hyperplane.collections.frames import plan
+from hyperplane.collections.frames.arguments import (
+    collect_faults,
+    columns_fault,
+    count_fault,
+    names_of,
+)
+from hyperplane.collections.frames.convert import to_pandas
+from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.source import Frame, collection, on_piece, opened, source
+from hyperplane.collections.frames.sources.plan import threads
+from hyperplane.errors import Fault
+
+Keep = Literal["first", "last"]
+
+
+def drop_duplicates(
+    df: Frame,
+    subset: str | Sequence[str] | None = None,
+    *,
+    keep: Keep = "first",
+    split_out: int | None = None,
+) -> dd.DataFrame:
+    """Leave out rows whose values occur in another row.
+
+    The rows of ``df.drop_duplicates(subset, keep=keep)`` of pandas; their order is not kept.
+
+    Parameters
+    ----------
+    df : dask.dataframe.DataFrame, URL or list of URLs
+        The rows. URLs are read with :func:`read`. All columns are kept: choose them first.
+    subset : str or list of str, optional
+        Columns that are compared; all when not given. Missing values equal each other.
+    keep : {"first", "last"}
+        Which row of equal ones is kept.
+    split_out : int, optional
+        Number of partitions of the result; as many as threads, or more for many partitions, when
+        not given.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+        Lazy, with a new index in each partition.
+
+    Raises
+    ------
+    RequestError
+        With all that is wrong.
+
+    Examples
+    --------
+    >>> import pandas as pd, dask.dataframe as dd
+    >>> visits = pd.DataFrame({"user": [1, 2, 1], "page": ["a", "a", "b"]})
+    >>> df = dd.from_pandas(visits, npartitions=2)
+    >>> drop_duplicates(df, "user").compute().sort_values("user", ignore_index=True)
+       user page
+    0     1    a
+    1     2    a
+    """
+    df = collection(df)
+    like = df._meta.iloc[:0].reset_index(drop=True)
+    columns = names_of(subset) or list(like.columns)
+    with collect_faults() as faults:
+        faults += columns_fault(like, subset=columns)
+        faults += count_fault("split_out", split_out) if split_out is not None else []
+        if keep not in ("first", "last"):
+            faults.append(Fault("keep", repr(keep), "'first' or 'last'"))
+    read = source(df, list(like.columns))
+    # Few receivers keep the number of pieces low, enough of them keep each one small.
+    into = split_out or min(len(read.pieces), max(threads(), len(read.pieces) // 8))
+    token = tokenize(read.token, columns, keep, into)
+    once = partial(_once, columns=columns, keep=keep)
+    pieces = [[piece, read.where, list(like.columns), columns, keep, into] for piece in read.pieces]
+    if into == 1:
+        pieces = [[*arguments[:-1], 0] for arguments in pieces]
+        tables = plan.tasks("drop-duplicates-partial", token, partial_rows, pieces)
+        last = [plan.tree("drop-duplicates-merge", token, once, tables)]
+    else:
+        tables = plan.tasks("drop-duplicates-partial", token, partial_rows, pieces)
+        cut = partial(kernel.split, keys=columns, into=into)
+        last = plan.exchange("drop-duplicates", token, cut, kernel.together, tables, into)
+    finish = partial(_finished, columns=columns, keep=keep, like=like)
+    results = plan.tasks("drop-duplicates", token, finish, [[received] for received in last])
+    return dd.from_delayed(results, meta=like, verify_meta=False, prefix="drop-duplicates")
+
+
+@on_piece
+def partial_rows(
+    piece: Any,
+    where: pl.Expr | None,
+    columns: list[str],
+    subset: list[str],
+    keep: Keep,
+    into: int,
+) -> pl.DataFrame:
+    """A task's rows; without their repeats where that makes them clearly fewer."""
+    rows = kernel.comparable(opened(piece, columns, where), subset)
+    table = rows.collect()
+    if into and kernel.mostly_distinct(table, subset):
+        return table
+    return kernel.distinct(table, subset, keep)
+
+
+def _once(tables: list[pl.DataFrame], columns: list[str], keep: Keep) -> pl.DataFrame:
+    return kernel.distinct(kernel.together(tables), columns, keep)
+
+
+def _finished(
+    tables: list[pl.DataFrame], columns: list[str], keep: Keep, like: pd.DataFrame
+) -> pd.DataFrame:
+    return to_pandas(_once(tables, columns, keep), like)

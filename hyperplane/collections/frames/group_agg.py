@@ -1,0 +1,126 @@
+"""Group-bys whose groups are far fewer than the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import dask.dataframe as dd
+import pandas as pd
+
+from hyperplane.collections.frames.aggregates import AggSpec, understand
+from hyperplane.collections.frames.arguments import (
+    collect_faults,
+    columns_fault,
+    names_of,
+    split_fault,
+)
+from hyperplane.collections.frames.grouped import Grouping, grouped
+from hyperplane.collections.frames.source import Frame, collection
+from hyperplane.errors import Fault
+
+
+def group_agg(
+    df: Frame, by: str | Sequence[str], agg: AggSpec, *, split_out: int = 1
+) -> dd.DataFrame:
+    """Group and aggregate, as pandas does with ``df.groupby(by).agg(agg)``.
+
+    Beside plain ``df.groupby(by).agg(agg)`` of Dask this has ``nunique`` and exact ``median``,
+    and it reads with Polars where the rows come from :func:`read`, row filters included.
+
+    Parameters
+    ----------
+    df : dask.dataframe.DataFrame, URL or list of URLs
+        The rows. URLs are read with :func:`read`.
+    by : str or list of str
+        Columns to group by. Rows with a missing key are left out.
+    agg : mapping
+        Column -> function or list of functions, as in :func:`window_agg`.
+    split_out : int
+        Number of partitions of the result, for more groups than one partition should hold.
+        Groups are then in order within each partition only.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+        Lazy, with the keys as index.
+
+    Raises
+    ------
+    RequestError
+        With all that is wrong: columns, types, functions.
+
+    Examples
+    --------
+    >>> import pandas as pd, dask.dataframe as dd
+    >>> sales = pd.DataFrame({"city": ["Rome", "Oslo", "Rome"], "buyer": [1, 2, 3]})
+    >>> group_agg(dd.from_pandas(sales, npartitions=2), "city", {"buyer": "nunique"}).compute()
+          buyer
+    city
+    Oslo      1
+    Rome      2
+    """
+    df = collection(df)
+    like = df._meta
+    keys = names_of(by)
+    with collect_faults() as faults:
+        faults += columns_fault(like, by=keys) + split_fault(split_out, keys or ["by"])
+        if not keys:
+            faults.append(Fault("by", repr(by), "at least one column"))
+        with faults.of():
+            aggregation = understand(like, agg)
+    used = list(dict.fromkeys([*keys, *aggregation.columns]))
+    grouping = Grouping(like[used].iloc[:0], tuple(keys), None, aggregation)
+    return grouped(df, grouping, split_out, "group-agg")
+
+
+def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = False) -> dd.Series:
+    """How often each value, or combination of values, occurs; the most frequent first.
+
+    Parameters
+    ----------
+    df : dask.dataframe.DataFrame, URL or list of URLs
+        The rows. URLs are read with :func:`read`.
+    columns : str or list of str
+        One column, or several whose combinations are counted.
+    normalize : bool
+        Shares of all counted rows instead of counts.
+
+    Returns
+    -------
+    dask.dataframe.Series
+        Lazy, in one partition. The counts of ``value_counts`` of pandas; of equal counts, the
+        smaller value comes first. Missing values are not counted.
+
+    Raises
+    ------
+    RequestError
+        With every column that is not there.
+
+    Examples
+    --------
+    >>> import pandas as pd, dask.dataframe as dd
+    >>> df = dd.from_pandas(pd.DataFrame({"city": ["Rome", "Oslo", "Rome"]}), npartitions=2)
+    >>> value_counts(df, "city").compute()
+    city
+    Rome    2
+    Oslo    1
+    Name: count, dtype: int64
+    """
+    keys = names_of(columns)
+    df = collection(df)
+    with collect_faults() as faults:
+        faults += columns_fault(df._meta, columns=keys)
+        if not keys:
+            faults.append(Fault("columns", repr(columns), "at least one column"))
+    sizes = group_agg(df, keys, {keys[0]: "size"})
+    ordered = partial(_most_frequent_first, normalize=normalize)
+    return sizes.map_partitions(ordered, meta=ordered(sizes._meta), enforce_metadata=False)
+
+
+def _most_frequent_first(sizes: pd.DataFrame, normalize: bool) -> Any:
+    counts = sizes.iloc[:, 0].astype("int64").sort_values(ascending=False, kind="stable")
+    if normalize:
+        return (counts / counts.sum()).rename("proportion")
+    return counts.rename("count")

@@ -1,0 +1,173 @@
+"""Joins to a table that is small enough to be everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import dask.dataframe as dd
+import numpy as np
+import polars as pl
+
+from hyperplane.collections.frames import predicate
+from hyperplane.collections.frames.arguments import collect_faults, columns_fault, names_of
+from hyperplane.collections.frames.parts import Bounds, Part
+from hyperplane.collections.frames.source import Frame, collection
+from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.errors import Fault
+
+How = Literal["inner", "left"]
+#: A right side up to this size goes to every task; it is read there, beside the task's own rows.
+SMALL = 250 * 10**6
+
+
+@dataclass(frozen=True, repr=False)
+class JoinedPart:
+    """The rows of one part, each with what a small table has for it."""
+
+    left: Part
+    right: tuple[Part, ...]
+    left_where: Any
+    right_where: Any
+    on: tuple[str, ...]
+    how: How
+    left_names: tuple[tuple[str, str], ...]
+    right_names: tuple[tuple[str, str], ...]
+
+    @property
+    def rows(self) -> int | None:
+        """Not known before the join."""
+        return None
+
+    @property
+    def nbytes(self) -> int | None:
+        """As much as the left side at least."""
+        return self.left.nbytes
+
+    @property
+    def urls(self) -> Any:
+        """Files that are read, for messages."""
+        parts: Any = (self.left, *self.right)
+        return [url for part in parts for url in part.urls]
+
+    def scan(self) -> pl.LazyFrame:
+        """The joined rows, in the order of the left side."""
+        left = _kept(self.left.scan(), self.left_where)
+        right = _kept(pl.concat([part.scan() for part in self.right]), self.right_where)
+        return left.select(pl.col(old).alias(new) for old, new in self.left_names).join(
+            right.select(pl.col(old).alias(new) for old, new in self.right_names),
+            on=list(self.on),
+            how=self.how,
+            nulls_equal=True,  # as pandas.merge has it
+            maintain_order="left_right",
+        )
+
+    def bounds(self, column: str) -> Bounds | None:
+        """Those of the left side: a join adds no new values to its columns."""
+        old = {new: old for old, new in self.left_names}.get(column)
+        return None if old is None else self.left.bounds(old)
+
+    def __repr__(self) -> str:
+        return f"JoinedPart({self.left!r})"
+
+    def __dask_tokenize__(self) -> Any:
+        wheres = [None if where is None else str(where) for where in self._wheres]
+        return (self.left, self.right, wheres, self.on, self.how, self.left_names, self.right_names)
+
+    @property
+    def _wheres(self) -> tuple[Any, Any]:
+        return self.left_where, self.right_where
+
+
+def join(
+    left: Frame,
+    right: Frame,
+    on: str | Sequence[str],
+    how: How = "inner",
+    *,
+    suffixes: tuple[str, str] = ("_x", "_y"),
+) -> dd.DataFrame:
+    """Join to a table, as ``left.merge(right, on=on, how=how)`` does.
+
+    A right side of up to 250 MB in memory is read by every task beside its own rows, and nothing
+    moves: Dask itself decides by numbers of partitions and would often move both sides. The
+    result can be filtered and given to the other helpers of this module; they then read only the
+    columns that they need, from both sides. Where the right side is larger, or either does not
+    come from :func:`read`, this is Dask's own ``merge``.
+
+    Parameters
+    ----------
+    left, right : dask.dataframe.DataFrame, URL or list of URLs
+        The rows. URLs are read with :func:`read`.
+    on : str or list of str
+        Columns of both sides.
+    how : {"inner", "left"}
+        Only rows with a partner, or all of the left side.
+    suffixes : (str, str)
+        Added to other columns that both sides have.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+        Lazy. Whole numbers that may be missing, as after a left join, are of a nullable type.
+
+    Raises
+    ------
+    RequestError
+        With all that is wrong.
+
+    Examples
+    --------
+    >>> import numpy as np, dask.dataframe as dd
+    >>> import pandas as pd, dask.dataframe as dd
+    >>> flights = dd.from_pandas(pd.DataFrame({"carrier": ["UA", "AA"]}), npartitions=2)
+    >>> names = dd.from_pandas(
+    ...     pd.DataFrame({"carrier": ["AA", "UA"], "name": ["American", "United"]}), npartitions=1
+    ... )
+    >>> join(flights, names, "carrier").compute()["name"].to_list()
+    ['United', 'American']
+    """
+    left, right = collection(left), collection(right)
+    keys = names_of(on)
+    with collect_faults() as faults:
+        faults += columns_fault(left._meta, on=keys) + columns_fault(right._meta, on=keys)
+        if not keys:
+            faults.append(Fault("on", repr(on), "at least one column"))
+        if how not in ("inner", "left"):
+            faults.append(Fault("how", repr(how), "'inner' or 'left'", "others: left.merge(right)"))
+    sides = predicate.taken_apart(left.expr), predicate.taken_apart(right.expr)
+    if not all(side is not None and isinstance(side[0].func, PartReader) for side in sides):
+        return left.merge(right, on=keys, how=how, suffixes=suffixes)
+    (root, left_where), (right_root, right_where) = sides  # type: ignore[misc]
+    others = tuple(right_root.iterables[0])
+    sizes = [part.nbytes for part in others]
+    if None in sizes or sum(sizes) > SMALL:
+        return left.merge(right, on=keys, how=how, suffixes=suffixes)
+    like = left._meta.merge(right._meta, on=keys, how=how, suffixes=suffixes)
+    both = (set(left.columns) & set(right.columns)) - set(keys)
+    names = [
+        tuple((name, name + suffix if name in both else name) for name in side.columns)
+        for side, suffix in ((left, suffixes[0]), (right, suffixes[1]))
+    ]
+    if how == "left":
+        like = like.astype(
+            {new: _nullable(like[new].dtype) for old, new in names[1] if old not in keys}
+        )
+    parts = [
+        JoinedPart(part, others, left_where, right_where, tuple(keys), how, *names)
+        for part in root.iterables[0]
+    ]
+    return dd.from_map(PartReader(like), parts, meta=like, label="join")
+
+
+def _kept(rows: pl.LazyFrame, where: pl.Expr | None) -> pl.LazyFrame:
+    return rows if where is None else rows.filter(where)
+
+
+def _nullable(dtype: Any) -> Any:
+    """The type that holds the same values, and missing ones."""
+    kind = dtype.kind if isinstance(dtype, np.dtype) else ""
+    if kind == "b":
+        return "boolean"
+    return str(dtype).replace("u", "U").replace("int", "Int") if kind in ("i", "u") else dtype

@@ -1,0 +1,125 @@
+"""Partitions of a size that suits the cluster."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import dask.dataframe as dd
+
+from hyperplane.collections.frames import predicate
+from hyperplane.collections.frames.arguments import collect_faults
+from hyperplane.collections.frames.sources.plan import size_of, threads
+from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.errors import Fault
+
+#: A task holds its partition several times over: as read, as pandas, as result.
+_SHARE_OF_THREAD = 0.1
+_USUAL = 100 * 10**6
+
+
+def repartition(
+    df: dd.DataFrame,
+    partition_size: str | int | None = None,
+    *,
+    fraction: float = 1.0,
+    data_size: str | int | None = None,
+) -> dd.DataFrame:
+    """Join or divide partitions, so that they suit the cluster, without computing anything.
+
+    Sizes are known for what :func:`read` reads from Parquet and for what is persisted on a
+    cluster. After a filter say which ``fraction`` of the rows is left.
+
+    Parameters
+    ----------
+    df : dask.dataframe.DataFrame
+        The collection.
+    partition_size : str or int, optional
+        Memory of a partition; when not given 100 MB, or a tenth of a thread's memory on the
+        active cluster if that is less.
+    fraction : float
+        Part of the rows that filters have left, above 0 and up to 1.
+    data_size : str or int, optional
+        Size of the whole in memory, where it cannot be known.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+        Lazy, with at least one partition for each thread when there is enough data for that.
+
+    Raises
+    ------
+    RequestError
+        When the size is not known and not given, with all else that is wrong.
+
+    Examples
+    --------
+    >>> import pandas as pd, dask.dataframe as dd
+    >>> df = dd.from_pandas(pd.DataFrame({"n": range(1000)}), npartitions=50)
+    >>> repartition(df, "1MB", data_size="8MB").npartitions
+    8
+    """
+    total: int | None = None
+    wanted = _USUAL
+    with collect_faults() as faults:
+        if not isinstance(df, dd.DataFrame):
+            faults.append(Fault("df", type(df).__name__, "a Dask dataframe"))
+        if not 0 < fraction <= 1:
+            faults.append(Fault("fraction", repr(fraction), "above 0 and up to 1"))
+        if partition_size is None:
+            wanted = _target()
+        else:
+            wanted, wrong = size_of(partition_size)
+            faults += wrong
+        if data_size is not None:
+            total, wrong = size_of(data_size)
+            faults += [replace(fault, where="data_size") for fault in wrong]
+        elif not faults:
+            total = known_size(df)
+        if total is None and not faults:
+            advice = "persist df first, or say data_size='20GB'"
+            faults.append(Fault("data_size", "None", "the size in memory, unknown here", advice))
+    left = (total or 0) * fraction
+    number = max(math.ceil(left / wanted), 1)
+    if left > threads() * wanted / 10:
+        number = max(number, threads())
+    return df.repartition(npartitions=number)
+
+
+def known_size(df: Any) -> int | None:
+    """Bytes in memory before any filter, where they are known without computing."""
+    found = predicate.taken_apart(df.expr)
+    if found is not None and isinstance(found[0].func, PartReader):
+        sizes = [part.nbytes for part in found[0].iterables[0]]
+        return None if None in sizes else sum(sizes)
+    return _persisted_size(df)
+
+
+def _persisted_size(df: Any) -> int | None:
+    from distributed import default_client, futures_of
+
+    try:
+        client = default_client()
+    except ValueError:
+        return None
+    keys = {future.key for future in futures_of(df)}
+    if not keys or len(keys) < df.npartitions:
+        return None
+    sizes = client.nbytes(keys=list(keys), summary=False)
+    return sum(sizes.values()) if len(sizes) == len(keys) else None
+
+
+def _target() -> int:
+    from distributed import default_client
+
+    try:
+        workers = default_client().scheduler_info(n_workers=-1)["workers"].values()
+    except ValueError:
+        return _USUAL
+    shares = [
+        worker["memory_limit"] / worker["nthreads"] * _SHARE_OF_THREAD
+        for worker in workers
+        if worker["memory_limit"]
+    ]
+    return int(min([_USUAL, *shares]))

@@ -1,0 +1,208 @@
+"""Avro: spans of blocks, decoded by Polars where it can and by fastavro where it cannot."""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from hyperplane.collections.frames.sources import types
+from hyperplane.collections.frames.sources.avro_schema import Field, Unsupported, fields
+from hyperplane.collections.frames.sources.errors import ReadError
+from hyperplane.collections.frames.sources.listing import File
+from hyperplane.collections.frames.sources.spans import Span
+from hyperplane.optional import need
+
+#: What ends each block: 16 bytes that are drawn anew for each file.
+SYNC = 16
+#: Bytes that are read at once where the end of a block is looked for.
+STEP = 65_536
+#: Bytes in which a header should end.
+HEADER = 65_536
+#: Packings that Polars can undo.
+_POLARS = ("null", "deflate", "snappy")
+_LAYOUT = {
+    "type": "record",
+    "name": "header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": SYNC}},
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Header:
+    """What stands before the blocks of a file.
+
+    Parameters
+    ----------
+    schema : str
+        Of the records, as JSON.
+    codec : str
+        How the blocks are packed.
+    sync : bytes
+        What ends each block.
+    length : int
+        Bytes.
+    """
+
+    schema: str
+    codec: str
+    sync: bytes
+    length: int
+
+    @property
+    def fields(self) -> list[Field]:
+        """The fields of the records."""
+        return fields(json.loads(self.schema))
+
+
+def header(file: File) -> Header:
+    """The header of a file.
+
+    Raises
+    ------
+    ReadError
+        When it has none.
+    """
+    read = need("fastavro", extra="avro").schemaless_reader
+    length = HEADER
+    while True:
+        head = file.between(0, min(file.size, length))
+        if head[:4] != b"Obj\x01":
+            raise ReadError(file.url, f"it does not begin as Avro does, but with {head[:4]!r}")
+        opened = io.BytesIO(head)
+        try:
+            found = read(opened, _LAYOUT, None)
+            break
+        except (EOFError, ValueError, IndexError, UnicodeError) as error:
+            if length >= file.size:
+                raise ReadError(file.url, "it ends within its header") from error
+            length *= 8
+    meta = found["meta"]
+    codec = meta.get("avro.codec", b"null").decode()
+    try:
+        schema = meta["avro.schema"].decode()
+        fields(json.loads(schema))
+    except Unsupported as error:
+        raise ReadError(file.url, f"{error}; such Avro is no table") from error
+    except (KeyError, ValueError) as error:
+        raise ReadError(file.url, f"its header has no schema ({error!r})") from error
+    return Header(schema, codec, found["sync"], opened.tell())
+
+
+@dataclass(frozen=True)
+class AvroDecoder:
+    """Makes columns of blocks of Avro.
+
+    Parameters
+    ----------
+    header : Header
+        Of the file.
+    """
+
+    header: Header
+
+    def decoded(self, span: Span, names: Collection[str]) -> pl.DataFrame:
+        """Some columns of the blocks that begin in a span, in Polars' own types.
+
+        Raises
+        ------
+        ReadError
+            When a block is damaged.
+        """
+        blocks = self._blocks(span)
+        every = self.header.fields
+        chosen = [field for field in every if field.name in names]
+        if not blocks:
+            return pl.DataFrame(schema={one.name: types.of_arrow(one.arrow) for one in chosen})
+        fast = self.header.codec in _POLARS and all(one.written is not None for one in every)
+        return self._by_polars(blocks, chosen) if fast else self._by_fastavro(blocks, chosen)
+
+    def _blocks(self, span: Span) -> bytes:
+        """The blocks whose preceding mark begins in the span, the last one to its end."""
+        file, sync = span.file, self.header.sync
+        data = file.between(span.start, min(file.size, span.stop + SYNC - 1))
+        begin = data.find(sync)
+        if begin < 0 or span.start + begin >= span.stop:
+            return b""
+        begin += SYNC
+        end = data.find(sync, max(begin, span.stop - span.start))
+        while end < 0 and span.start + len(data) < file.size:
+            looked = max(begin, len(data) - SYNC + 1)
+            position = span.start + len(data)
+            data += file.between(position, min(file.size, position + STEP))
+            end = data.find(sync, looked)
+        # Without a mark at its end a file is cut off, which decoding will find.
+        return data[begin : end + SYNC] if end >= 0 else data[begin:]
+
+    def _by_polars(self, blocks: bytes, chosen: list[Field]) -> pl.DataFrame:
+        whole = _header(self._written(), self.header) + blocks
+        frame = pl.read_avro(io.BytesIO(whole), columns=[field.name for field in chosen])
+        return frame.with_columns(
+            _finished(frame.get_column(field.name), field)
+            for field in chosen
+            if field.symbols or _nanos(field)
+        )
+
+    def _written(self) -> dict[str, Any]:
+        rows = [{"name": one.name, "type": one.written} for one in self.header.fields]
+        return {"type": "record", "name": "row", "fields": rows}
+
+    def _by_fastavro(self, blocks: bytes, chosen: list[Field]) -> pl.DataFrame:
+        fastavro = need("fastavro", extra="avro")
+        schema = json.loads(self.header.schema)
+        whole = _header(schema, self.header) + blocks
+        records = fastavro.reader(io.BytesIO(whole))
+        columns: dict[str, list[Any]] = {field.name: [] for field in chosen}
+        for record in records:
+            for name, values in columns.items():
+                values.append(record[name])
+        return pl.DataFrame([_series(field, columns[field.name]) for field in chosen])
+
+
+def _header(schema: Any, like: Header) -> bytes:
+    opened = io.BytesIO()
+    meta = {"avro.schema": json.dumps(schema).encode(), "avro.codec": like.codec.encode()}
+    made = {"magic": b"Obj\x01", "meta": meta, "sync": like.sync}
+    need("fastavro", extra="avro").schemaless_writer(opened, _LAYOUT, made)
+    return opened.getvalue()
+
+
+def _nanos(field: Field) -> bool:
+    return bool(pa.types.is_timestamp(field.arrow) and field.arrow.unit == "ns")
+
+
+def _finished(column: pl.Series, field: Field) -> pl.Series:
+    """Words of numbers, times of nanoseconds."""
+    if field.symbols:
+        words = pl.Series(field.symbols, dtype=pl.String)
+        return words.gather(column).alias(field.name)
+    return column.cast(types.of_arrow(field.arrow))
+
+
+def _series(field: Field, values: list[Any]) -> pl.Series:
+    if field.text:
+        values = [value if value is None else str(value) for value in values]
+    elif _nanos(field):
+        return pl.Series(field.name, values, pl.Int64).cast(types.of_arrow(field.arrow))
+    else:
+        values = [_plain(value) for value in values]
+    return pl.Series(field.name, pa.array(values, field.arrow))
+
+
+def _plain(value: Any) -> Any:
+    """A value as pyarrow takes it."""
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list) else value

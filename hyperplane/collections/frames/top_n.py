@@ -1,0 +1,135 @@
+"""The first rows of each group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import dask.dataframe as dd
+import pandas as pd
+import polars as pl
+from dask.tokenize import tokenize
+
+from hyperplane.collections.frames import plan
+from hyperplane.collections.frames.arguments import (
+    collect_faults,
+    columns_fault,
+    count_fault,
+    names_of,
+)
+from hyperplane.collections.frames.convert import to_pandas
+from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.source import Frame, collection, on_piece, opened, source
+from hyperplane.errors import Fault
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Which rows of each group are kept."""
+
+    like: pd.DataFrame
+    by: tuple[str, ...]
+    column: str
+    n: int
+    descending: bool
+
+
+def top_n_per_group(
+    df: Frame,
+    by: str | Sequence[str],
+    column: str,
+    n: int,
+    *,
+    ascending: bool = False,
+    split_out: int = 1,
+) -> dd.DataFrame:
+    """The rows with the largest values of a column in each group.
+
+    The rows of ``df.sort_values(column, ascending=False, kind="stable").groupby(by).head(n)`` of
+    pandas: of equal values the earlier row wins, and rows with a missing value come last. It
+    replaces ``groupby(by).apply(lambda group: group.nlargest(n, column))``.
+
+    Parameters
+    ----------
+    df : dask.dataframe.DataFrame, URL or list of URLs
+        The rows. URLs are read with :func:`read`. All columns are kept: choose them first.
+    by : str or list of str
+        Columns to group by. Rows with a missing key are left out.
+    column : str
+        Column of the values: numbers, times or text.
+    n : int
+        Rows of a group.
+    ascending : bool
+        Whether the smallest are wanted.
+    split_out : int
+        Number of partitions of the result, for more groups than one partition should hold.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+        Lazy; sorted by group and within the group by the column, with a new index.
+
+    Raises
+    ------
+    RequestError
+        With all that is wrong.
+
+    Examples
+    --------
+    >>> import pandas as pd, dask.dataframe as dd
+    >>> delays = pd.DataFrame({"carrier": ["UA", "AA", "UA", "AA"], "delay": [5, 30, 12, 7]})
+    >>> df = dd.from_pandas(delays, npartitions=2)
+    >>> top_n_per_group(df, "carrier", "delay", 1).compute()
+      carrier  delay
+    0      AA     30
+    1      UA     12
+    """
+    df = collection(df)
+    like = df._meta
+    keys = names_of(by)
+    with collect_faults() as faults:
+        faults += columns_fault(like, by=keys, column=[column])
+        faults += count_fault("n", n) + count_fault("split_out", split_out)
+        if not keys:
+            faults.append(Fault("by", repr(by), "at least one column"))
+        if column in keys:
+            faults.append(Fault("column", repr(column), "a column that is not in by"))
+        if column in like.columns and isinstance(like[column].dtype, pd.CategoricalDtype):
+            kind = f"{column!r} of type category"
+            faults.append(Fault("column", kind, "numbers, times or text", "take its codes"))
+    ranking = Ranking(like.iloc[:0], tuple(keys), column, n, not ascending)
+    read = source(df, list(like.columns))
+    token = tokenize(read.token, ranking, split_out)
+    pieces = [[piece, read.where, ranking] for piece in read.pieces]
+    tables = plan.tasks("top-n-partial", token, partial_top, pieces)
+    combine = partial(_combined, ranking=ranking)
+    if split_out == 1:
+        last = [plan.tree("top-n-merge", token, combine, tables)]
+    else:
+        cut = partial(kernel.split, keys=keys, into=split_out)
+        last = plan.exchange("top-n", token, cut, combine, tables, split_out)
+    finish = partial(_finished, ranking=ranking)
+    results = plan.tasks("top-n", token, finish, [[pieces] for pieces in last])
+    empty = like.iloc[:0].reset_index(drop=True)
+    return dd.from_delayed(results, meta=empty, verify_meta=False, prefix="top-n")
+
+
+@on_piece
+def partial_top(piece: Any, where: pl.Expr | None, ranking: Ranking) -> pl.DataFrame:
+    """The winners among a task's rows."""
+    rows = opened(piece, list(ranking.like.columns), where)
+    return kernel.top(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
+
+
+def _combined(tables: list[pl.DataFrame], ranking: Ranking) -> pl.DataFrame:
+    rows = kernel.together(tables).lazy()
+    return kernel.top(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
+
+
+def _finished(tables: list[pl.DataFrame], ranking: Ranking) -> pd.DataFrame:
+    rows = to_pandas(_combined(tables, ranking), ranking.like)
+    order = [True] * len(ranking.by) + [not ranking.descending]
+    by = [*ranking.by, ranking.column]
+    return rows.sort_values(by, ascending=order, kind="stable", ignore_index=True)

@@ -1,0 +1,101 @@
+"""Aggregations over windows of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dask.dataframe as dd
+
+from hyperplane.collections.frames.aggregates import AggSpec, understand
+from hyperplane.collections.frames.arguments import (
+    collect_faults,
+    columns_fault,
+    names_of,
+    split_fault,
+)
+from hyperplane.collections.frames.cells import ROW, Side, windows
+from hyperplane.collections.frames.grouped import Grouping, grouped
+from hyperplane.collections.frames.source import Frame, collection
+
+
+def window_agg(
+    df: Frame,
+    time: str,
+    every: str,
+    agg: AggSpec,
+    by: str | Sequence[str] | None = None,
+    *,
+    closed: Side | None = "right",
+    label: Side | None = "right",
+    split_out: int = 1,
+) -> dd.DataFrame:
+    """Aggregate windows of time, as pandas does with ``groupby(pd.Grouper(...)).agg(...)``.
+
+    The result is that of pandas row for row: windows without rows, time zones and their changes,
+    missing times and values. With ``by`` it is that of ``groupby([*by, pd.Grouper(...)])``, which
+    has the windows that occur and no empty ones.
+
+    Parameters
+    ----------
+    df : dask.dataframe.DataFrame, URL or list of URLs
+        The rows, in any order of time. URLs are read with :func:`read`.
+    time : str
+        Column of times.
+    every : str
+        Width of a window as a frequency of pandas: ``"15min"``, ``"1h"``, ``"1D"``, ``"W"``,
+        ``"MS"``.
+    agg : mapping
+        Column -> function or list of functions. Functions are ``sum, mean, min, max, count, size,
+        nunique, first, last, std, var, median``; all are exact.
+    by : str or list of str, optional
+        Columns to group by beside the windows.
+    closed, label : {"right", "left"} or None
+        The side of a window that belongs to it, and the side that names it. None is the default
+        of pandas for the frequency.
+    split_out : int
+        Number of partitions of the result; more than one only with ``by``, for more groups than
+        one partition should hold. Groups are then in order within each partition only.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+        Lazy. The index is the windows' labels; with ``by``, the keys and the labels.
+
+    Raises
+    ------
+    RequestError
+        With all that is wrong: columns, types, functions, frequency.
+
+    Notes
+    -----
+    Each task reads only the columns it needs and keeps one row per window. ``nunique`` keeps the
+    distinct values of a window, ``median`` all of them; these are exchanged by window, those of
+    ``nunique`` only for windows that the files' statistics do not place in one partition.
+
+    Examples
+    --------
+    >>> import pandas as pd, dask.dataframe as dd
+    >>> times = pd.to_datetime(["2026-01-01 09:10", "2026-01-01 09:50", "2026-01-01 11:00"])
+    >>> events = pd.DataFrame({"time": times, "user": [7, 7, 8], "items": [1, 2, 3]})
+    >>> df = dd.from_pandas(events, npartitions=2)
+    >>> window_agg(df, "time", "1h", {"user": "nunique", "items": "sum"}).compute()
+                         user  items
+    time
+    2026-01-01 10:00:00     1      3
+    2026-01-01 11:00:00     1      3
+    """
+    df = collection(df)
+    like = df._meta
+    keys = names_of(by)
+    with collect_faults() as faults:
+        faults += columns_fault(like, time=[time], by=keys)
+        faults += split_fault(split_out, keys)
+        with faults.of():
+            cells = windows(like, time, every, closed, label)
+        with faults.of():
+            # pandas sorts by time for windows alone; with keys beside them rows keep their order.
+            in_cells = None if not faults and cells.exact else ROW
+            aggregation = understand(like, agg, order=in_cells if keys else time)
+    used = list(dict.fromkeys([time, *keys, *aggregation.columns]))
+    grouping = Grouping(like[used].iloc[:0], tuple(keys), cells, aggregation)
+    return grouped(df, grouping, split_out, "window-agg")

@@ -1,0 +1,55 @@
+"""A worker preload: the variables of allocators, in force in a process that runs already.
+
+The C library reads ``MALLOC_TRIM_THRESHOLD_`` and its like as a process is started by exec, and
+Arrow reads ``ARROW_DEFAULT_MEMORY_POOL`` as it is loaded. A worker forked from the zygote has both
+behind it when it gets its variables, and a spawned one when Dask sets them, so they are said once
+more here: with mallopt(3), and to pyarrow.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import sys
+
+#: Variables of glibc -> numbers of mallopt(3).
+MALLOC = {
+    "MALLOC_TRIM_THRESHOLD_": -1,
+    "MALLOC_TOP_PAD_": -2,
+    "MALLOC_MMAP_THRESHOLD_": -3,
+    "MALLOC_ARENA_MAX": -8,
+}
+ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
+
+logger = logging.getLogger(__name__)
+
+
+def dask_setup(worker: object) -> None:
+    """Put the variables of this process in force; called by Dask in each new worker process."""
+    del worker
+    _malloc()
+    _arrow()
+
+
+def _malloc() -> None:
+    set_ = [name for name in MALLOC if name in os.environ]
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform != "win32" else None
+    if mallopt is None:  # a C library that is not glibc has other words for it, or none
+        return
+    for name in set_:
+        value = os.environ[name]
+        if not value.isdecimal() or not mallopt(MALLOC[name], int(value)):
+            logger.warning("%s=%s is not in force: malloc does not take it", name, value)
+
+
+def _arrow() -> None:
+    name = os.environ.get(ARROW_POOL)
+    if name is None:
+        return
+    import pyarrow
+
+    if name not in pyarrow.supported_memory_backends():
+        logger.warning("%s=%s is not in force: this pyarrow has no such pool", ARROW_POOL, name)
+        return
+    pyarrow.set_memory_pool(getattr(pyarrow, f"{name}_memory_pool")())

@@ -1,0 +1,238 @@
+"""What open_zarr_many refuses, and that it says which store and why."""
+
+from __future__ import annotations
+
+import pickle
+
+import dask
+import fsspec
+import numpy as np
+import pytest
+import xarray as xr
+from zarr_stores import Watched, month, write
+
+import hyperplane
+from hyperplane.array import open_zarr_many
+from hyperplane.errors import HyperplaneError, RequestError
+
+
+def faults(*args, **options):
+    with pytest.raises(RequestError) as caught:
+        open_zarr_many(*args, **options)
+    return caught.value.faults
+
+
+def test_all_arguments_at_once():
+    found = faults(
+        "x.zarr",
+        combine="glue",
+        compat="maybe",
+        join="left or right",
+        combine_attrs="some",
+        decode_tims=False,
+    )
+    assert [one.where for one in found] == [
+        "combine",
+        "compat",
+        "combine_attrs",
+        "join",
+        "decode_tims",
+    ]
+    assert "decode_times" in found[-1].allowed
+
+
+@pytest.mark.parametrize(
+    ("options", "allowed"),
+    [
+        ({"concat_dim": "time"}, "nothing"),
+        ({"combine": "concat"}, "name of a dimension"),
+        ({"combine": "concat", "concat_dim": ["time"]}, "one dimension"),
+        ({"combine": "concat", "concat_dim": 3}, "name of a dimension"),
+        ({"combine": "nested", "concat_dim": ["x", "y"]}, "one dimension for each level"),
+    ],
+)
+def test_dimensions(options, allowed):
+    [fault] = faults(["x.zarr"], **options)
+    assert fault.where == "concat_dim"
+    assert allowed in fault.allowed
+
+
+@pytest.mark.parametrize("urls", ["", None, 5, [], [""], [None], {"a": 1}])
+def test_what_is_no_url(urls):
+    [fault] = faults(urls)
+    assert fault.where.startswith("urls")
+
+
+@pytest.mark.parametrize("urls", ["a.zarr", [], [["a"], "b"], [["a"], [["b"]]]])
+def test_what_is_no_grid(urls):
+    assert faults(urls, combine="nested", concat_dim=["x", "y"])[0].where == "urls"
+
+
+def test_a_glob_that_finds_nothing(tmp_path):
+    [fault] = faults(str(tmp_path / "*.zarr"))
+    assert "none match" in fault.allowed
+
+
+def test_an_unknown_protocol():
+    [fault] = faults(["nowhere://a.zarr"])
+    assert fault.where == "urls[0]"
+    assert "nowhere" in fault.allowed
+
+
+def test_all_broken_stores_at_once(tmp_path):
+    good = write(month(0), tmp_path / "good.zarr")
+    no_json = write(month(1), tmp_path / "no_json.zarr")
+    (tmp_path / "no_json.zarr" / ".zmetadata").write_text("{")
+    short = write(month(2), tmp_path / "short.zarr")
+    (tmp_path / "short.zarr" / "time" / "0").write_bytes(b"\x01\x02")
+    empty = tmp_path / "empty.zarr"
+    empty.mkdir()
+    array = write(month(3), tmp_path / "array.zarr") + "/rain"
+    missing = str(tmp_path / "missing.zarr")
+    found = faults([good, no_json, short, str(empty), array, missing])
+    assert [one.where for one in found] == [f"urls[{n}]" for n in (1, 2, 3, 4, 5)]
+    assert [one.asked for one in found] == [
+        repr(str(one)) for one in (no_json, short, empty, array, missing)
+    ]
+    assert "JSON" in found[0].advice
+    assert "nothing is there" in found[2].advice
+    assert "nothing is there" in found[4].advice
+
+
+def test_a_group_that_is_missing_and_one_that_is_an_array(tmp_path):
+    url = write(month(0), tmp_path / "a.zarr")
+    [fault] = faults(url, group="deep")
+    assert fault.advice == "it has no group 'deep'"
+    [fault] = faults(url, group="rain")
+    assert "'rain' is an array" in fault.advice
+
+
+def test_values_that_conflict_name_both_stores(tmp_path):
+    parts = [month(0), month(0), month(0)]
+    parts[2] = parts[2].assign(rain=parts[2].rain + 1, lat=parts[2].lat + 1)
+    urls = [write(part, tmp_path / f"{n}.zarr") for n, part in enumerate(parts)]
+    found = faults(urls)
+    assert {one.where for one in found} == {"variable 'rain'", "variable 'lat'"}
+    assert all(urls[0] in one.asked and urls[2] in one.asked for one in found)
+    assert all(urls[1] not in one.asked for one in found)
+    ours = open_zarr_many(urls, compat="override")
+    xr.testing.assert_identical(ours.compute(), month(0))
+
+
+def test_static_values_that_conflict_in_a_concatenation(tmp_path):
+    parts = [month(0), month(1)]
+    parts[1] = parts[1].assign_coords(lat=parts[1].lat + 1)
+    urls = [write(part, tmp_path / f"{n}.zarr") for n, part in enumerate(parts)]
+    [fault] = faults(urls, combine="concat", concat_dim="time", compat="equals")
+    assert fault.where == "variable 'lat'"
+    assert urls[0] in fault.asked
+    assert urls[1] in fault.asked
+
+
+def test_attributes_that_conflict_name_both_stores_and_values(tmp_path):
+    parts = [month(n) for n in range(3)]
+    parts[2].attrs["title"] = "climate"
+    parts[1]["rain"].attrs["units"] = "mm"
+    parts[2]["rain"].attrs["units"] = "inch"
+    urls = [write(part, tmp_path / f"{n}.zarr") for n, part in enumerate(parts)]
+    for options in ({}, {"combine": "concat", "concat_dim": "time"}, {"combine": "by_coords"}):
+        title, units = faults(urls, **options)
+        assert title.where == "attribute 'title' of the data set"
+        assert title.asked == f"'weather' in {urls[0]!r}, 'climate' in {urls[2]!r}"
+        assert units.where == "attribute 'units' of variable 'rain'"
+        assert units.asked == f"'mm' in {urls[1]!r}, 'inch' in {urls[2]!r}"
+    ours = open_zarr_many(urls, combine_attrs="drop_conflicts")
+    assert ours.attrs == {}
+    assert ours["rain"].attrs == {}
+
+
+def test_indexes_that_differ_where_they_must_not(tmp_path):
+    urls = [write(month(n), tmp_path / f"{n}.zarr") for n in range(2)]
+    [fault] = faults(urls, join="exact")
+    assert fault.where == "index 'time'"
+    assert urls[1] in fault.asked
+
+
+def test_a_coordinate_that_only_some_have(tmp_path):
+    parts = [month(0).assign_coords(hour=("time", np.arange(6))), month(1)]
+    urls = [write(part, tmp_path / f"{n}.zarr") for n, part in enumerate(parts)]
+    [fault] = faults(urls, combine="concat", concat_dim="time")
+    assert fault.where == "variable 'hour'"
+    assert fault.asked == f"in {urls[0]!r}, not in {urls[1]!r}"
+
+
+def test_sizes_that_differ(tmp_path):
+    parts = [xr.Dataset({"a": ("x", np.arange(size))}) for size in (2, 3)]
+    urls = [write(part, tmp_path / f"{n}.zarr") for n, part in enumerate(parts)]
+    [fault] = faults(urls)
+    assert fault.where == "variable 'a'"
+    assert f"{{'x': 3}} in {urls[1]!r}" in fault.asked
+
+
+def test_no_secret_is_shown(tmp_path, monkeypatch):
+    async def refuse(self, path, *args, **kwargs):
+        raise PermissionError("the key s3cr3t-key is refused for " + path)
+
+    monkeypatch.setattr(Watched, "_cat_file", refuse)
+    found = faults(
+        ["watched://me:passw0rd@place/a.zarr"], storage_options={"auth": {"key": "s3cr3t-key"}}
+    )
+    text = str(found[0])
+    assert "PermissionError" in text
+    assert "s3cr3t-key" not in text
+    assert "passw0rd" not in text
+
+
+class TestMemory:
+    @pytest.fixture(autouse=True)
+    def stores(self):
+        self.urls = [write(month(n), f"memory://months/{n}.zarr") for n in range(2)]
+        yield
+        fsspec.filesystem("memory").store.clear()
+
+    def test_is_read_by_this_process(self):
+        assert open_zarr_many("memory://months/*.zarr").sizes["time"] == 12
+        assert float(open_zarr_many(self.urls)["rain"].mean()) > 0
+
+    def test_is_refused_when_other_processes_would_read_it(self):
+        with dask.config.set(scheduler="processes"):
+            found = faults(self.urls)
+            assert [one.where for one in found] == ["urls[0]", "urls[1]"]
+            assert "other processes" in found[0].allowed
+            loaded = open_zarr_many(self.urls, load=True)
+        assert loaded.sizes["time"] == 12
+
+    def test_is_refused_in_another_process_at_the_latest(self, monkeypatch):
+        data = open_zarr_many(self.urls)["rain"].data
+        # By way of a scheduler that runs in this process.
+        sent = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(data))))
+        assert float(sent.mean().compute(scheduler="sync")) > 0
+        monkeypatch.setattr("os.getpid", lambda: -1)
+        with pytest.raises(HyperplaneError, match="other processes"):
+            sent.mean().compute(scheduler="sync")
+
+
+@pytest.mark.cluster
+def test_on_a_cluster(tmp_path):
+    urls = [write(month(n), tmp_path / f"{n}.zarr", 3) for n in range(3)]
+    inside = [write(month(n), f"memory://cluster/{n}.zarr") for n in range(2)]
+    before = open_zarr_many(inside)
+    client, cluster = hyperplane.initialize_cluster(
+        nprocs=1, nthreads=2, num_workers=1, ram_gb_per_proc=1
+    )
+    with cluster, client:
+        ours = open_zarr_many(urls, combine="concat", concat_dim="time")
+        expected = xr.concat(
+            [month(n) for n in range(3)],
+            "time",
+            data_vars="minimal",
+            coords="minimal",
+            compat="equals",
+            join="outer",
+        )
+        xr.testing.assert_equal(ours.compute(), expected)
+        xr.testing.assert_equal(open_zarr_many(urls).compute(), expected)
+        assert "other processes" in faults(inside)[0].allowed
+        with pytest.raises(HyperplaneError, match="other processes"):
+            before["rain"].mean().compute()
+    fsspec.filesystem("memory").store.clear()

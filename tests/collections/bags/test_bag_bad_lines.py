@@ -1,0 +1,92 @@
+"""Bad lines: counted, shown, and too many of them."""
+
+import pickle
+
+import dask.bag as db
+import pytest
+
+from hyperplane.bag import BadLines, BadLinesWarning, bad_records, read_records, select
+from hyperplane.errors import RequestError
+
+
+def content(good, bad):
+    return '{"n": 1}\n' * good + "oops\n" * bad
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "limit", "passes"),
+    [
+        (999, 10, 0.01, True),
+        (999, 11, 0.01, False),
+        (9_900, 100, 0.01, True),
+        (9_900, 101, 0.01, False),
+        (6, 6, 0.01, True),
+        (5, 6, 0.01, False),
+        (0, 1, 0.01, False),
+        (1000, 1, 0, False),
+        (0, 5, 1, True),
+        (100, 0, 0, True),
+    ],
+)
+def test_the_limit_is_a_share_and_few_bad_lines_pass(tmp_path, good, bad, limit, passes):
+    (tmp_path / "a.jsonl").write_text(content(good, bad))
+    bag = read_records(tmp_path / "a.jsonl", limit=limit)
+    if not passes:
+        with pytest.raises(BadLines) as caught:
+            bag.compute(scheduler="sync")
+        assert (caught.value.line, caught.value.bad) == (good + 1, bad)
+        assert caught.value.lines == good + bad
+        assert caught.value.file.endswith("a.jsonl")
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    elif bad:
+        lines = f"{bad} of {good + bad} lines left out of .*a.jsonl; the first: line {good + 1} of"
+        with pytest.warns(BadLinesWarning, match=f"{lines} .*not JSON .*: 'oops'"):
+            assert len(bag.compute(scheduler="sync")) == good
+    else:
+        assert len(bag.compute(scheduler="sync")) == good
+
+
+def test_a_cut_file_says_the_line_in_an_error_and_the_byte_in_a_warning(tmp_path):
+    (tmp_path / "a.jsonl").write_text(content(10_000, 1))
+    url = tmp_path / "a.jsonl"
+    with pytest.warns(BadLinesWarning, match=r"the first: near byte \d+ of"):
+        read_records(url, blocksize="20kB").compute(scheduler="sync")
+    with pytest.raises(BadLines, match=r"line 10001 of .*a\.jsonl"):
+        read_records(url, blocksize="20kB", limit=0).compute(scheduler="sync")
+    [bad] = bad_records(read_records(url, blocksize="20kB")).compute(scheduler="sync")
+    assert bad["line"] == 10_001
+    assert bad["text"] == "oops"
+
+
+def test_the_two_usual_mistakes_get_their_advice(tmp_path):
+    for text in ('[{"a": 1},\n {"a": 2}]', '{\n "a": 1\n}\n'):
+        (tmp_path / "a.json").write_text(text)
+        with pytest.raises(BadLines, match="write one whole object per line"):
+            read_records(tmp_path / "a.json").compute(scheduler="sync")
+
+
+def test_the_threads_scheduler_warns_too(tmp_path):
+    (tmp_path / "a.jsonl").write_text(content(50, 2))
+    with pytest.warns(BadLinesWarning, match="2 of 52 lines"):
+        read_records(tmp_path / "a.jsonl").compute(scheduler="threads")
+
+
+def test_kernel_and_plain_road_count_the_same_lines(tmp_path):
+    (tmp_path / "a.jsonl").write_text(content(90, 10))
+    bag = read_records(tmp_path / "a.jsonl")
+    with pytest.warns(BadLinesWarning, match="10 of 100 lines"):
+        assert len(select(bag, {"n": 1}).compute(scheduler="sync")) == 90
+
+
+def test_bad_lines_of_several_files_have_the_names_of_their_files(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text(content(2, 1))
+    found = bad_records(select(read_records(str(tmp_path / "*.jsonl")), {"n": 1})).compute(
+        scheduler="sync"
+    )
+    assert [(bad["file"][-7:], bad["line"]) for bad in found] == [("a.jsonl", 3), ("b.jsonl", 3)]
+
+
+def test_only_bags_of_files_have_bad_records():
+    with pytest.raises(RequestError, match="what read_records gave"):
+        bad_records(db.from_sequence([1]))

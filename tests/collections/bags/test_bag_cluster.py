@@ -1,0 +1,59 @@
+"""The helpers on worker processes: warnings and errors reach the client."""
+
+import json
+import re
+import time
+import warnings
+
+import pytest
+
+import hyperplane
+from hyperplane.bag import (
+    BadLines,
+    BadLinesWarning,
+    bad_records,
+    count_by,
+    read_records,
+    select,
+    take,
+    to_dataframe,
+)
+
+
+@pytest.mark.cluster
+def test_all_helpers_on_a_cluster(tmp_path):
+    lines = [json.dumps({"n": n, "type": "ab"[n % 2], "user": {"id": n % 3}}) for n in range(900)]
+    lines.insert(500, "oops")
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    client, cluster = hyperplane.initialize_cluster(
+        nprocs=1, nthreads=2, num_workers=1, ram_gb_per_proc=1
+    )
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            on_workers(tmp_path / "a.jsonl", lines, caught)
+    finally:
+        client.close()
+        cluster.close()
+    said = re.compile(r"1 of \d+ lines left out of .*a.jsonl; the first: .*: 'oops'")
+    assert all(said.match(str(warning.message)) for warning in caught)
+    assert {warning.category for warning in caught} == {BadLinesWarning}
+
+
+def on_workers(file, lines, caught):
+    bag = read_records(file, blocksize="10kB")
+    assert count_by(bag, "type").compute() == [("a", 450), ("b", 450)]
+    # A warning of a worker is an event, which may come after the result.
+    deadline = time.monotonic() + 20
+    while not caught:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    clean = select(bag, {"type": "a"})
+    assert take(clean, 2) == tuple(json.loads(lines[i]) for i in (0, 2))
+    assert take(clean, 1000)[-1]["n"] == 898
+    frame = to_dataframe(bag, flatten=True)
+    assert frame.groupby("user.id").n.sum().compute().sum() == sum(range(900))
+    [bad] = bad_records(bag).compute()
+    assert (bad["line"], bad["text"]) == (501, "oops")
+    with pytest.raises(BadLines, match=r"line 501 of .*a\.jsonl"):
+        read_records(file, limit=0).compute()

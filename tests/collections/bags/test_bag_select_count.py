@@ -1,0 +1,183 @@
+"""``select`` and ``count_by`` give what plain Python gives, from bags and from files."""
+
+import json
+import math
+import warnings
+from collections import Counter
+
+import dask.bag as db
+import fsspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hyperplane.bag import BadLinesWarning, count_by, read_records, select
+from hyperplane.collections.bags import lines as lines_module
+from hyperplane.errors import RequestError
+
+# Few values, so that they meet; with all that parsers are known to differ in.
+VALUES = st.sampled_from(
+    [
+        *(None, True, False, 0, 1, 2, -1, 1.0, 0.5, 2**53 + 1, 2**70, "a", "b", "ä", "", "1"),
+        *("\ud83d\ude00", "\ud800", "x\0", "Inf", [], [1], [1.0], {}, {"id": 1}, {"id": "a"}),
+        {"id": {"z": 1}},
+    ]
+)
+NAMES = st.sampled_from(["n", "user", "user.id", "ü", "other"])
+RECORDS = st.dictionaries(NAMES, VALUES, max_size=4)
+PATHS = st.sampled_from(["n", "user", "user.id", "user.id.z", "ü", "none"])
+WANTED = VALUES | st.lists(VALUES, max_size=3)
+WHERE = st.dictionaries(PATHS, WANTED, max_size=2)
+
+
+def at(record, path, default):
+    """The field of that name, or the nested one."""
+    if path in record:
+        return record[path]
+    for part in path.split("."):
+        if not isinstance(record, dict) or part not in record:
+            return default
+        record = record[part]
+    return record
+
+
+def meets(record, where):
+    missing = object()
+    for path, wanted in where.items():
+        value = at(record, path, missing)
+        if value is missing or not any(
+            value == one for one in (wanted if isinstance(wanted, list) else [wanted])
+        ):
+            return False
+    return True
+
+
+def partitioned(records, count):
+    """A bag of that many partitions, some of them empty."""
+    graph = {("p", i): records[i::count] for i in range(count)}
+    return db.Bag(graph, "p", count), [r for i in range(count) for r in records[i::count]]
+
+
+def exact(found):
+    """Values with their types, so that 1, 1.0 and True differ."""
+    return json.dumps(found)
+
+
+def counts_of(records, key):
+    """Pairs in the order that is promised, by comparing each with each."""
+    pairs = []
+    for record in records:
+        value = at(record, key, None)
+        for pair in pairs:
+            if pair[0] == value:
+                pair[1] += 1
+                break
+        else:
+            pairs.append([value, 1])
+    return [tuple(pair) for pair in sorted(pairs, key=lambda pair: -pair[1])]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(RECORDS, max_size=30), st.integers(0, 40), WHERE, PATHS)
+def test_any_bag(records, count, where, key):
+    bag, ordered = partitioned(records, count)
+    chosen = select(bag, where, {"x": key, "y": "n"}).compute(scheduler="sync")
+    kept = [record for record in ordered if meets(record, where)]
+    assert exact(chosen) == exact([{"x": at(r, key, None), "y": at(r, "n", None)} for r in kept])
+    counted = count_by(bag, key).compute(scheduler="sync")
+    assert exact(counted) == exact(counts_of(ordered, key))
+
+
+def read(records):
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    store = fsspec.filesystem("memory")
+    store.pipe_file("/select/a.jsonl", text.encode())
+    return read_records("memory://select/a.jsonl", blocksize=500)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(RECORDS, max_size=20), st.lists(st.integers(0, 9)), WHERE, PATHS, st.integers(1, 400)
+)
+def test_files_in_which_the_kernel_does_what_it_can(records, repeats, where, key, step):
+    records = [
+        record for record, times in zip(records, repeats, strict=False) for _ in range(times)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines_module, "STEP", step)
+        bag = read(records)
+        kept = [record for record in records if meets(record, where)]
+        assert exact(select(bag, where).compute(scheduler="sync")) == exact(kept)
+        of_all, of_kept = count_by(bag, key), count_by(select(bag, where, {"k": key}), "k")
+        assert exact(of_all.compute(scheduler="sync")) == exact(counts_of(records, key))
+        assert exact(of_kept.compute(scheduler="sync")) == exact(counts_of(kept, key))
+
+
+def test_functions_as_where_and_key():
+    bag = db.from_sequence(range(20), npartitions=3)
+    assert select(bag, lambda n: n > 17).compute(scheduler="sync") == [18, 19]
+    assert count_by(bag, lambda n: n % 3 == 0).compute(scheduler="sync") == [(False, 13), (True, 7)]
+    records = db.from_sequence([{"n": 1}, {"n": 5}, {}])
+    assert select(records, {"n": lambda n: n > 2}).compute(scheduler="sync") == [{"n": 5}]
+
+
+def test_sets_and_lists_are_any_of_and_a_null_is_not_a_missing_field():
+    bag = db.from_sequence([{"n": 1}, {"n": None}, {}, {"n": [1]}])
+    assert select(bag, {"n": {1, 2}}).compute(scheduler="sync") == [{"n": 1}]
+    assert select(bag, {"n": None}).compute(scheduler="sync") == [{"n": None}]
+    assert select(bag, {"n": [[1]]}).compute(scheduler="sync") == [{"n": [1]}]
+
+
+def test_nan_is_one_value_and_lists_count_by_what_they_hold():
+    values = [math.nan, float("nan"), [1, {"a": 2}], [1.0, {"a": 2}], {1, 2}, {2, 1}, {2, 1}]
+    bag = db.from_sequence([{"v": value} for value in values], npartitions=3)
+    counted = count_by(bag, "v").compute(scheduler="sync")
+    assert counted[0] == ({1, 2}, 3)
+    assert counted[2] == ([1, {"a": 2}], 2)
+    assert math.isnan(counted[1][0])
+    assert counted[1][1] == 2
+
+
+def test_a_count_is_a_bag_that_can_be_taken_from_and_travels_between_processes():
+    words = ["the", "cat", "the", "dog", "the", "end", "dog"]
+    counts = count_by(db.from_sequence(words, npartitions=4).map(lambda w: {"w": [w]}), "w")
+    assert counts.take(2) == ((["the"], 3), (["dog"], 2))
+    assert {k[0]: v for k, v in counts.compute(scheduler="threads")} == Counter(words)
+
+
+def test_inputs_of_all_sorts_that_only_one_parser_takes(tmp_path):
+    lines = ['{"n": 1}'] * 3 + ['{"n": 1, "x": Inf}', '{"n": 1, "x": -NaN}', '{"n": 1, "x": NaN}']
+    lines += ['{"n": 1}{"n": 1}', '{"n":', "1}", '{"n": 2, "n": 1}', '{"n": 1, "m": {"x":1,"x":2}}']
+    for number, line in enumerate(lines):
+        (tmp_path / f"{number:02}.jsonl").write_text(f'{{"n": 1}}\n{line}\n{{"n": 1}}\n' * 20)
+    bag = read_records(str(tmp_path / "*.jsonl"), limit=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BadLinesWarning)
+        good = bag.compute(scheduler="sync")
+        assert count_by(bag, "n").compute(scheduler="sync") == [(1, len(good))]
+        assert len(select(bag, {"n": 1}).compute(scheduler="sync")) == len(good)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "where and fields"),
+        ({"where": 5}, "a function of a record"),
+        ({"where": {5: 1}}, "names of fields as text"),
+        ({"fields": "n"}, r"write fields=\['n'\]"),
+        ({"fields": ["n", "n"]}, "each name once"),
+        ({"fields": []}, "this one is empty"),
+        ({"fields": [5]}, "names of fields as text"),
+        ({"where": 5, "fields": 5}, "2 faults"),
+    ],
+)
+def test_wrong_arguments_are_told(arguments, said):
+    with pytest.raises(RequestError, match=said):
+        select(db.from_sequence([{}]), **arguments)
+
+
+def test_wrong_keys_and_bags_are_told():
+    with pytest.raises(RequestError, match="2 faults"):
+        count_by([], 5)
+    with pytest.raises(RequestError, match=r"dask\.bag\.Bag"):
+        select([], {"a": 1})

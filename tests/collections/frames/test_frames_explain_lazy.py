@@ -1,0 +1,215 @@
+"""Nothing is computed, whatever the collection is made of."""
+
+import dask
+import dask.array as da
+import dask.bag as db
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from dask.dataframe.dask_expr._expr import Blockwise
+from dask.dataframe.dask_expr._merge import Merge
+from dask.dataframe.dask_expr._shuffle import divisions_lru
+from explain_frames import asked, indexed, log, named, nothing, only, users
+
+META = users().head(0)
+
+
+def broken(number, columns=None):
+    raise AssertionError("a partition was made")
+
+
+def source(parts=6, divisions=None):
+    """A source whose partitions cannot be made."""
+    return dd.from_map(broken, range(parts), meta=META, divisions=divisions)
+
+
+STEPS = {
+    "set_index": (lambda: source().set_index("user"), {"set_index"}),
+    "sort_values": (lambda: source().sort_values("spent"), {"sort_values"}),
+    "after set_index": (
+        lambda: source().set_index("user")[["spent"]].spent.sum(),
+        {"set_index"},
+    ),
+    "filter after set_index": (
+        lambda: (lambda df: df[df.spent > 3])(source().set_index("user")),
+        {"set_index"},
+    ),
+    "set_index of a series": (
+        lambda: (lambda df: df.set_index(df.user % 3))(source()),
+        {"set_index"},
+    ),
+    "repartition after set_index": (
+        lambda: source().set_index("user", npartitions=6).repartition(npartitions=3),
+        {"set_index"},
+    ),
+    "join of set_index": (
+        lambda: (
+            source()
+            .set_index("user", npartitions=6)
+            .merge(source(3).set_index("user", npartitions=3), left_index=True, right_index=True)
+        ),
+        {"set_index"},
+    ),
+    "group-by apply after set_index": (
+        lambda: (
+            source()
+            .set_index("user", npartitions=6)
+            .groupby("user")
+            .spent.apply(len, meta=("spent", int))
+        ),
+        {"set_index"},
+    ),
+    "sort and set_index": (
+        lambda: source().sort_values("spent").set_index("user"),
+        {"set_index", "sort_values"},
+    ),
+    "join": (lambda: source().merge(source(3), on="user"), {"join"}),
+    "group-by sorted and split": (
+        lambda: source().groupby("user", sort=True).spent.sum(split_out=4),
+        set(),
+    ),
+    "repartition by size": (
+        lambda: source().repartition(partition_size="1MB").spent.sum(),
+        {"repartition_size"},
+    ),
+    "merge_asof": (
+        lambda: dd.merge_asof(
+            source(4, range(5)), source(2, [0, 2, 4]), left_index=True, right_index=True
+        ),
+        set(),
+    ),
+    "length": (lambda: source().size, set()),
+    "quantile": (lambda: source().spent.quantile(0.3), set()),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_no_partition_is_made(name):
+    make, kinds = STEPS[name]
+    known = dict(divisions_lru)
+    with dask.config.set(scheduler="sync"):
+        frame = make()
+    assert set(asked(frame).kinds) == kinds
+    assert dict(divisions_lru) == known
+
+
+def test_an_index_that_is_not_computed_yet_is_known_to_a_join():
+    other = indexed(3)[["kind"]].add_suffix("_r").expr
+    join = Merge(log().set_index("user").expr, other, left_index=True, right_index=True)
+    only("set_index", dd.DataFrame(join))
+
+
+def test_what_dask_has_computed_already_is_used():
+    frame = log().set_index("spent")
+    assert frame.npartitions == 6  # Dask computes quantiles here, and sees that rows are sorted
+    found = only("set_index", frame)
+    assert found.instead == "df = df.set_index('spent', sorted=True)"
+    assert "they were" in found.why
+
+
+ARROW = {"filesystem": "arrow"}
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")
+@pytest.mark.parametrize("options", [{}, ARROW, {**ARROW, "calculate_divisions": True}])
+def test_footers_are_read_without_dask(tmp_path, options):
+    for part in range(3):
+        indexed().partitions[part].compute().to_parquet(tmp_path / f"{part}.parquet")
+    frame = dd.read_parquet(tmp_path, **options)
+    nothing(frame.size)
+    nothing(frame[frame.spent > 3].spent.sum())
+    found = only("sort_values", frame.sort_values("spent"))
+    assert "unknown" not in found.size
+
+
+def test_a_source_that_cannot_tell_its_partitions_is_noted(tmp_path):
+    users().to_parquet(tmp_path / "log.parquet")
+    frame = dd.read_parquet(tmp_path, filesystem="arrow", calculate_divisions=True)
+    found = asked(frame.spent.sum())  # there is no index to calculate them from
+    assert found.partitions == 0
+    assert any("not counted, because of ValueError" in note for note in found.notes)
+
+
+class Foreign(Blockwise):
+    """A step of another package."""
+
+    _parameters = ["frame"]  # noqa: RUF012
+
+    @property
+    def _meta(self):
+        return self.frame._meta
+
+    def _simplify_up(self, parent, dependents):
+        raise LookupError("not\nfor you")
+
+
+def test_a_step_that_cannot_be_simplified_is_looked_at_as_written():
+    step = Foreign(log().set_index("user").expr)
+    found = asked(dd.DataFrame(step)[["spent"]].assign(x=1))
+    assert found.kinds == ("set_index",)
+    assert found.notes == (
+        "looked at as written, without Dask's simplification, because of LookupError: not",
+    )
+
+
+class Puzzling(Blockwise):
+    """A step whose partitions cannot be told."""
+
+    _parameters = ["frame"]  # noqa: RUF012
+
+    @property
+    def _meta(self):
+        return self.frame._meta
+
+    def _divisions(self):
+        raise ZeroDivisionError
+
+
+def test_a_step_that_cannot_tell_its_partitions_is_noted():
+    found = asked(dd.DataFrame(Puzzling(log().expr)).merge(named(), on="user", npartitions=3))
+    assert any("ZeroDivisionError" in note for note in found.notes)
+
+
+def array_frame():
+    data = xr.Dataset({"x": ("t", np.arange(8.0))}, {"t": np.arange(8)}).chunk(t=4)
+    return data.to_dask_dataframe()
+
+
+UNSEEN = {
+    "from_map": lambda: dd.from_map(lambda n: pd.DataFrame({"x": [n]}), [1, 2]),
+    "from_map with columns": lambda: dd.from_map(
+        lambda n, columns=None: pd.DataFrame({"x": [n], "y": [n]})[columns or ["x", "y"]], [1, 2]
+    )[["y"]],
+    "from_delayed": lambda: dd.from_delayed(
+        [dask.delayed(users)(), dask.delayed(users)()], meta=META
+    ),
+    "from_graph": lambda: dd.from_graph({("a", 0): users()}, META, (None, None), [("a", 0)], "a"),
+    "persisted": lambda: log().persist(),
+    "from_array": lambda: dd.from_array(np.arange(12).reshape(6, 2), chunksize=2),
+    "from_dask_array": lambda: dd.from_dask_array(
+        da.ones((6, 2), chunks=(3, 2)), columns=["a", "b"]
+    ),
+    "xarray": array_frame,
+    "bag": lambda: db.from_sequence([{"a": 1}, {"a": 2}], npartitions=2).to_dataframe(),
+    "from_dict": lambda: dd.from_dict({"a": [1, 2, 3]}, npartitions=2),
+    "to_delayed and back": lambda: dd.from_delayed(
+        log().to_delayed(), meta=META, verify_meta=False
+    ),
+    "index": lambda: log().index,
+    "several column levels": lambda: dd.from_pandas(
+        users().groupby(["user", "kind"]).spent.sum().unstack(), npartitions=2
+    ),
+    "several index levels": lambda: log().groupby(["user", "kind"]).spent.sum().reset_index(),
+    "two columns of a name": lambda: dd.from_pandas(
+        pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), npartitions=2
+    ),
+    "no rows": lambda: dd.from_pandas(META, npartitions=1),
+    "no columns": lambda: dd.from_pandas(users()[[]], npartitions=2),
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_other_sources_are_no_trouble(name):
+    nothing(UNSEEN[name]())

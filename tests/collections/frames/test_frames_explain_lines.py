@@ -1,0 +1,185 @@
+"""The lines that are suggested run, and give what the step gave."""
+
+import ast
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from explain_frames import asked, indexed, log, named, users, whole
+
+from hyperplane.collections.frames.explain import explain, joins
+
+
+def run(code, **names):
+    """The value of the last statement of some lines: an expression, or what it sets."""
+    *before, last = ast.parse(code).body
+    exec(compile(ast.Module(before, []), "lines", "exec"), names)
+    if isinstance(last, ast.Assign):
+        exec(compile(ast.Module([last], []), "lines", "exec"), names)
+        return names[last.targets[0].id]
+    return eval(compile(ast.Expression(last.value), "lines", "eval"), names)
+
+
+def rows(frame):
+    """All rows, in an order of their own and without an index that has no name."""
+    done = frame.compute() if hasattr(frame, "compute") else frame
+    done = done.to_frame(name=done.name or "value") if isinstance(done, pd.Series) else done
+    done = done.reset_index() if done.index.names != [None] else done
+    done = done[sorted(done.columns, key=str)]
+    return done.sort_values(list(done.columns)).reset_index(drop=True)
+
+
+def same(one, other):
+    pd.testing.assert_frame_equal(rows(one), rows(other), check_dtype=False)
+
+
+SORTED = pd.DataFrame({"time": range(40), "x": range(40)})
+BIG = pd.DataFrame({"user": np.arange(300_000) % 150_000, "spent": 1.0})
+TOP = pd.Series([1.0], name="spent")
+
+
+def of_one_frame():
+    few, many = log(), dd.from_pandas(BIG, npartitions=3)
+    grouped, spent = few.groupby("user"), few.groupby("user").spent
+    return {
+        "set_index": (dd.from_pandas(SORTED, 4), lambda df: df.set_index("time"), {}),
+        "sort_values": (
+            few,
+            lambda df: df.sort_values(["spent"], ascending=False),
+            {"n": 120},
+        ),
+        "shuffle": (few, lambda df: df.shuffle("user"), {"n": 4}),
+        "groupby_apply": (few, lambda _: spent.apply(top_of, meta=TOP), {"meta": TOP}),
+        "groupby_transform": (few, lambda _: spent.transform("sum", meta=TOP), {"meta": TOP}),
+        "groupby_ffill": (few, lambda _: spent.ffill(), {}),
+        "groupby_bfill": (few, lambda _: spent.bfill(), {}),
+        "groupby_median": (few, lambda _: spent.median(), {}),
+        "groupby_median of several": (few, lambda _: grouped.agg({"spent": "median"}), {}),
+        "groupby_nunique": (few, lambda _: grouped.kind.nunique(), {}),
+        "groupby_nunique of several": (
+            few,
+            lambda df: df.groupby(["user", "kind"]).spent.nunique(),
+            {},
+        ),
+        "split_out": (many, lambda df: df.groupby("user").spent.sum(), {}),
+        "split_out of agg": (many, lambda df: df.groupby("user").agg({"spent": "max"}), {}),
+        "split_out of duplicates": (
+            many,
+            lambda df: df.drop_duplicates(subset=["user"], split_out=1),
+            {},
+        ),
+        "split_out of unique": (many, lambda df: df.user.unique(split_out=1), {}),
+        "split_out of value_counts": (many, lambda df: df.user.value_counts(sort=True), {}),
+        "many_small_partitions": (
+            log(1).repartition(npartitions=501),
+            lambda df: df,
+            {},
+        ),
+        "repartition_size": (few, lambda df: df.repartition(partition_size="1kB"), {}),
+        "loc_unknown": (
+            dd.from_pandas(SORTED.rename_axis("index"), 4).clear_divisions(),
+            lambda df: df.loc[3:9],
+            {},
+        ),
+    }
+
+
+def top_of(values):
+    return values.max()
+
+
+@pytest.mark.parametrize("name", of_one_frame())
+def test_a_line_gives_the_same(name):
+    frame, step, names = of_one_frame()[name]
+    result = step(frame)
+    finding = asked(result).findings[0]
+    assert finding.kind == name.partition(" ")[0]
+    got = run(finding.instead, df=frame, dd=dd, whole=whole, top_of=top_of, **names)
+    if finding.kind == "loc_unknown":
+        got = got.loc[3:9]
+    if finding.kind in {"groupby_transform", "groupby_ffill", "groupby_bfill"}:
+        result, got = result.reset_index(drop=True), got.reset_index(drop=True)
+    same(got, result)
+    assert explain(got).kinds in {(), ("many_small_partitions",), ("shuffle",)}
+
+
+@pytest.mark.parametrize("name", ["set_index", "sort_values", "shuffle", "groupby_median"])
+def test_what_is_persisted_is_the_step(name):
+    frame, step, names = of_one_frame()[name]
+    result = step(frame)
+    finding = asked(result).findings[0]
+    kept = run(finding.persist, df=frame, dd=dd, **names)
+    same(kept, result)
+    assert explain(kept).kinds == ()
+
+
+JOINS = {
+    "inner": lambda left, right: left.merge(right, on="user"),
+    "left": lambda left, right: left.merge(right, on="user", how="left"),
+    "right": lambda left, right: left.merge(right, on="user", how="right"),
+    "outer": lambda left, right: left.merge(right, on="user", how="outer"),
+    "other names": lambda left, right: left.merge(
+        right.rename(columns={"user": "key"}), left_on="user", right_on="key"
+    ),
+    "two columns": lambda left, right: left.merge(
+        right.assign(spent=1.5), on=["user", "spent"], suffixes=("_left", "_right")
+    ),
+}
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("how", JOINS)
+def test_the_line_of_a_join_gives_the_same(how, small, monkeypatch):
+    if not small:
+        monkeypatch.setattr(joins, "SMALL_SIDE", 10)
+    left, right = log(), named()
+    result = JOINS[how](left, right)
+    finding = asked(result).findings[0]
+    assert finding.kind == "join"
+    code = finding.instead
+    if code.startswith("# one join"):
+        assert how == "two columns"
+        return
+    if how == "other names":
+        right = right.rename(columns={"user": "key"})
+    if how == "two columns":
+        right = right.assign(spent=1.5)
+    got = run(code, left=left, right=right)
+    if how == "other names" and not small:  # both keys are columns, and the index is the left one
+        got = got.reset_index(drop=True)
+    same(got, result)
+    kept = run(finding.persist, left=left, right=right)
+    same(kept, result)
+    if small:
+        assert ("repartition(npartitions=1)" in code) == (how != "outer")
+    assert explain(got).kinds == ()
+
+
+def test_the_line_of_a_join_on_an_index_gives_the_same(monkeypatch):
+    monkeypatch.setattr(joins, "SMALL_SIDE", 10)
+    left, right = indexed().clear_divisions(), indexed(3)[["kind"]].add_suffix("_r")
+    result = left.join(right)
+    got = run(asked(result).findings[0].instead, left=left, right=right)
+    same(got, result)
+    assert explain(got).kinds == ()
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")
+def test_the_lines_of_shared_and_repeated_work_give_the_same(tmp_path):
+    by_user = log().set_index("user", npartitions=6)
+    first, second = by_user.spent.sum(), by_user.kind.max()
+    shared = asked(first, second).findings[0]
+    assert run(shared.instead, dask=dask, first=first, second=second) == (
+        users().spent.sum(),
+        users().kind.max(),
+    )
+    users().to_csv(tmp_path / "log.csv", index=False)
+    text = dd.read_csv(tmp_path / "log.csv")
+    again = asked(text.spent.sum(), text.user.max()).findings[0]
+    code = again.instead.replace(
+        "df.to_parquet(folder)", "df.to_parquet(folder, write_index=False)"
+    )
+    same(run(again.persist, df=text), text)
+    same(run(code, df=text, dd=dd, folder=tmp_path / "out"), text)

@@ -1,0 +1,107 @@
+"""How findings are shown, ordered and refused."""
+
+import json
+import pickle
+
+import dask.dataframe as dd
+import pandas as pd
+import pytest
+from explain_frames import asked, log, named, users, whole
+
+from hyperplane.collections.frames.explain import Explanation, Finding, explain
+from hyperplane.errors import RequestError
+
+NASTY = "<b>&'\"\n\x1b[31m"
+
+
+def test_the_text_ends_with_a_summary():
+    text = str(asked(log().set_index("user").spent.sum()))
+    assert text.splitlines()[0].startswith("set_index  set_index('user'): 6 partitions, ")
+    assert text.splitlines()[-1] == "1 finding: 4 steps, 6 partitions"
+    assert all("\t" not in line for line in text.splitlines())
+    assert str(asked(log().spent.sum())) == "nothing expensive found: 3 steps, 6 partitions"
+
+
+def test_a_shared_step_and_source_are_counted_once():
+    frame = log()
+    found = asked(frame.spent.sum(), frame.spent.max())
+    assert (found.steps, found.partitions) == (4, 6)
+
+
+def test_lines_of_code_stand_one_below_the_other():
+    found = asked(log().groupby("user").apply(whole, meta=users().head(0)))
+    labels = [label.strip() for label, _ in found.rows()]
+    assert labels == ["groupby_apply", "why", "instead", "", "persist"]
+
+
+def test_the_dearest_comes_first():
+    small, large = log(), dd.from_pandas(pd.concat([users()] * 50), npartitions=5)
+    both = dd.concat([small.sort_values("spent"), large.sort_values("spent")])
+    unknown = large.map_partitions(lambda part: part).sort_values("user")
+    loc = large.clear_divisions().loc[3:5]
+    found = asked(dd.concat([both, loc, unknown])).findings
+    assert [finding.kind for finding in found] == ["sort_values"] * 3 + ["loc_unknown"]
+    moved = [finding.moved for finding in found[:3]]
+    assert moved[0] is None
+    assert moved[1] > 40 * moved[2] > 0
+
+
+def test_names_of_columns_are_escaped():
+    frame = dd.from_pandas(users().rename(columns={"user": NASTY}), npartitions=4)
+    found = asked(
+        frame.set_index(NASTY), frame.merge(frame, on=NASTY), frame.groupby(NASTY).spent.nunique()
+    )
+    page = found._repr_html_()
+    assert "<b>" not in page
+    assert "&lt;b&gt;&amp;" in page
+    assert NASTY not in str(found)
+    assert "\x1b" not in str(found)
+    assert "\\n\\x1b[31m" in str(found)
+
+
+def test_html_is_a_table_with_the_summary():
+    page = asked(log().set_index("user"))._repr_html_()
+    assert page.startswith("<table>")
+    assert page.endswith("</table>")
+    assert "1 finding: 2 steps, 6 partitions" in page
+
+
+def test_it_is_json_and_pickles():
+    found = asked(log().merge(named(), on="user"))
+    values = json.loads(json.dumps(found.to_dict()))
+    assert values["findings"][0]["kind"] == "join"
+    assert values["findings"][0]["moved"] > 0
+    assert values["summary"] == "1 finding: 3 steps, 9 partitions"
+    assert pickle.loads(pickle.dumps(found)) == found
+
+
+def test_it_is_frozen():
+    found = asked(log())
+    with pytest.raises(AttributeError):
+        found.steps = 3
+    assert isinstance(found, Explanation)
+    assert Finding("a", "b", "c", "d", "e").moved is None
+
+
+def test_all_faults_are_told_at_once():
+    with pytest.raises(RequestError) as error:
+        explain(log(), users(), log().groupby("user"), 3)
+    assert [fault.where for fault in error.value.faults] == [
+        "collections[1]",
+        "collections[2]",
+        "collections[3]",
+    ]
+    assert "it is computed already" in str(error.value)
+    assert "end the group-by" in str(error.value)
+    with pytest.raises(RequestError, match="nothing"):
+        explain()
+
+
+def test_a_password_in_an_address_is_not_shown(tmp_path):
+    folder = tmp_path / "user:secret@host"
+    folder.mkdir()
+    users().to_parquet(folder / "log.parquet")
+    frame = dd.read_parquet(folder / "log.parquet").repartition(npartitions=501)
+    found = asked(dd.read_parquet(folder / "log.parquet").sort_values("spent"), frame)
+    assert found.kinds
+    assert "secret" not in str(found)

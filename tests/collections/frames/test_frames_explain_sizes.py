@@ -1,0 +1,133 @@
+"""How much data a step has, as far as that can be known without reading it."""
+
+from types import SimpleNamespace
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from explain_frames import log, nothing, only, users
+
+from hyperplane.collections.frames.explain import again, facts, layout
+from hyperplane.collections.frames.explain.footers import footers_of
+from hyperplane.collections.frames.explain.planned import planned
+from hyperplane.collections.frames.explain.sizes import Sizes
+
+
+def size(collection):
+    return Sizes().of(planned(collection.expr))
+
+
+def big(rows=400_000, users=400_000):
+    """Random users with a text each, in pandas."""
+    number = np.random.default_rng(0).permutation(rows) % users
+    return pd.DataFrame({"user": number, "few": number % 7, "name": [f"name-{n}" for n in number]})
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A Parquet data set of two files, and what it holds."""
+    folder, frame = tmp_path_factory.mktemp("big"), big()
+    for part in range(2):
+        frame.iloc[part::2].to_parquet(folder / f"{part}.parquet", index=False)
+    return folder, frame
+
+
+def test_a_frame_in_memory():
+    assert size(log()).total == pytest.approx(users().memory_usage(index=False, deep=True).sum())
+    assert str(size(log().spent)) == "960 B"
+    assert size(log()[log().spent > 3]).at_most
+
+
+@pytest.mark.parametrize("options", [{}, {"filesystem": "arrow"}])
+def test_files_are_as_large_as_in_memory(files, options):
+    folder, frame = files
+    read = dd.read_parquet(folder, **options)
+    found = size(read)
+    assert found.rows == len(frame)
+    assert found.total == pytest.approx(frame.memory_usage(index=False, deep=True).sum(), rel=0.3)
+    assert size(read[["user"]]).total == pytest.approx(8 * len(frame), rel=0.2)
+    assert size(read.user).total == size(read[["user"]]).total
+
+
+def test_what_comes_after_is_as_large_as_its_columns():
+    spent = log().spent
+    assert size(spent * 2).total == 960
+    assert size(log().assign(more=spent)[["more"]]).total == 960
+    assert size(log().astype({"user": "int8"})[["user"]]).total == 120
+    assert size(log().repartition(npartitions=3)[["user"]]).total == 960
+    assert size(log().set_index("spent", npartitions=3)[["user"]]).total == 960
+    assert size(log().drop_duplicates()[["user"]]).at_most
+
+
+def test_what_is_not_known_is_not_guessed():
+    assert size(log().map_partitions(lambda part: part)) is None
+    assert size(log().merge(log(), on="user")) is None
+    assert size(log().assign(text=log().kind + "x")) is None
+    assert size(log().persist()) is None
+    assert size(log().spent.sum()) is None
+
+
+def test_a_filter_of_files_makes_it_at_most(files):
+    read = dd.read_parquet(files[0], filesystem="arrow")
+    assert not size(read).at_most
+    pushed = facts.gather([read[read.few > 3].expr]).nodes[-1]
+    assert Sizes().of(pushed).at_most
+    assert size(read.partitions[0]).at_most
+
+
+def test_many_files_are_sampled(tmp_path):
+    for part in range(70):
+        users().to_parquet(tmp_path / f"{part}.parquet")
+    found = footers_of(planned(dd.read_parquet(tmp_path).expr))
+    assert found.rows == 70 * 120
+    assert found.columns["user"] == pytest.approx(70 * 960, rel=0.2)
+
+
+def test_a_reader_without_footers_has_no_known_size():
+    assert footers_of(SimpleNamespace(_dataset_info={})) is None
+
+
+def test_files_tell_that_groups_are_many(files):
+    read = dd.read_parquet(files[0]).repartition(npartitions=4)
+    for column in ("user", "name"):
+        found = only("split_out", read.groupby(column).few.sum())
+        assert f"{column!r} likely has very many distinct values" in found.why
+    nothing(read.groupby("few").user.sum())
+    nothing(read[read.few > 3].groupby("user").few.sum())
+
+
+@pytest.mark.parametrize("rows", [100, 400_000])
+def test_files_of_few_values_or_rows_do_not(tmp_path, rows):
+    big(rows, users=1_000).to_parquet(tmp_path / "0.parquet", index=False)
+    read = dd.read_parquet(tmp_path).repartition(npartitions=4)
+    nothing(read.groupby("user").few.sum())
+    nothing(read.groupby("name").few.sum())
+
+
+def test_large_files_that_are_read_again(files, monkeypatch):
+    read = dd.read_parquet(files[0])
+    pair = read.user.sum(), read.few.max()
+    nothing(*pair)
+    monkeypatch.setattr(again, "WORTH_KEEPING", 1_000_000)
+    found = only("read_again", *pair)
+    assert found.instead.startswith("df = dd.read_parquet(path, columns=['few', 'user'])")
+    nothing(read.user.sum() + read.few.max())
+
+
+def test_small_files_are_told_by_all_their_columns(files, monkeypatch):
+    monkeypatch.setattr(layout, "MANY_PARTITIONS", 1)
+    found = only("many_small_partitions", dd.read_parquet(files[0]))
+    assert found.step == f"read_parquet({files[0].name!r})"
+    assert found.instead == "df = df.repartition(npartitions=1)"
+    # Few columns of large partitions: Dask reads several of them in one task by itself.
+    monkeypatch.setattr(layout, "SMALL_PARTITION", 2_000_000)
+    nothing(dd.read_parquet(files[0])[["few"]])
+
+
+def test_a_column_of_python_objects_is_weighed_by_a_sample():
+    with dask.config.set({"dataframe.convert-string": False}):
+        values = pd.Series([f"text {n}" for n in range(50_000)], dtype=object, name="text")
+        frame = dd.from_pandas(values, npartitions=3)
+    assert size(frame).total == pytest.approx(values.memory_usage(index=False, deep=True), rel=0.02)
