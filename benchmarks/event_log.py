@@ -2,8 +2,8 @@
 
     python -m benchmarks.event_log /tmp/log --rows 20000000
 
-Users (five million) and event types follow Zipf's law; times grow through thirty days, with a part of the events
-arriving up to an hour late; the files come in order of arrival.
+Users (five million) and event types follow Zipf's law; times grow through thirty days, with a part
+of the events arriving up to an hour late; the files come in order of arrival.
 """
 
 from __future__ import annotations
@@ -43,6 +43,22 @@ def events(rows: int, start: float, end: float, seed: int) -> pl.DataFrame:
     ).with_columns(pl.col("time").cast(pl.Datetime("us")))
 
 
+def write_users(folder: Path, number: int = 200_000, files: int = 8) -> None:
+    """Write a table of some of the users and their countries, in several files."""
+    folder.mkdir(exist_ok=True)
+    random = np.random.default_rng(1)
+    ranks = np.unique((USERS ** random.random(number * 8)).astype(np.int64))
+    chosen = np.sort(random.permutation(ranks)[:number])
+    users = pl.DataFrame(
+        {
+            "user": chosen * 2_654_435_761 % 10**9,
+            "country": [f"country {i % 50}" for i in range(len(chosen))],
+        }
+    ).unique("user", maintain_order=True)
+    for part in range(files):
+        users.gather_every(files, part).write_parquet(folder / f"{part}.parquet")
+
+
 def make(folder: Path, rows: int = 20_000_000) -> Path:
     """Write ``parquet/`` and ``csv/`` below the folder, unless they are there; return it."""
     done = folder / f"{rows}.done"
@@ -57,6 +73,7 @@ def make(folder: Path, rows: int = 20_000_000) -> Path:
             folder / "parquet" / f"{number:02}.parquet", row_group_size=-(-each // ROW_GROUPS)
         )
         frame.write_csv(folder / "csv" / f"{number:02}.csv")
+    write_users(folder / "users")
     done.touch()
     return folder
 

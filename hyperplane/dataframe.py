@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from hyperplane.collections.frames.datetimes import to_datetime
 from hyperplane.collections.frames.duplicates import drop_duplicates
+from hyperplane.collections.frames.explain import explain
 from hyperplane.collections.frames.group_agg import group_agg, value_counts
 from hyperplane.collections.frames.join import join
 from hyperplane.collections.frames.read import read
@@ -17,6 +18,7 @@ from hyperplane.collections.frames.window_counts import window_counts
 
 __all__ = [
     "drop_duplicates",
+    "explain",
     "group_agg",
     "join",
     "read",

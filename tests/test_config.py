@@ -241,7 +241,9 @@ class TestFaults:
             ("sizing.checks.full", "no such key"),
             ("memory.pauze", "one of target, spill, pause, terminate"),
             ("engines.local.fitt", "no such key"),
-            ("memroy", "one of the sections engines, memory, pools, sizing"),
+            ("tuning.profil", "no such key"),
+            ("tuning.profiles.fast.servers", "no such key"),
+            ("memroy", "one of the sections engines, memory, pools, sizing, tuning"),
         ],
     )
     def test_a_mistyped_key_in_any_section(self, path, allowed):
@@ -279,6 +281,10 @@ class TestFaults:
             ("engines.local.single_process_cores", 0, "at least 1"),
             ("engines.local.single_process_cores", 2.5, "a whole number"),
             ("engines.local.start_method", "fork", "one of 'preload' or 'spawn'"),
+            ("tuning.profile", "slow", "one of fast, dask"),
+            ("tuning.profiles.fast", "none", "an object of type TuningProfile"),
+            ("tuning.profiles.fast.server", "none", "a mapping"),
+            ("tuning.profiles.fast.environ", 3, "a mapping"),
             ("engines.local.preload", "dask.dataframe", "a list"),
             ("engines.local.worker_ttl", "soon", "seconds, or text such as '300s'"),
             ("engines.local.worker_ttl", "", "seconds, or text such as '300s'"),

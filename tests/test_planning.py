@@ -21,6 +21,7 @@ from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.settings import EngineSettings, LocalSettings
+from hyperplane.spec.tuning import Tuning
 from hyperplane.spec.worker import WorkerSpec
 
 GPU_POOL = PoolSpec(
@@ -422,3 +423,57 @@ class TestPlan:
     def test_nothing_is_started_by_it(self, monkeypatch):
         monkeypatch.setattr(LocalEngine, "start", None)
         assert hyperplane.plan_cluster().dask_workers == 4
+
+
+class TestTuning:
+    def test_the_configured_profile_holds_and_the_plan_shows_it(self):
+        plan = hyperplane.plan_cluster(num_workers=1, nprocs=1, nthreads=2, cores_per_worker=2)
+        assert plan.tuning.name == "fast"
+        assert plan.tuning.environ["POLARS_MAX_THREADS"] == "2"
+        assert plan.tuning.client == {"dataframe.shuffle.method": "tasks"}
+        assert plan.tuning.summary() in str(plan)
+        assert plan.tuning.summary() in plan._repr_html_()
+        assert json.loads(json.dumps(plan.to_dict()))["tuning"] == plan.tuning.model_dump()
+
+    def test_several_processes_have_no_settings_of_clients(self):
+        plan = hyperplane.plan_cluster()
+        assert plan.dask_workers == 4
+        assert plan.tuning.client == {}
+        assert plan.tuning.environ["POLARS_MAX_THREADS"] == str(plan.worker.nthreads)
+
+    @pytest.mark.parametrize("name", ["dask", "Dask", " DASK "])
+    def test_a_call_switches_it_off(self, name):
+        assert hyperplane.plan_cluster(tuning=name).tuning == Tuning()
+
+    def test_the_configuration_switches_it_off_and_a_call_on(self):
+        with dask.config.set({"hyperplane.tuning.profile": "dask"}):
+            assert hyperplane.plan_cluster().tuning.name == "dask"
+            assert hyperplane.plan_cluster(tuning="fast").tuning.name == "fast"
+
+    def test_a_site_changes_one_setting_and_adds_a_profile(self):
+        profiles = "hyperplane.tuning.profiles"
+        changed = {
+            f"{profiles}.fast.server.distributed.worker.profile.interval": "50ms",
+            f"{profiles}.fast.environ.POLARS_MAX_THREADS": None,
+            f"{profiles}.site-wide.server": {"distributed.worker.profile.enabled": False},
+        }
+        shipped = hyperplane.plan_cluster().tuning
+        with dask.config.set(changed):
+            fast = hyperplane.plan_cluster().tuning
+            site = hyperplane.plan_cluster(tuning="site-wide").tuning
+        assert fast.server == {**shipped.server, "distributed.worker.profile.interval": "50ms"}
+        assert "POLARS_MAX_THREADS" not in fast.environ
+        assert site.server == {"distributed.worker.profile.enabled": False}
+
+    def test_an_unknown_profile_is_one_fault_among_all(self):
+        with pytest.raises(RequestError) as caught:
+            hyperplane.plan_cluster(tuning="fst", nprocs=-1, pool="16_17")
+        faults = {fault.where: fault for fault in caught.value.faults}
+        assert set(faults) == {"nprocs", "pool", "tuning"}
+        assert faults["tuning"].allowed == "one of fast, dask"
+        assert faults["tuning"].advice.startswith("did you mean fast")
+
+    def test_what_is_no_name_is_a_fault(self):
+        with pytest.raises(RequestError) as caught:
+            hyperplane.plan_cluster(tuning=7)
+        assert [fault.where for fault in caught.value.faults] == ["tuning"]

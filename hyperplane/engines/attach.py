@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
+import weakref
 from contextlib import suppress
 from typing import Any, cast
 
@@ -15,6 +17,7 @@ from tornado.ioloop import PeriodicCallback
 
 from hyperplane.engines import records
 from hyperplane.engines.base import Started
+from hyperplane.engines.dask_settings import lend, take_back
 from hyperplane.engines.local_cluster import CLOSE_OWNER
 from hyperplane.errors import EngineError
 
@@ -22,6 +25,8 @@ from hyperplane.errors import EngineError
 PATIENCE = 30.0
 #: Seconds between looks at the workers of the cluster.
 LOOK_EVERY = 1.0
+#: How long a running cluster may take to answer the first question.
+ANSWER_WITHIN = 30.0
 
 
 class AttachedCluster(Cluster):
@@ -38,28 +43,50 @@ class AttachedCluster(Cluster):
     def __init__(self, record: records.Record, **kwargs: Any) -> None:
         super().__init__(name=record.name, **kwargs)
         self._record = record
+        # A name of its own: the owner, and other handles, may be in this process too.
+        self._lent_to = f"{record.name} {uuid.uuid4()}"
+        self._take_back = weakref.finalize(self, take_back, self._lent_to)
         if not self.called_from_running_loop:
             self._loop_runner.start()
-            self.sync(self._start)
+            try:
+                self.sync(self._start)
+            except BaseException:
+                self.let_go()
+                raise
 
     async def _start(self) -> None:
         # Not the base class's start: it would take the owner's place as the one cluster object
         # that the scheduler tells of its workers.
         self.scheduler_comm = rpc(self._record.scheduler)
-        await self._look()
+        try:
+            await asyncio.wait_for(self._ask(), ANSWER_WITHIN)
+        except (OSError, asyncio.TimeoutError) as error:
+            raise _no_answer(self._record) from error
+        lend(self._lent_to, self._record.client)
         self.periodic_callbacks["look"] = PeriodicCallback(self._look, LOOK_EVERY * 1000)
         self.periodic_callbacks["look"].start()
         self.status = Status.running
 
     async def _look(self) -> None:
-        scheduler = cast(rpc, self.scheduler_comm)
         try:
-            self.scheduler_info = SchedulerInfo(await scheduler.identity(n_workers=-1))
+            await self._ask()
         except OSError:
             if self.status == Status.running and not _listed(self._record.name):
+                self._take_back()
                 await super()._close()  # somebody else has ended it
 
+    def let_go(self) -> None:
+        """Close this handle and leave the cluster as it is."""
+        self._take_back()
+        self.sync(super()._close)
+        self._loop_runner.stop()
+
+    async def _ask(self) -> None:
+        scheduler = cast(rpc, self.scheduler_comm)
+        self.scheduler_info = SchedulerInfo(await scheduler.identity(n_workers=-1))
+
     async def _close(self) -> None:
+        self._take_back()
         if self.status == Status.running:
             self.status = Status.closing
             self.periodic_callbacks["look"].stop()
@@ -69,6 +96,15 @@ class AttachedCluster(Cluster):
             while _listed(self._record.name) and time.monotonic() < deadline:
                 await asyncio.sleep(0.05)
         await super()._close()
+
+
+def _no_answer(record: records.Record) -> EngineError:
+    return EngineError(
+        "local",
+        f"cluster {record.name!r} does not answer within {ANSWER_WITHIN:g} s: its process "
+        f"{record.pid} is stopped or overloaded. Let it go on (kill -CONT {record.pid}) or end it "
+        f"(kill -KILL {record.pid}), and try again",
+    )
 
 
 def _listed(name: str) -> bool:
@@ -81,12 +117,20 @@ def attach(name: str) -> Started:
     Raises
     ------
     EngineError
-        When no such cluster runs, with the names of those that do.
+        When no such cluster runs, with the names of those that do; when it does not answer; and
+        when the list of clusters cannot be read.
     """
-    running = records.read_all()
+    try:
+        running = records.read_all()
+    except OSError as error:
+        raise EngineError("local", f"the list of clusters cannot be read: {error}") from error
     found = next((record for record in running if record.name == name), None)
     if found is None:
         names = ", ".join(record.name for record in running) or "none"
         raise EngineError("local", f"no cluster {name!r} runs on this machine; running: {names}")
     cluster = AttachedCluster(found)
-    return Started(Client(cluster), cluster)
+    try:
+        return Started(Client(cluster, timeout=ANSWER_WITHIN), cluster)
+    except (OSError, asyncio.TimeoutError) as error:
+        cluster.let_go()
+        raise _no_answer(found) from error

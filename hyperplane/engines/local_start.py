@@ -59,6 +59,7 @@ def start(plan: ClusterPlan) -> Started:
         workers=plan.dask_workers,
         threads=plan.total_threads,
         ram_gb=bytes_to_gb(plan.total_ram),
+        client=plan.tuning.client,
     )
     try:
         with as_the_user_has_it():

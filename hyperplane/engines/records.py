@@ -15,8 +15,9 @@ import re
 import shutil
 import stat
 import tempfile
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -41,6 +42,8 @@ class Record:
         Memory of all worker processes together.
     scratch : str
         Folder that the workers spill to.
+    client : dict
+        Settings of Dask for clients of the cluster.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Record:
     threads: int
     ram_gb: float
     scratch: str = ""
+    client: dict[str, Any] = field(default_factory=dict)
 
     def alive(self) -> bool:
         """Whether the owning process is still there."""

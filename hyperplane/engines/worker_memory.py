@@ -22,7 +22,8 @@ MALLOC = {
 }
 ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
 
-logger = logging.getLogger(__name__)
+#: Below the worker's own, so that `cluster.get_logs()` shows it.
+logger = logging.getLogger("distributed.worker.hyperplane")
 
 
 def dask_setup(worker: object) -> None:

@@ -27,13 +27,13 @@ def decoded(footer: Any) -> int:
     """
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     return sum(
-        max(chunk.total_uncompressed_size, chunk.num_values * _width(chunk, footer.schema, index))
+        max(chunk.total_uncompressed_size, chunk.num_values * width_of(chunk, footer.schema, index))
         for group in groups
         for index, chunk in ((index, group.column(index)) for index in range(group.num_columns))
     )
 
 
-def _width(chunk: Any, schema: Any, index: int) -> int:
+def width_of(chunk: Any, schema: Any, index: int) -> int:
     kind = chunk.physical_type
     if kind == "FIXED_LEN_BYTE_ARRAY":
         return int(schema.column(index).length)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hyperplane.spec.memory import MemoryPolicy
@@ -59,7 +59,7 @@ class ClusterPlan:
     settings: EngineSettings
     notes: tuple[str, ...] = ()
     fit_note: str = ""
-    tuning: Tuning = Tuning()
+    tuning: Tuning = field(default_factory=Tuning)
 
     @property
     def dask_workers(self) -> int:

@@ -168,7 +168,7 @@ class Tuning(BaseModel):
         count = len(self.server) + len(self.client) + len(self.environ)
         if not count:
             return f"{self.name}: all as Dask ships it"
-        return f"{self.name}: {plural(count, 'setting')}; tuning={AS_DASK!r} leaves them all out"
+        return f"{self.name}: {plural(count, 'setting')}; the profile {AS_DASK} has none"
 
     def rows(self) -> list[tuple[str, str]]:
         """Every setting, as labels and texts."""

@@ -10,6 +10,7 @@ from hyperplane.spec.plan import ClusterPlan, new_cluster_name
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import LocalSettings
+from hyperplane.spec.tuning import Tuning
 from hyperplane.spec.worker import WorkerSpec
 
 POOL = PoolSpec(name="a<b>", cores=16, ram_gb=16, allocatable_cores=15, allocatable_ram_gb=12)
@@ -28,6 +29,11 @@ def plan():
         memory=MemoryPolicy(),
         settings=LocalSettings(),
         notes=("2 < 3 & more", "second"),
+        tuning=Tuning(
+            name="mine",
+            server={"distributed.worker.profile.interval": "100ms"},
+            environ={"POLARS_MAX_THREADS": "3"},
+        ),
     )
 
 
@@ -63,6 +69,12 @@ def test_to_dict_is_json(plan):
         "total_threads": 30,
         "total_ram_gb": 24.0,
         "memory": {"target": 0.6, "spill": 0.7, "pause": 0.8, "terminate": 0.95},
+        "tuning": {
+            "name": "mine",
+            "server": {"distributed.worker.profile.interval": "100ms"},
+            "client": {},
+            "environ": {"POLARS_MAX_THREADS": "3"},
+        },
         "notes": ["2 < 3 & more", "second"],
     }
 
@@ -76,6 +88,7 @@ def test_shows_what_was_asked_and_what_is_given(plan):
         "given          2 nodes, each 5 processes x 3 threads x 2.4 GB",
         "total          10 worker processes, 30 threads, 24 GB",
         "memory policy  target 60%, spill 70%, pause 80%, terminate 95%",
+        "tuning         mine: 2 settings; the profile dask has none",
         "note           2 < 3 & more",
         "note           second",
     ]

@@ -38,6 +38,7 @@ OURS = {
     "idle_timeout": None,
     "name": None,
     "local_fit": None,
+    "tuning": None,
 }
 NAN, INF = float("nan"), float("inf")
 COUNT, WHOLE = "at least 1", "a whole number"
@@ -134,6 +135,7 @@ BAD = [
     ("name", "a" * 64, NAME),
     ("name", 5, "text"),
     ("local_fit", "loose", "one of 'fit' or 'exact'"),
+    ("tuning", 7, "text"),
 ]
 
 

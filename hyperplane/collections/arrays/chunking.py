@@ -66,7 +66,7 @@ def proposed(
     Examples
     --------
     >>> proposed((365, 1000, 1000), (1, 100, 100), (), 1_000_000)
-    (8, 400, 300)
+    (92, 100, 100)
     >>> proposed((365, 1000, 1000), (1, 100, 100), (0,), 10_000_000)
     (365, 200, 100)
     """
@@ -101,4 +101,4 @@ def proposed(
 def _equal(size: int, chunk: int, unit: int) -> int:
     """The smallest multiple of a unit that cuts an axis into as many chunks."""
     count = max(1, math.ceil(size / chunk))
-    return min(max(1, size), math.ceil(math.ceil(size / count) / unit) * unit)
+    return max(1, min(size, math.ceil(math.ceil(size / count) / unit) * unit))

@@ -46,7 +46,7 @@ def merge(opened: Sequence[Opened], rules: Rules) -> xr.Dataset:
     with _refusals_named(opened, rules):
         aligned = xr.align(*datasets, join=rules.join, copy=False)
     shared = _shared(datasets)
-    settled = settle(aligned, _names(opened), shared, rules.compat, pieces.lazy)
+    settled = settle(aligned, _names(opened), shared, rules.compat, pieces.behind)
     with _refusals_named(opened, rules):
         merged = xr.merge(
             settled, compat=rules.compat, join=rules.join, combine_attrs=rules.combine_attrs
@@ -60,7 +60,9 @@ def concat(opened: Sequence[Opened], dim: Any, rules: Rules) -> xr.Dataset:
     pieces = Pieces(opened)
     name = dim if isinstance(dim, str) else dim.name
     there = [name in one.dims for one in datasets]
-    data_vars = rules.data_vars or ("minimal" if any(there) else "all")
+    data_vars = rules.data_vars
+    if data_vars is None:
+        data_vars = "minimal" if any(there) else "all"
     with _refusals_named(opened, rules):
         aligned = xr.align(*datasets, join=rules.join, exclude=[name], copy=False)
     along = {key for one in datasets for key, var in one.variables.items() if name in var.dims}
@@ -72,7 +74,7 @@ def concat(opened: Sequence[Opened], dim: Any, rules: Rules) -> xr.Dataset:
         and rules.coords == "minimal"
         and (key in datasets[0].coords or (data_vars == "minimal" and all(there)))
     ]
-    settled = settle(aligned, _names(opened), static, rules.compat, pieces.lazy)
+    settled = settle(aligned, _names(opened), static, rules.compat, pieces.behind)
     with _refusals_named(opened, rules):
         joined = xr.concat(
             settled,
@@ -91,7 +93,10 @@ def nested(opened: Sequence[Opened], tree: Any, dims: Sequence[Any], rules: Rule
     datasets = [one.data for one in opened]
     found = iter(datasets)
     known = {dim for one in datasets for dim in one.dims}
-    new = any(dim is not None and dim not in known for dim in dims)
+    data_vars = rules.data_vars
+    if data_vars is None:
+        new = any(dim is not None and dim not in known for dim in dims)
+        data_vars = "all" if new else "minimal"
 
     def grown(node: Any) -> Any:
         return [grown(part) for part in node] if isinstance(node, list) else next(found)
@@ -101,7 +106,7 @@ def nested(opened: Sequence[Opened], tree: Any, dims: Sequence[Any], rules: Rule
             grown(tree),
             concat_dim=list(dims),
             compat=rules.compat,
-            data_vars=rules.data_vars or ("all" if new else "minimal"),
+            data_vars=data_vars,
             coords=rules.coords,
             join=rules.join,
             combine_attrs=rules.combine_attrs,
@@ -115,7 +120,7 @@ def by_coords(opened: Sequence[Opened], rules: Rules) -> xr.Dataset:
         combined = xr.combine_by_coords(
             [one.data for one in opened],
             compat=rules.compat,
-            data_vars=rules.data_vars or "minimal",
+            data_vars="minimal" if rules.data_vars is None else rules.data_vars,
             coords=rules.coords,
             join=rules.join,
             combine_attrs=rules.combine_attrs,
@@ -159,7 +164,7 @@ def _row(
         for name in _shared(datasets)
         if not any(dim in one.variables[name].dims for one in datasets if name in one.variables)
     ]
-    settled = settle(datasets, _names(opened), static, rules.compat, pieces.lazy)
+    settled = settle(datasets, _names(opened), static, rules.compat, pieces.behind)
     if set(static) & set(_shared(settled)):
         return None
     order, whole = in_a_row([one.lazy for one in opened], dim)

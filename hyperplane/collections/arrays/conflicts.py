@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import xarray as xr
@@ -17,6 +18,10 @@ STRICT_ATTRS = ("identical", "no_conflicts")
 
 def combined_attrs(attrs: Sequence[Mapping[Any, Any]], combine_attrs: Any) -> dict[Any, Any]:
     """Attributes of several data sets as one, as xarray combines them."""
+    if isinstance(combine_attrs, str) and combine_attrs != "drop":
+        with suppress(ValueError):  # of arrays it is not plain whether they are equal
+            if all(one == attrs[0] for one in attrs[1:]):
+                return dict(attrs[0])
     merged = xr.merge([xr.Dataset(attrs=one) for one in attrs], combine_attrs=combine_attrs)
     return dict(merged.attrs)
 

@@ -8,7 +8,6 @@ from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, pairwise
 from typing import Any
-from uuid import uuid4
 
 import dask.array as da
 import numpy as np
@@ -16,6 +15,7 @@ import xarray as xr
 
 from hyperplane.collections.arrays.chunking import joined_length
 from hyperplane.collections.arrays.opening import THREADS, Opened
+from hyperplane.collections.arrays.reading import Part, dask_array
 
 
 @functools.cache
@@ -29,8 +29,8 @@ class Joined:
 
     Parameters
     ----------
-    pieces : sequence of xarray.Variable
-        Not loaded, and of equal shape but along the axis.
+    pieces : sequence of Part
+        Of equal shape but along the axis.
     axis : int
         The axis along which they follow each other.
     stacked : bool
@@ -40,10 +40,11 @@ class Joined:
     """
 
     def __init__(
-        self, pieces: Sequence[xr.Variable], axis: int, stacked: bool, dtype: np.dtype[Any]
+        self, pieces: Sequence[Part], axis: int, stacked: bool, dtype: np.dtype[Any]
     ) -> None:
         self.pieces, self.axis, self.stacked, self.dtype = tuple(pieces), axis, stacked, dtype
         self.lengths = [1 if stacked else piece.shape[axis] for piece in pieces]
+        self.name = pieces[0].name
         self.starts = [0, *accumulate(self.lengths)]
         after = axis if stacked else axis + 1
         first = pieces[0].shape
@@ -65,7 +66,7 @@ class Joined:
             outside[self.axis] = slice(start - first, stop - first)
             if self.stacked:
                 del inside[self.axis]
-            values = self.pieces[number][tuple(inside)].values
+            values = self.pieces[number][tuple(inside)]
             if self.stacked:
                 values = np.expand_dims(values, self.axis)
             read[tuple(outside)] = values
@@ -97,7 +98,7 @@ def _within(wanted: range | int, hull: tuple[int, int]) -> slice | int:
 
 
 class Pieces:
-    """Which lazy variable of a store stands behind which Dask array.
+    """What of which store stands behind a Dask array.
 
     Parameters
     ----------
@@ -106,16 +107,11 @@ class Pieces:
     """
 
     def __init__(self, opened: Sequence[Opened]) -> None:
-        self._lazy = {
-            variable.data.name: one.lazy.variables[name]
-            for one in opened
-            for name, variable in one.data.variables.items()
-            if name not in one.lazy.indexes
-        }
+        self._parts = {name: part for one in opened for name, part in one.parts.items()}
 
-    def lazy(self, variable: xr.Variable) -> xr.Variable | None:
-        """The variable of a store behind one of Dask arrays; None if that was changed since."""
-        return self._lazy.get(getattr(variable.data, "name", ""))
+    def behind(self, variable: xr.Variable) -> Part | None:
+        """What a variable reads; None if it was changed since."""
+        return self._parts.get(getattr(variable.data, "name", ""))
 
     def join(
         self,
@@ -146,41 +142,35 @@ class Pieces:
             pieces = self._of(name, datasets)
             if name in result.indexes or dim not in variable.dims or pieces is None:
                 continue
-            stacked = dim not in pieces[0].dims
+            stacked = dim not in pieces[0].variable.dims
             dims = tuple(d for d in variable.dims if d != dim) if stacked else variable.dims
             dtype = dtypes.get(name, variable.dtype)
-            if any(piece.dims != dims or piece.dtype != pieces[0].dtype for piece in pieces):
+            if any(
+                piece.variable.dims != dims or piece.dtype != pieces[0].dtype for piece in pieces
+            ):
                 continue
             source = Joined(pieces, variable.dims.index(dim), stacked, dtype)
             if source.shape == variable.shape and (name in dtypes or dtype == pieces[0].dtype):
-                variable.data = _array(name, source)
+                variable.data = _array(source)
         return result
 
-    def _of(self, name: Hashable, datasets: Sequence[xr.Dataset]) -> list[xr.Variable] | None:
-        """The variable of every data set as its store has it; None if one of them differs."""
+    def _of(self, name: Hashable, datasets: Sequence[xr.Dataset]) -> list[Part] | None:
+        """What every data set reads for a variable; None if one of them has changed it."""
         found = []
         for one in datasets:
-            lazy = self.lazy(one.variables[name]) if name in one.variables else None
-            if lazy is None:
+            part = self.behind(one.variables[name]) if name in one.variables else None
+            if part is None:
                 return None
-            found.append(lazy)
+            found.append(part)
         return found
 
 
-def _array(name: Hashable, source: Joined) -> da.Array:
+def _array(source: Joined) -> da.Array:
     """A Dask array of what is joined, in equal chunks that hold several small stores."""
-    stored = dict(source.pieces[0].encoding.get("preferred_chunks", {}))
-    dims = list(source.pieces[0].dims)
-    chunks = [stored.get(dim, size) for dim, size in zip(dims, source.pieces[0].shape, strict=True)]
-    along = 1 if source.stacked else chunks[source.axis]
-    rest = chunks if source.stacked else chunks[: source.axis] + chunks[source.axis + 1 :]
-    row = math.prod(rest) * source.dtype.itemsize
-    rest.insert(source.axis, joined_length(source.lengths, along, row))
-    array: da.Array = da.from_array(
-        source,
-        chunks=tuple(rest),
-        name=f"zarr-{name}-{uuid4().hex}",
-        meta=np.empty((0,) * source.ndim, source.dtype),
-        fancy=False,
-    )
-    return array
+    first = source.pieces[0].variable
+    stored = first.encoding.get("preferred_chunks", {})
+    chunks = [stored.get(dim, size) for dim, size in first.sizes.items()]
+    along = 1 if source.stacked else chunks.pop(source.axis)
+    row = math.prod(chunks) * source.dtype.itemsize
+    chunks.insert(source.axis, joined_length(source.lengths, along, row))
+    return dask_array(source, tuple(chunks))

@@ -51,8 +51,10 @@ def open_zarr_many(
         The dimension, old or new, along which they are concatenated; a list for
         ``combine="nested"``.
     compat : str
-        What makes two variables of one name agree, as in xarray. Values are compared where the
-        data is computed, without loading them here; small ones on threads of this process.
+        What makes two variables of one name agree, as in xarray. For ``"merge"`` and
+        ``"concat"`` large values are compared where Dask computes, and only the answers come
+        here; small ones are compared on threads of this process. The other two ways leave it to
+        xarray, which loads what it has to compare.
     combine_attrs : str or callable
         How attributes are combined, as in xarray.
     join : {"outer", "inner", "left", "right", "exact", "override"}
@@ -74,9 +76,9 @@ def open_zarr_many(
     Returns
     -------
     xarray.Dataset
-        Of Dask arrays in equal chunks, which ``to_zarr`` can write; indexes are loaded. Neighbours
-        along ``concat_dim`` that are small share a chunk of up to 32 MB, and one task reads them
-        at once.
+        Of Dask arrays in equal chunks, which ``to_zarr`` can write; indexes are loaded. Small
+        stores that follow each other along a dimension share a chunk of up to 32 MB, and one
+        task reads them at once. A variable that cannot be read names its store.
 
     Raises
     ------
@@ -92,7 +94,7 @@ def open_zarr_many(
     >>> folder = tempfile.mkdtemp()
     >>> for day in range(3):
     ...     part = xr.Dataset({"rain": ("day", [0.1 * day])}, coords={"day": [day]})
-    ...     _ = part.to_zarr(f"{folder}/{day}.zarr")
+    ...     _ = part.to_zarr(f"{folder}/{day}.zarr", consolidated=False)
     >>> data = open_zarr_many(f"{folder}/*.zarr", combine="concat", concat_dim="day")
     >>> data.sizes["day"], float(data.rain.max())
     (3, 0.2)

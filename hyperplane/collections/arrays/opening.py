@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 import xarray as xr
 import zarr
 
+from hyperplane.collections.arrays.reading import Part
 from hyperplane.collections.arrays.stores import KeepingStore, secrets_in, shown
 from hyperplane.errors import Fault, RequestError
 
@@ -31,11 +31,14 @@ class Opened:
         Its variables as xarray reads them; the indexes are loaded.
     data : xarray.Dataset
         The same as Dask arrays, in the chunks of the store.
+    parts : dict of str to Part
+        What is read, by the name of the Dask array that reads it.
     """
 
     name: str
     lazy: xr.Dataset
     data: xr.Dataset
+    parts: dict[str, Part]
 
 
 def open_all(
@@ -72,18 +75,30 @@ def open_all(
             try:
                 lazy = _open(stores[number], group, options, readers)
             except Exception as error:  # noqa: BLE001 - whatever a store or a codec may raise
-                why = _reason(error, group)
+                why = shown(_reason(error, group))
                 for secret in [*secrets, *secrets_in(urls[number])]:
                     why = why.replace(secret, "***")
                 asked = repr(shown(urls[number]))
                 return Fault(f"urls[{number}]", asked, "a Zarr group that can be read", why)
-            return Opened(shown(urls[number]), lazy, _chunked(lazy))
+            return _opened(shown(urls[number]), lazy)
 
         attempts = list(openers.map(attempt, range(len(stores))))
     faults = [one for one in attempts if isinstance(one, Fault)]
     if faults:
         raise RequestError(faults)
     return [one for one in attempts if isinstance(one, Opened)]
+
+
+def _opened(name: str, lazy: xr.Dataset) -> Opened:
+    parts: dict[str, Part] = {}
+    variables: dict[str, xr.Variable] = {}
+    for key, variable in lazy.variables.items():
+        if key not in lazy.indexes:
+            part = Part(name, str(key), variable)
+            array: Any = part.lazy()
+            parts[array.name] = part
+            variables[str(key)] = variable.copy(data=array)
+    return Opened(name, lazy, lazy.assign(variables), parts)
 
 
 def _open(
@@ -126,19 +141,6 @@ def _first_reads(name: str, array: zarr.Array[Any]) -> list[Callable[[], Any]]:
         ends = [tuple(0 for _ in array.shape), tuple(size - 1 for size in array.shape)]
         return [partial(array.__getitem__, end) for end in ends]
     return []
-
-
-def _chunked(lazy: xr.Dataset) -> xr.Dataset:
-    """The same variables as Dask arrays; their names are new, since a store may be rewritten."""
-    mark = uuid4().hex
-    variables = {
-        name: variable.chunk(
-            dict(variable.encoding.get("preferred_chunks", {})), name=f"zarr-{name}-{mark}"
-        )
-        for name, variable in lazy.variables.items()
-        if name not in lazy.indexes
-    }
-    return lazy.assign({str(name): variable for name, variable in variables.items()})
 
 
 def _reason(error: Exception, group: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ def propose_chunks(
     ----------
     array : array, xarray.DataArray or tuple of int
         An array of NumPy, Dask, Zarr or xarray, or the shape of one. Where it is stored in
-        chunks already, the proposed ones are multiples of those.
+        chunks already, the proposed ones are multiples of those, if such fit.
     dtype : dtype, optional
         The type of the elements; needed with a shape.
     whole : str, int, or list of them
@@ -50,9 +51,9 @@ def propose_chunks(
     Examples
     --------
     >>> propose_chunks((3650, 720, 1440), dtype="float32")  # a part of everything
-    (366, 240, 240)
+    (730, 120, 240)
     >>> propose_chunks((3650, 720, 1440), dtype="float32", whole=0)  # series at points
-    (3650, 80, 85)
+    (3650, 60, 103)
     >>> propose_chunks((3650, 720, 1440), dtype="float32", whole=[1, 2])  # maps
     (24, 720, 1440)
     """
@@ -61,11 +62,12 @@ def propose_chunks(
     limit = memory_limit(memory)
     check(_whole_faults(listed, names, shape))
     axes = [names.index(one) if one in names else int(one) % len(shape) for one in listed]
-    found = proposed(shape, units, axes, limit // itemsize)
+    elements = limit // itemsize
+    # Series from stored maps: what is to be whole decides, and the chunks have to be made anew.
+    found = proposed(shape, units, axes, elements)
+    found = found or proposed(shape, [1] * len(shape), axes, elements)
     if found is None:
-        least = itemsize
-        for axis, (size, unit) in enumerate(zip(shape, units, strict=True)):
-            least *= max(1, size if axis in axes else min(size, unit))
+        least = itemsize * math.prod(max(1, shape[axis]) for axis in set(axes))
         allowed = f"at least {format_bytes(least)}, the smallest chunk that is asked for"
         advice = "raise memory=, or leave out an axis of whole="
         raise RequestError([Fault("memory", format_bytes(limit), allowed, advice)])

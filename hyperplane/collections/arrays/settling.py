@@ -16,6 +16,7 @@ from dask.base import compute
 
 from hyperplane.collections.arrays.conflicts import same_attrs
 from hyperplane.collections.arrays.opening import THREADS
+from hyperplane.collections.arrays.reading import Part
 from hyperplane.errors import Fault, RequestError
 from hyperplane.units import parse_bytes
 
@@ -25,8 +26,8 @@ HERE = parse_bytes("64MB")
 RULES = ("broadcast_equals", "equals", "identical", "no_conflicts")
 
 
-#: The variable of a store that has not been loaded, behind a variable of Dask arrays.
-Lazy = Callable[[xr.Variable], xr.Variable | None]
+#: What of a store is behind a variable of Dask arrays; None if that was changed since.
+Behind = Callable[[xr.Variable], Part | None]
 
 
 @dataclass
@@ -47,7 +48,7 @@ def settle(
     stores: Sequence[str],
     names: Iterable[Hashable],
     compat: str,
-    lazy: Lazy,
+    behind: Behind,
 ) -> list[xr.Dataset]:
     """Aligned data sets, in which a variable that agrees is left in the first one only.
 
@@ -61,8 +62,8 @@ def settle(
         The variables that have to agree.
     compat : str
         What it is to agree, as in :func:`xarray.merge`.
-    lazy : callable
-        The variable that was not loaded behind one of Dask arrays, or None if there is none.
+    behind : callable
+        What a variable reads, or None if it was changed since it was opened.
 
     Returns
     -------
@@ -77,7 +78,7 @@ def settle(
     if compat not in RULES:
         return list(datasets)
     pairs = [pair for name in names for pair in _pairs(datasets, name, compat)]
-    _decide(pairs, compat, lazy)
+    _decide(pairs, compat, behind)
     faults = [_fault(pair, stores, compat) for pair in pairs if not pair.agree]
     if faults:
         raise RequestError(faults)
@@ -118,12 +119,12 @@ def _compared(mine: xr.Variable, theirs: xr.Variable, compat: str) -> tuple[Any,
     return mine.dtype == theirs.dtype and equal, (same | missing | missing_there).all().data
 
 
-def _decide(pairs: Sequence[_Pair], compat: str, lazy: Lazy) -> None:
+def _decide(pairs: Sequence[_Pair], compat: str, behind: Behind) -> None:
     """Compare all pairs at once."""
     variables = {id(one): one for pair in pairs for one in (pair.mine, pair.theirs)}
     if sum(one.nbytes for one in variables.values()) <= HERE:
         with ThreadPoolExecutor(THREADS) as readers:
-            loaded = readers.map(lambda one: _read(one, lazy), variables.values())
+            loaded = readers.map(lambda one: _read(one, behind), variables.values())
             variables = dict(zip(variables, loaded, strict=True))
     asked = [
         _compared(variables[id(pair.mine)], variables[id(pair.theirs)], compat) for pair in pairs
@@ -133,9 +134,9 @@ def _decide(pairs: Sequence[_Pair], compat: str, lazy: Lazy) -> None:
         pair.equal, pair.agree = bool(equal), bool(agree)
 
 
-def _read(variable: xr.Variable, lazy: Lazy) -> xr.Variable:
-    behind = lazy(variable)
-    return (variable if behind is None else behind).compute()
+def _read(variable: xr.Variable, behind: Behind) -> xr.Variable:
+    part = behind(variable)
+    return variable.compute() if part is None else part.load()
 
 
 def _fault(pair: _Pair, stores: Sequence[str], compat: str) -> Fault:

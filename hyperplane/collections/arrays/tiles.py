@@ -6,6 +6,7 @@ stores share a label of the dimension that divides them, there is nothing to com
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -83,7 +84,7 @@ def extended_types(dataset: xr.Dataset, dim: Hashable) -> dict[Hashable, np.dtyp
 
 def in_a_row(datasets: Sequence[xr.Dataset], dim: Hashable) -> tuple[list[int], pd.Index]:
     """The order in which data sets follow each other, and the index that they make together."""
-    labels = [one[[dim]].drop_attrs() for one in datasets]
-    whole = xr.merge(labels, join="outer", compat="no_conflicts").indexes[dim]
-    places = [int(whole.get_indexer(one.indexes[dim]).min()) for one in labels]
+    indexes = [one.indexes[dim] for one in datasets]
+    whole = functools.reduce(pd.Index.union, indexes)
+    places = [int(whole.get_indexer(one).min()) for one in indexes]
     return sorted(range(len(places)), key=places.__getitem__), whole

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import fsspec
@@ -202,7 +203,7 @@ def split(files: Sequence[File], blocksize: int | None) -> list[Part]:
     >>> [len(part) for part in split(small, 50_000_000)]
     [199, 199, 102]
     >>> [(span.start, span.end) for (span,) in split([File("a", 250, "", "")], 100)]
-    [(0, 83), (83, 166), (166, None)]
+    [(0, 83), (83, 166), (166, 250)]
     """
     target = blocksize or _target(sum(file.weight for file in files))
     parts: list[Part] = []
@@ -218,11 +219,7 @@ def split(files: Sequence[File], blocksize: int | None) -> list[Part]:
         else:
             count = -(-file.size // target)
             edges = [file.size * cut // count for cut in range(count + 1)]
-            ends = [*edges[1:-1], None]
-            parts += [
-                (Span(file.path, "", start, end),)
-                for start, end in zip(edges[:-1], ends, strict=True)
-            ]
+            parts += [(Span(file.path, "", start, end),) for start, end in pairwise(edges)]
     return [*parts, tuple(joined)] if joined else parts
 
 

@@ -106,7 +106,6 @@ def _is_plain(source: Source, chunk: bytes, types: Types) -> bool:
     return (
         source.kind == "json"
         and source.encoding == "utf-8"
-        and b"\0" not in chunk
         and not (b"N" in chunk and b"-NaN" in chunk)
         and _has_plain_lines(np.frombuffer(chunk, np.uint8))
         and not (b"I" in chunk and _has_infinity(np.frombuffer(chunk, np.uint8)))

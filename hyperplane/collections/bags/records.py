@@ -115,9 +115,9 @@ def parse(source: Source, span: Span, place: int, chunk: bytes, tally: Tally) ->
         for number, line in enumerate(_split(chunk, b"\n")):
             yield from _of_line(source, Bad(span, place, number, "", ""), line, tally)
         return
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").removesuffix("\r")
     lines = _split(text, "\n")
+    if "\r" in text:
+        lines = [line.removesuffix("\r") for line in lines]
     if source.kind == "text":
         tally.good += len(lines)
         yield from lines

@@ -147,7 +147,8 @@ def _reach(offset: Any) -> int:
 
 def _zone(dtype: Any) -> tzinfo | None:
     if isinstance(dtype, pd.ArrowDtype):
-        dtype = pd.Series([], dtype=dtype).dt
+        values: Any = pd.Series([], dtype=dtype)
+        return values.dt.tz
     return getattr(dtype, "tz", None)
 
 

@@ -100,7 +100,7 @@ def _type_faults(dtype: Any, column: str, form: str | None, unit: str | None) ->
 
 
 def parsed(
-    values: pd.Series[Any],
+    values: Any,
     column: str,
     form: str | None,
     errors: str,
@@ -112,7 +112,7 @@ def parsed(
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.astype(values.cat.categories.dtype)
     if unit is not None:
-        times = pd.to_datetime(values, unit=unit, errors="coerce", utc=True)
+        times: Any = pd.to_datetime(values, unit=unit, errors="coerce", utc=True)
     elif pd.api.types.is_datetime64_any_dtype(values.dtype):
         times = values.dt.tz_localize("UTC") if values.dt.tz is None else values
     else:

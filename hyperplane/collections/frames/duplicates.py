@@ -19,9 +19,9 @@ from hyperplane.collections.frames.arguments import (
     names_of,
 )
 from hyperplane.collections.frames.convert import to_pandas
+from hyperplane.collections.frames.finish import lazy
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.source import Frame, collection, on_piece, opened, source
-from hyperplane.collections.frames.sources.plan import threads
 from hyperplane.errors import Fault
 
 Keep = Literal["first", "last"]
@@ -47,8 +47,8 @@ def drop_duplicates(
     keep : {"first", "last"}
         Which row of equal ones is kept.
     split_out : int, optional
-        Number of partitions of the result; as many as threads, or more for many partitions, when
-        not given.
+        Number of partitions of the result; when not given as many as worker processes, or one
+        for eight partitions if that is more.
 
     Returns
     -------
@@ -79,43 +79,32 @@ def drop_duplicates(
         if keep not in ("first", "last"):
             faults.append(Fault("keep", repr(keep), "'first' or 'last'"))
     read = source(df, list(like.columns))
-    # Few receivers keep the number of pieces low, enough of them keep each one small.
-    into = split_out or min(len(read.pieces), max(threads(), len(read.pieces) // 8))
+    into = split_out or plan.receivers(len(read.pieces))
     token = tokenize(read.token, columns, keep, into)
+    pieces = [[piece, read.where, list(like.columns), columns, keep] for piece in read.pieces]
+    tables = plan.tasks("drop-duplicates-partial", token, partial_rows, pieces)
     once = partial(_once, columns=columns, keep=keep)
-    pieces = [[piece, read.where, list(like.columns), columns, keep, into] for piece in read.pieces]
     if into == 1:
-        pieces = [[*arguments[:-1], 0] for arguments in pieces]
-        tables = plan.tasks("drop-duplicates-partial", token, partial_rows, pieces)
         last = [plan.tree("drop-duplicates-merge", token, once, tables)]
     else:
-        tables = plan.tasks("drop-duplicates-partial", token, partial_rows, pieces)
         cut = partial(kernel.split, keys=columns, into=into)
         last = plan.exchange("drop-duplicates", token, cut, kernel.together, tables, into)
     finish = partial(_finished, columns=columns, keep=keep, like=like)
     results = plan.tasks("drop-duplicates", token, finish, [[received] for received in last])
-    return dd.from_delayed(results, meta=like, verify_meta=False, prefix="drop-duplicates")
+    return lazy(results, like, "drop-duplicates")
 
 
 @on_piece
 def partial_rows(
-    piece: Any,
-    where: pl.Expr | None,
-    columns: list[str],
-    subset: list[str],
-    keep: Keep,
-    into: int,
+    piece: Any, where: pl.Expr | None, columns: list[str], subset: list[str], keep: Keep
 ) -> pl.DataFrame:
-    """A task's rows; without their repeats where that makes them clearly fewer."""
+    """A task's rows without their repeats."""
     rows = kernel.comparable(opened(piece, columns, where), subset)
-    table = rows.collect()
-    if into and kernel.mostly_distinct(table, subset):
-        return table
-    return kernel.distinct(table, subset, keep)
+    return kernel.distinct(rows, subset, keep)
 
 
 def _once(tables: list[pl.DataFrame], columns: list[str], keep: Keep) -> pl.DataFrame:
-    return kernel.distinct(kernel.together(tables), columns, keep)
+    return kernel.distinct(kernel.together(tables).lazy(), columns, keep)
 
 
 def _finished(

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+import dask
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
+from dask.delayed import Delayed
 
 from hyperplane.collections.frames.aggregates import ZERO_WHEN_EMPTY, Output
 from hyperplane.collections.frames.cells import CELL, INSTANT, Windows
 from hyperplane.collections.frames.convert import column_to_pandas
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.kernels.states import value
+from hyperplane.errors import DataError
 
 if TYPE_CHECKING:
     from hyperplane.collections.frames.grouped import Grouping
@@ -36,7 +42,7 @@ def assemble(
         if not grouping.windows.exact:
             table = kernel.merge([table], keys, states)
     outputs = grouping.aggregation.outputs
-    values = [kernel.value(out).alias(f"__out_{i}__") for i, out in enumerate(outputs)]
+    values = [value(out).alias(f"__out_{i}__") for i, out in enumerate(outputs)]
     table = table.select(*keys, *values)
     rows = group_rows(table, grouping.by, labels)
     table = rows.join(table, on=keys, how="left", maintain_order="left")
@@ -46,6 +52,14 @@ def assemble(
     if grouping.aggregation.nested and labels is not None:
         labels = without_freq(labels)
     return with_index(made, rows, labels, grouping)
+
+
+def lazy(results: Sequence[Delayed], like: pd.DataFrame, name: str) -> dd.DataFrame:
+    """The frames that tasks make, as one collection."""
+    # Dask would otherwise make text of all objects, of dates too.
+    with dask.config.set({"dataframe.convert-string": False}):
+        made = dd.from_delayed(results, meta=like, verify_meta=False, prefix=name)
+    return cast("dd.DataFrame", made)
 
 
 def empty(grouping: Grouping) -> pd.DataFrame:
@@ -90,15 +104,19 @@ def with_index(
     made: pd.DataFrame, rows: pl.DataFrame, labels: pd.DatetimeIndex | None, how: Grouped
 ) -> pd.DataFrame:
     """Give a frame the index that pandas gives it."""
-    levels = [
-        pd.Index(column_to_pandas(rows.get_column(key), how.like[key].dtype), name=key)
-        for key in how.by
-    ]
+    levels = [_level(rows.get_column(key), how.like[key].dtype) for key in how.by]
     if labels is not None:
         levels.append(labels[rows.get_column(WINDOW).to_numpy()] if levels else labels)
     made.index = _joined(levels)
     categories = [isinstance(how.like[key].dtype, pd.CategoricalDtype) for key in how.by]
     return made.sort_index() if any(categories) else made  # by their order, not by their text
+
+
+def _level(values: pl.Series, dtype: Any) -> pd.Index[Any]:
+    made = column_to_pandas(values, dtype)
+    # Of objects pandas looks at the values, and finds text, numbers or times.
+    made = made.to_list() if dtype == np.dtype(object) else made
+    return pd.Index(made, name=values.name)
 
 
 def empty_index(how: Grouped) -> pd.Index[Any]:
@@ -126,10 +144,12 @@ def placed(
     instant = INSTANT if windows.instants else CELL
     cells = table.drop_nulls(CELL).group_by(CELL).agg(pl.col(instant).min().alias("at")).sort("at")
     times = like[windows.time].iloc[:0]
-    stamps = pd.DatetimeIndex(cells.get_column("at").to_numpy())
+    # Polars has no seconds: a millisecond after an edge must not fall back on it.
+    stamps = pd.DatetimeIndex(cells.get_column("at").to_numpy()).ceil(times.dt.unit)
+    stamps = stamps.as_unit(times.dt.unit)
     if times.dt.tz is not None:
         stamps = stamps.tz_localize("UTC").tz_convert(times.dt.tz)
-    stamps = stamps.as_unit(times.dt.unit)
+        _check_first_midnight(stamps[:1], windows)
     sizes = pd.Series(1, index=stamps).groupby(windows.grouper()).size()
     numbers = np.repeat(np.arange(len(sizes)), sizes.to_numpy())
     labels = pd.DatetimeIndex(sizes.index)
@@ -137,15 +157,40 @@ def placed(
     return pl.DataFrame({CELL: cells.get_column(CELL), WINDOW: numbers}), labels
 
 
+def _check_first_midnight(first: pd.DatetimeIndex, windows: Windows) -> None:
+    """Cells fit into windows that begin at any midnight since 1970; older clocks may differ."""
+    since = first.normalize() - pd.Timestamp(0, tz="UTC")
+    if not windows.instants and (since % pd.Timedelta(windows.width, "ns")).any():
+        raise DataError(
+            windows.time,
+            f"begins at {first[0]}, when clocks of this zone were of a kind that windows of "
+            f"{windows.every} cannot follow; leave times before 1970 out, or convert to UTC",
+        )
+
+
 def _column(values: pl.Series, out: Output) -> Any:
     """One column of the result, with the type that pandas gives it."""
     if out.function in ZERO_WHEN_EMPTY:
         values = values.fill_null(pl.lit(0).cast(values.dtype))
-    if out.function == "sum" and isinstance(out.dtype, np.dtype) and out.dtype.kind in "iu":
-        wide = values.to_numpy()
-        narrow = wide.astype(out.dtype)
-        # pandas keeps a small type only while the sums fit in it.
-        return narrow if (narrow == wide).all() else wide
+    if out.function == "sum":
+        return column_to_pandas(values, _wide_enough(out.dtype, values))
     if isinstance(out.dtype, np.dtype) and out.dtype.kind == "b" and values.null_count():
         return values.cast(pl.Float64).to_numpy()
-    return column_to_pandas(values, out.dtype)
+    made = column_to_pandas(values, out.dtype)
+    if out.function in ("min", "max") and out.dtype == np.dtype(object):
+        return pd.Series(made.to_numpy())  # pandas finds text among objects here, and only here
+    return made
+
+
+def _wide_enough(dtype: Any, sums: pl.Series) -> Any:
+    """The type of sums of whole numbers: pandas keeps a small type only while they fit in it."""
+    numbers = getattr(dtype, "numpy_dtype", dtype)
+    if not isinstance(numbers, np.dtype) or numbers.kind not in "iu" or sums.is_empty():
+        return dtype
+    range_ = np.iinfo(numbers)
+    if range_.min <= int(sums.min()) and int(sums.max()) <= range_.max:  # type: ignore[arg-type]
+        return dtype
+    wide = np.dtype("int64" if numbers.kind == "i" else "uint64")
+    if isinstance(dtype, pd.ArrowDtype):
+        return pd.ArrowDtype(pa.from_numpy_dtype(wide))
+    return wide if isinstance(dtype, np.dtype) else pd.Series([], dtype=wide).convert_dtypes().dtype

@@ -115,12 +115,13 @@ def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = F
         if not keys:
             faults.append(Fault("columns", repr(columns), "at least one column"))
     sizes = group_agg(df, keys, {keys[0]: "size"})
-    ordered = partial(_most_frequent_first, normalize=normalize)
+    kind = df._meta[keys[0]].iloc[:0].value_counts().dtype if len(keys) == 1 else "int64"
+    ordered = partial(_most_frequent_first, kind=kind, normalize=normalize)
     return sizes.map_partitions(ordered, meta=ordered(sizes._meta), enforce_metadata=False)
 
 
-def _most_frequent_first(sizes: pd.DataFrame, normalize: bool) -> Any:
-    counts = sizes.iloc[:, 0].astype("int64").sort_values(ascending=False, kind="stable")
+def _most_frequent_first(sizes: pd.DataFrame, kind: Any, normalize: bool) -> Any:
+    counts = sizes.iloc[:, 0].astype(kind).sort_values(ascending=False, kind="stable")
     if normalize:
         return (counts / counts.sum()).rename("proportion")
     return counts.rename("count")

@@ -19,7 +19,6 @@ from hyperplane.collections.frames.finish import assemble, empty
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.shared_windows import Span, shared_spans
 from hyperplane.collections.frames.source import on_piece, opened, source
-from hyperplane.collections.frames.sources.plan import threads
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def grouped(df: dd.DataFrame, grouping: Grouping, split_out: int, name: str) -> 
     finish = partial(assemble, grouping=grouping)
     into = split_out
     if grouping.aggregation.grows and grouping.whole_keys:
-        into = max(split_out, min(len(tables), threads()))
+        into = split_out if split_out > 1 else plan.receivers(len(tables))
     if into == 1:
         last = [plan.tree(f"{name}-merge", token, merge, tables)]
     else:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import dask.config
 import dask.dataframe as dd
 import numpy as np
 import polars as pl
@@ -158,7 +159,9 @@ def join(
         JoinedPart(part, others, left_where, right_where, tuple(keys), how, *names)
         for part in root.iterables[0]
     ]
-    return dd.from_map(PartReader(like), parts, meta=like, label="join")
+    # Dask would otherwise convert text that is Arrow text already, and hide the reader.
+    with dask.config.set({"dataframe.convert-string": False}):
+        return dd.from_map(PartReader(like), parts, meta=like, label="join")
 
 
 def _kept(rows: pl.LazyFrame, where: pl.Expr | None) -> pl.LazyFrame:

@@ -11,6 +11,8 @@ from dask.delayed import Delayed, delayed
 FAN_IN = 16
 #: Pieces that an exchange hands from task to task stay below this; tables are joined before.
 _MOST_SENDERS = 128
+#: Partitions whose rows one receiver of an exchange can be expected to hold.
+_PIECES_EACH = 8
 
 
 def tasks(
@@ -61,6 +63,24 @@ def exchange(
         for number, one in enumerate(cuts)
     ]
     return [list(pieces_of) for pieces_of in zip(*pieces, strict=True)]
+
+
+def receivers(pieces: int) -> int:
+    """Into how many pieces to cut what must be exchanged.
+
+    One for each worker process at least: within a process a kernel uses all threads anyway. And
+    enough that each one has to hold only its part of many pieces.
+    """
+    return max(min(pieces, _processes()), -(-pieces // _PIECES_EACH))
+
+
+def _processes() -> int:
+    from distributed import default_client
+
+    try:
+        return len(default_client().nthreads()) or 1
+    except ValueError:
+        return 1
 
 
 def _take(pieces: list[Any], number: int) -> Any:

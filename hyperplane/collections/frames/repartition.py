@@ -20,7 +20,7 @@ _USUAL = 100 * 10**6
 
 
 def repartition(
-    df: dd.DataFrame,
+    df: Any,
     partition_size: str | int | None = None,
     *,
     fraction: float = 1.0,

@@ -6,6 +6,7 @@ A window that lies whole in one part is finished there; only what others may als
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -43,9 +44,14 @@ def _span(part: Part, column: str) -> Span | None:
     bounds = part.bounds(column)
     if bounds is None:
         return None
-    first, last = (pd.Timestamp(bound) for bound in bounds)
-    if first is pd.NaT or last is pd.NaT:
+    first, last = (_microseconds(bound) for bound in bounds)
+    return None if first is None or last is None else (first, last + 1)
+
+
+def _microseconds(bound: Any) -> int | None:
+    stamp: Any = pd.Timestamp(bound)
+    if stamp is pd.NaT:
         return None
-    if first.tz is not None:
-        first, last = first.tz_convert("UTC"), last.tz_convert("UTC")
-    return int(first.as_unit("us")._value), int(last.as_unit("us")._value) + 1
+    if stamp.tz is not None:
+        stamp = stamp.tz_convert("UTC")
+    return int(stamp.as_unit("us")._value)

@@ -20,6 +20,7 @@ from hyperplane.collections.frames.arguments import (
     names_of,
 )
 from hyperplane.collections.frames.convert import to_pandas
+from hyperplane.collections.frames.finish import lazy
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.source import Frame, collection, on_piece, opened, source
 from hyperplane.errors import Fault
@@ -112,8 +113,7 @@ def top_n_per_group(
         last = plan.exchange("top-n", token, cut, combine, tables, split_out)
     finish = partial(_finished, ranking=ranking)
     results = plan.tasks("top-n", token, finish, [[pieces] for pieces in last])
-    empty = like.iloc[:0].reset_index(drop=True)
-    return dd.from_delayed(results, meta=empty, verify_meta=False, prefix="top-n")
+    return lazy(results, like.iloc[:0].reset_index(drop=True), "top-n")
 
 
 @on_piece

@@ -26,6 +26,7 @@ from hyperplane.collections.frames.convert import column_to_pandas
 from hyperplane.collections.frames.finish import (
     empty_index,
     group_rows,
+    lazy,
     placed,
     with_index,
     without_freq,
@@ -153,9 +154,7 @@ def window_counts(
     [result] = plan.tasks("window-counts", token, pivoted, [[merged, counting]])
     if any(values is None for values in known):
         return result
-    return dd.from_delayed(
-        [result], meta=_nothing(counting), verify_meta=False, prefix="window-counts"
-    )
+    return lazy([result], _nothing(counting), "window-counts")
 
 
 @on_piece
@@ -188,7 +187,7 @@ def pivoted(tables: list[list[pl.DataFrame]], counting: Counting) -> pd.DataFram
         for _ in range(block.shape[1])
     ]
     made = pd.DataFrame(np.hstack(blocks)).astype(dict(enumerate(types)))
-    made.columns = pd.Index(names)
+    made.columns = pd.Index(names, dtype="str")  # where there is none, too
     return with_index(made, rows, without_freq(labels), counting)
 
 
@@ -200,6 +199,7 @@ def _nothing(counting: Counting) -> pd.DataFrame:
         for value in known or ()
     }
     made = pd.DataFrame(columns)
+    made.columns = made.columns.astype("str")
     made.index = empty_index(counting)
     return made
 

@@ -236,3 +236,14 @@ def test_on_a_cluster(tmp_path):
         with pytest.raises(HyperplaneError, match="other processes"):
             before["rain"].mean().compute()
     fsspec.filesystem("memory").store.clear()
+
+
+@pytest.mark.parametrize("options", [{}, {"combine": "nested", "concat_dim": "time"}])
+def test_a_chunk_that_is_broken_names_its_store(tmp_path, options):
+    urls = [write(month(n), tmp_path / f"{n}.zarr") for n in range(3)]
+    chunk = tmp_path / "1.zarr" / "rain" / "0.0.0"
+    chunk.write_bytes(chunk.read_bytes()[:9])
+    data = open_zarr_many(urls, **options)
+    assert float(data["wind"].mean().compute(scheduler="sync")) > 0
+    with pytest.raises(HyperplaneError, match=f"variable 'rain' of '{urls[1]}' cannot be read"):
+        data["rain"].mean().compute(scheduler="sync")

@@ -84,7 +84,12 @@ def test_every_record_once_however_the_file_is_cut(pieces, bom, ended, parts, st
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.text(), st.integers(1, 30), st.integers(1, 9), st.sampled_from(["utf-8", "cp1252"]))
+@given(
+    st.text("\r\n\x85\u2028ab") | st.text(),
+    st.integers(1, 30),
+    st.integers(1, 9),
+    st.sampled_from(["utf-8", "cp1252"]),
+)
 def test_lines_of_text_are_those_between_line_ends(text, blocksize, step, encoding):
     content = text.encode(encoding, errors="ignore")
     with pytest.MonkeyPatch.context() as patch:

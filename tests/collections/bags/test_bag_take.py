@@ -107,6 +107,8 @@ def test_numbers_of_numpy_and_bags_that_are_made_already():
 def test_wrong_numbers_are_told(n):
     with pytest.raises(RequestError, match="a whole number from 0"):
         take(db.from_sequence([1]), n)
+    with pytest.raises(RequestError, match="2 faults"):
+        take([1], n)
 
 
 def test_processes(tmp_path):

@@ -27,6 +27,7 @@ def rows(frame):
     done = frame.compute() if hasattr(frame, "compute") else frame
     done = done.to_frame(name=done.name or "value") if isinstance(done, pd.Series) else done
     done = done.reset_index() if done.index.names != [None] else done
+    done.columns = [str(column) for column in done.columns]
     done = done[sorted(done.columns, key=str)]
     return done.sort_values(list(done.columns)).reset_index(drop=True)
 
@@ -38,6 +39,9 @@ def same(one, other):
 SORTED = pd.DataFrame({"time": range(40), "x": range(40)})
 BIG = pd.DataFrame({"user": np.arange(300_000) % 150_000, "spent": 1.0})
 TOP = pd.Series([1.0], name="spent")
+
+
+META = users().drop(columns="user").head(0)
 
 
 def of_one_frame():
@@ -53,9 +57,22 @@ def of_one_frame():
         "shuffle": (few, lambda df: df.shuffle("user"), {"n": 4}),
         "groupby_apply": (few, lambda _: spent.apply(top_of, meta=TOP), {"meta": TOP}),
         "groupby_transform": (few, lambda _: spent.transform("sum", meta=TOP), {"meta": TOP}),
-        "groupby_ffill": (few, lambda _: spent.ffill(), {}),
-        "groupby_bfill": (few, lambda _: spent.bfill(), {}),
         "groupby_median": (few, lambda _: spent.median(), {}),
+        "groupby_median of two keys": (
+            few,
+            lambda df: df.groupby(["user", "kind"]).spent.median(),
+            {},
+        ),
+        "groupby_median among others": (
+            few,
+            lambda _: grouped.agg({"spent": ["median", "max"], "kind": "count"}),
+            {},
+        ),
+        "groupby_apply without keys": (
+            few,
+            lambda df: df.groupby("user", group_keys=False).apply(whole, meta=META),
+            {"meta": META},
+        ),
         "groupby_median of several": (few, lambda _: grouped.agg({"spent": "median"}), {}),
         "groupby_nunique": (few, lambda _: grouped.kind.nunique(), {}),
         "groupby_nunique of several": (
@@ -99,10 +116,23 @@ def test_a_line_gives_the_same(name):
     got = run(finding.instead, df=frame, dd=dd, whole=whole, top_of=top_of, **names)
     if finding.kind == "loc_unknown":
         got = got.loc[3:9]
-    if finding.kind in {"groupby_transform", "groupby_ffill", "groupby_bfill"}:
+    if finding.kind == "groupby_transform":
         result, got = result.reset_index(drop=True), got.reset_index(drop=True)
     same(got, result)
     assert explain(got).kinds in {(), ("many_small_partitions",), ("shuffle",)}
+
+
+@pytest.mark.parametrize("parts", [3, 40])
+@pytest.mark.parametrize("call", ["shift(periods=2)", "ffill()", "bfill(limit=1)"])
+def test_a_line_keeps_the_order_of_rows(call, parts):
+    frame = users()
+    frame.loc[frame.index % 3 > 0, "spent"] = np.nan
+    rows_in_pandas = eval(f"frame.groupby('user')['spent'].{call}")
+    df = dd.from_pandas(frame, npartitions=parts)
+    result = eval(f"df.groupby('user')['spent'].{call}".replace("=2", "=2, meta=TOP"))
+    finding = asked(result).findings[0]
+    got = run(finding.instead, df=df, meta=TOP).compute()
+    pd.testing.assert_series_equal(got.sort_index(), rows_in_pandas.sort_index())
 
 
 @pytest.mark.parametrize("name", ["set_index", "sort_values", "shuffle", "groupby_median"])
@@ -164,6 +194,41 @@ def test_the_line_of_a_join_on_an_index_gives_the_same(monkeypatch):
     got = run(asked(result).findings[0].instead, left=left, right=right)
     same(got, result)
     assert explain(got).kinds == ()
+
+
+def test_frames_are_stacked_instead_of_interleaved():
+    frames = [
+        dd.from_pandas(SORTED.set_index(SORTED.index * 10 + start), npartitions=5)
+        for start in range(15)
+    ]
+    result = dd.concat(frames, interleave_partitions=True)
+    finding = asked(result).findings[0]
+    assert finding.kind == "interleave"
+    same(run(finding.instead, dd=dd, frames=frames), result)
+
+
+def test_aligned_frames_are_sorted_once():
+    frame = SORTED.rename_axis("index")
+    one = dd.from_pandas(frame, npartitions=4).clear_divisions()
+    two = dd.from_pandas(frame, npartitions=3).clear_divisions()
+    result = one.mask(two.x > 3)
+    finding = asked(result).findings[0]
+    assert finding.kind == "align"
+    for code in (finding.instead, finding.persist):
+        done = run(code, df=one).mask(run(code, df=two).x > 3)
+        assert explain(done).kinds == ()
+        same(done, result)
+
+
+def test_a_frame_is_moved_once_for_several_joins():
+    left, right, third = log(), named(), named(4).rename(columns={"name": "title"})
+    steps = dd.concat([left.merge(right, on="user"), left.merge(third, on="user")])
+    finding = next(f for f in asked(steps).findings if f.kind == "moved_again")
+    by_user = run(finding.instead, df=left)
+    names, titles = (df.set_index("user").persist() for df in (right, third))
+    done = dd.concat([by_user.join(names), by_user.join(titles)])
+    assert explain(done).kinds == ()
+    same(done.reset_index(), steps)
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")

@@ -13,6 +13,7 @@ from hyperplane.collections.frames.explain import again, facts, layout
 from hyperplane.collections.frames.explain.footers import footers_of
 from hyperplane.collections.frames.explain.planned import planned
 from hyperplane.collections.frames.explain.sizes import Sizes
+from hyperplane.collections.frames.read import read
 
 
 def size(collection):
@@ -131,3 +132,17 @@ def test_a_column_of_python_objects_is_weighed_by_a_sample():
         values = pd.Series([f"text {n}" for n in range(50_000)], dtype=object, name="text")
         frame = dd.from_pandas(values, npartitions=3)
     assert size(frame).total == pytest.approx(values.memory_usage(index=False, deep=True), rel=0.02)
+
+
+def test_what_our_own_reader_has_planned(files, tmp_path):
+    folder, frame = files
+    read_all = read(str(folder))
+    held = frame.memory_usage(index=False, deep=True)
+    assert size(read_all).total == pytest.approx(held.sum(), rel=0.3)
+    assert size(read_all[["few"]]).total == held["few"]
+    assert size(read_all[["name"]]).total == pytest.approx(held["name"], rel=0.5)
+    assert size(read(str(folder), filters=[("few", ">", 3)])).at_most
+    users().to_csv(tmp_path / "log.csv", index=False)
+    text = read(str(tmp_path / "log.csv"))
+    assert size(text) is None
+    assert only("text_read_again", text.spent.sum(), text.user.max()).step == "read('log.csv')"

@@ -106,7 +106,7 @@ ENDS = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     method=st.sampled_from(["tasks", "disk"]),
     parts=st.integers(1, 7),
@@ -143,7 +143,7 @@ def side(kind, suffix, parts):
     return made.clear_divisions() if kind == "unknown" else made
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     method=st.sampled_from(["tasks", "p2p"]),
     call=st.sampled_from(sorted(TWO)),

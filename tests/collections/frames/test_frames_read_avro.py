@@ -108,7 +108,9 @@ def test_any_records_are_read_as_they_are(tmp_path_factory, monkeypatch, data, c
     for name in names:
         kind, found = KINDS[name]
         union = isinstance(kind, list)
-        fields.append({"name": name, "type": ["null", kind] if nullable[name] and not union else kind})
+        fields.append(
+            {"name": name, "type": ["null", kind] if nullable[name] and not union else kind}
+        )
         values[name] = st.none() | found if nullable[name] and not union else found
     records = data.draw(st.lists(st.fixed_dictionaries(values), max_size=12))
     write(path, fields, records, codec=codec, sync_interval=40)

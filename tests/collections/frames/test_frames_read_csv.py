@@ -22,7 +22,8 @@ VALUES = {
     "whole": st.integers(-(2**62), 2**62),
     "gaps": st.none() | st.integers(-9, 9),
     "real": st.none() | st.floats(allow_nan=False),
-    "text": st.none() | st.text(alphabet='aé中😀 ,;"\'\t', max_size=5),
+    # For pandas a line of nothing but blanks is no line.
+    "text": st.none() | st.text(alphabet="aé中😀 ,;\"'\t", max_size=5).filter(str.strip),
     "lines": st.text(alphabet='ab\n"', max_size=4),
     "truth": st.booleans(),
 }
@@ -42,7 +43,7 @@ def same(ours: pd.DataFrame, theirs: pd.DataFrame) -> None:
         assert a == b, name
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), files=st.integers(1, 4), parts=st.sampled_from([1, 2, 7]))
 def test_any_files_equal_pandas(tmp_path_factory, monkeypatch, data, files, parts):
     folder = tmp_path_factory.mktemp("csv")
@@ -80,7 +81,9 @@ def test_a_large_file_is_divided_between_lines(tmp_path, monkeypatch, newline):
 
 
 def broken_lines(path, rows=5_000):
-    frame = pd.DataFrame({"n": range(rows), "s": ["a\nb,\"c\"\n" if i % 3 else "d" for i in range(rows)]})
+    frame = pd.DataFrame(
+        {"n": range(rows), "s": ['a\nb,"c"\n' if i % 3 else "d" for i in range(rows)]}
+    )
     frame.to_csv(path, index=False)
     return frame
 
@@ -108,9 +111,9 @@ def test_quoted_lines_that_samples_miss_are_never_cut_in_silence(tmp_path, monke
             assert len(found.compute()) == 15_000
             right += 1
         except ReadError as error:
-            assert "multiline=True" in str(error) or "columns" in str(error)
-            wrong += 1
+            wrong += "multiline=True" in str(error) or "columns" in str(error)
     assert wrong
+    assert right + wrong == 20
     assert len(read(tmp_path / "a.csv", partition_size=5_000, multiline=True).compute()) == 15_000
 
 
@@ -201,7 +204,9 @@ def test_headers(tmp_path):
 def test_all_that_is_wrong_is_said_at_once(tmp_path):
     (tmp_path / "a.csv").write_text("price,city\n1,Rome\n")
     with pytest.raises(RequestError, match="did you mean 'price'") as caught:
-        read(tmp_path / "a.csv", dtypes={"prize": "str", "city": "datetime64[ns]"}, parse_dates=["x"])
+        read(
+            tmp_path / "a.csv", dtypes={"prize": "str", "city": "datetime64[ns]"}, parse_dates=["x"]
+        )
     assert len(caught.value.faults) == 3
     with pytest.raises(RequestError) as caught:
         read(tmp_path / "a.csv", separator=";;", encoding="utf-16", names=["a", "a"])
@@ -214,3 +219,9 @@ def test_special_numbers_as_pandas_reads_them(tmp_path):
     np.testing.assert_array_equal(ours.x, theirs.x)
     assert math.isinf(ours.x[0])
     assert ours.y.astype("float64").fillna(0).to_list() == theirs.y.fillna(0).to_list()
+
+
+def test_a_row_that_is_longer_than_a_block(tmp_path):
+    frame = pd.DataFrame({"n": range(3), "s": ["x" * 2_000_000, "y", "z" * 3_000_000]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    same(read(tmp_path / "a.csv").compute(), frame)

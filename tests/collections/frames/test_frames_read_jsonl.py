@@ -49,12 +49,11 @@ def test_any_lines_are_read_as_they_are(tmp_path_factory, monkeypatch, data, par
     folder = tmp_path_factory.mktemp("json")
     names = data.draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, unique=True))
     row = st.fixed_dictionaries({}, optional={name: VALUES[name] for name in names})
-    records = [{"id": 0, **{name: None for name in names}}]
+    records = [{"id": 0, **dict.fromkeys(names)}]
     for number in range(data.draw(st.integers(1, 3))):
         chosen = data.draw(st.lists(row, max_size=8))
         records_here = (records if number == 0 else []) + chosen
         write(folder / f"{number}.jsonl", records_here)
-        records = records if number == 0 else records
         records = [*records, *chosen]
     monkeypatch.setattr(plan, "WORTHWHILE", 1)
     found = read(folder, partition_size=max(1, len(records) * 40 // parts))

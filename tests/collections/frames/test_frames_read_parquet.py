@@ -230,7 +230,7 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path):
     text = str(caught.value)
     assert len(caught.value.faults) == 3
     assert "did you mean 'price'?" in text
-    with pytest.raises(RequestError, match="did you mean 'sales.parquet'"):
+    with pytest.raises(RequestError, match=r"did you mean 'sales\.parquet'"):
         read(tmp_path / "sale.parquet")
     with pytest.raises(RequestError, match="none were found"):
         read(tmp_path / "*.pq")

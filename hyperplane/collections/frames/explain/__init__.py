@@ -66,7 +66,7 @@ def explain(*collections: Any) -> Explanation:
     >>> import pandas as pd
     >>> df = dd.from_pandas(pd.DataFrame({"user": [1, 2, 1, 2], "spent": [1, 2, 3, 4]}), 2)
     >>> explain(df.groupby("user").spent.sum())
-    nothing expensive found: 2 steps, 2 partitions
+    nothing expensive found: 3 steps, 2 partitions
     >>> explain(df.set_index("user")).kinds
     ('set_index',)
     """

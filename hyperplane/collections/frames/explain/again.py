@@ -70,7 +70,8 @@ def moved_again(facts: Facts) -> Iterator[Found]:
     for (_, key), moves in movers.items():
         if len(moves) > 1:
             frame, node = next(iter(moves.values()))
-            yield Found(_moved_again(facts, key, frame, len(moves)), node)
+            joins = all(isinstance(mover, Merge) for _, mover in moves.values())
+            yield Found(_moved_again(facts, key, frame, len(moves), joins), node)
 
 
 def _moves(node: Any) -> list[tuple[Any, Any]]:
@@ -82,16 +83,15 @@ def _moves(node: Any) -> list[tuple[Any, Any]]:
     return []
 
 
-def _moved_again(facts: Facts, key: str, frame: Any, count: int) -> Finding:
-    one = not key.startswith("[")
-    moving = f"set_index({key})" if one else f"shuffle({key})"
-    use = "join and group by the index from here on" if one else "then map_partitions"
+def _moved_again(facts: Facts, key: str, frame: Any, count: int, joins: bool) -> Finding:
+    moving = f"set_index({key})" if joins and not key.startswith("[") else f"shuffle({key})"
+    use = "join on the index" if "index" in moving else "use map_partitions"
     return Finding(
         "moved_again",
         f"{count} joins or group-bys of the same frame on {key}",
         facts.about(frame),
         f"each of them moves every row of it by {key}",
-        f"df = df.{moving}.persist()  # once; {use}",
+        f"df = df.{moving}.persist()  # once; {use} from here on",
         f"df = df.{moving}.persist()",
         None if facts.moved(frame) is None else count * (facts.moved(frame) or 0),
     )

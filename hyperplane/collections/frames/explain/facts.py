@@ -14,6 +14,7 @@ from hyperplane.collections.frames.explain.planned import planned
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.collections.frames.explain.sizes import Size, Sizes
 from hyperplane.collections.frames.explain.workers import memory_per_thread
+from hyperplane.collections.frames.sources.reader import PartReader
 from hyperplane.units import plural
 
 
@@ -101,8 +102,8 @@ def gather(exprs: Iterable[Any]) -> Facts:
 
 
 def _note(what: str, error: Exception) -> str:
-    lines = str(error).splitlines() or [""]
-    return f"{what}, because of {type(error).__name__}: {lines[0][:200]}"
+    """What failed; not the message of the error, which may hold an address with a password."""
+    return f"{what}, because of {type(error).__name__}"
 
 
 def steps(roots: Iterable[Any]) -> Iterator[Any]:
@@ -137,8 +138,9 @@ def name_of(node: Any) -> str:
     """What a source or a repartition is called: the function, and the file that it reads."""
     if isinstance(node, ReadParquet):
         path = node.path[0] if isinstance(node.path, list | tuple) else node.path
-        # The last part only: a URL may hold a password.
-        return f"read_parquet({str(path).rstrip('/').rpartition('/')[2]!r})"
+        return f"read_parquet({_file_name(str(path))!r})"
+    if isinstance(node, FromMap) and isinstance(node.func, PartReader):
+        return f"read({_file_name(node.iterables[0][0].urls[0])!r})"
     if isinstance(node, FromMap):
         return (node.label or funcname(node.func)).removeprefix("_").replace("-", "_")
     if isinstance(node, FromDelayed):
@@ -146,3 +148,8 @@ def name_of(node: Any) -> str:
     return {"FromPandas": "from_pandas", "PlannedRepartition": "repartition"}.get(
         type(node).__name__, type(node).__name__
     )
+
+
+def _file_name(url: str) -> str:
+    """The last part of an address: what is before and after it may be a secret."""
+    return url.partition("?")[0].rstrip("/").rpartition("/")[2]

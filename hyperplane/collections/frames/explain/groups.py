@@ -20,6 +20,7 @@ _METHODS = {
     _groupby.GroupByShift: "shift",
     _groupby.Median: "median",
 }
+_ORDERED = ("bfill", "ffill", "shift")
 _REDUCTIONS = (
     _groupby.GroupByApplyConcatApply,
     _groupby.GroupByReduction,
@@ -54,72 +55,98 @@ def _by(node: Any) -> list[Any]:
     return [key.columns[0] if isinstance(key, Expr) else key for key in node.by]
 
 
+def _key_columns(node: Any) -> tuple[list[Any], str]:
+    """The keys as columns, and the line that makes columns of those that are computed."""
+    computed = [place for place, key in enumerate(node.by) if isinstance(key, Expr)]
+    names = [f"key{place}" if place in computed else key for place, key in enumerate(node.by)]
+    made = ", ".join(f"{names[place]}=..." for place in computed)
+    return names, f"df = df.assign({made})  # the computed key, as a column\n" if made else ""
+
+
 def _sliced(node: Any) -> str:
     """The selection of columns after the group-by, as code."""
     chosen = node._slice
     return "" if chosen is None else f"[{chosen!r}]"
 
 
-def _indexed(node: Any, call: str) -> str:
-    first = _by(node)[0]
+def _grouped(node: Any, by: list[Any]) -> str:
+    given = [
+        f", {name}=False"
+        for name in ("dropna", "group_keys")
+        if name in node._parameters and node.operand(name) is False
+    ]
+    return f"groupby({shown(by)}{''.join(given)}){_sliced(node)}"
+
+
+def _in_place(node: Any, call: str, meta: str = "", ordered: bool = False) -> str:
+    """The same on groups that are whole already."""
+    by, made = _key_columns(node)
+    # Other methods keep what arrives in the order of its arrival.
+    method, why = (", shuffle_method='tasks'", ": keeps the order of rows") if ordered else ("", "")
     return (
-        f"df = df.set_index({first!r}).persist()  # once; groups on the index stay where they are\n"
-        f"df.groupby({shown(_by(node))}){_sliced(node)}.{call}"
+        f"{made}df = df.shuffle({shown(by)}{method}).persist()"
+        f"  # once, for all that needs whole groups{why}\n"
+        f"df.map_partitions(lambda part: part.{_grouped(node, by)}.{call}{meta})"
     )
 
 
 def _whole_groups(facts: Facts, node: Any) -> Finding:
     method = _METHODS.get(type(node), type(node).__name__.removeprefix("GroupBy").lower())
-    call = _call(node, method)
+    arguments = _arguments(node)
+    meta = "" if method in {"bfill", "ffill", "median"} else ", meta=meta"
+    usual = ", ".join(filter(None, [arguments, meta.removeprefix(", ")]))
+    by, ordered = _by(node), method in _ORDERED
+    why = "every row moves, so that each group is whole in one partition"
+    if method in {"bfill", "ffill"}:  # for a shift Dask sorts them by the index afterwards
+        why += "; rows of a group may change their order on the way"
     return Finding(
         f"groupby_{method}",
-        f"groupby({shown(_by(node))}){_sliced(node)}.{method}",
+        f"groupby({shown(by)}){_sliced(node)}.{method}",
         facts.about(node.frame),
-        "every row moves, so that each group is whole in one partition",
-        _indexed(node, call),
-        f"result = df.groupby({shown(_by(node))}){_sliced(node)}.{call}.persist()",
+        why,
+        _in_place(node, f"{method}({arguments})", meta, ordered),
+        f"result = df.{_grouped(node, by)}.{method}({usual}).persist()",
         facts.moved(node.frame),
     )
 
 
-def _call(node: Any, method: str) -> str:
-    if method == "shift":
-        return f"shift({(node.operand('kwargs') or {}).get('periods', 1)!r}, meta=meta)"
-    if method in {"bfill", "ffill", "median"}:
-        return f"{method}()"
-    function = node.operand("func")
-    name = repr(function) if isinstance(function, str) else function_name(function)
-    return f"{method}({name}, meta=meta)"
+def _arguments(node: Any) -> str:
+    """The function and its arguments, as code."""
+    if type(node) in (_groupby.GroupByApply, _groupby.GroupByTransform):
+        function = node.operand("func")
+        name = repr(function) if isinstance(function, str) else function_name(function)
+        more = (", *args" * bool(node.operand("args")), ", **kwargs" * bool(node.operand("kwargs")))
+        return name + "".join(more)
+    given = node.operand("kwargs") or {}
+    return ", ".join(
+        f"{name}={value!r}" for name, value in given.items() if value not in (None, False)
+    )
 
 
 def _median(facts: Facts, node: Any) -> Finding:
-    names = dict.fromkeys(column for _, function, column in node.spec if "median" in str(function))
-    columns = [name for name in names if name is not None]
-    chosen = f"[{columns!r}]" if columns and node.frame.ndim == 2 else ""
-    first, by = _by(node)[0], shown(_by(node))
+    by, call = _by(node), f"agg({node.arg!r})"
     return Finding(
         "groupby_median",
-        f"groupby({by}){_sliced(node)}.agg with a median",
+        f"groupby({shown(by)}){_sliced(node)}.agg with a median",
         facts.about(node.frame),
         "a median needs all values of its group: every row moves",
-        f"df = df.set_index({first!r}).persist()  # once; groups on the index stay where they are\n"
-        f"df.groupby({by}){chosen}.median()  # and the other functions by themselves",
-        f"result = df.groupby({by}){_sliced(node)}.agg({node.arg!r}).persist()",
+        _in_place(node, call),
+        f"result = df.{_grouped(node, by)}.{call}.persist()",
         facts.moved(node.frame),
     )
 
 
 def _nunique(facts: Facts, node: Any) -> Finding:
-    by, column = _by(node), node._slice
-    pairs = [*by, column] if column is not None else by
+    by, made = _key_columns(node)
+    pairs = by if node._slice is None else [*by, node._slice]
     return Finding(
         "groupby_nunique",
-        f"groupby({shown(by)}){_sliced(node)}.nunique",
+        f"groupby({shown(_by(node))}){_sliced(node)}.nunique",
         facts.about(node.frame),
         f"the distinct rows of {shown(pairs)} move; near as many as all rows, if most are distinct",
-        f"pairs = df[{pairs!r}].drop_duplicates().persist()  # for several counts over them\n"
+        f"{made}pairs = df[{pairs!r}].drop_duplicates().persist()  # for several counts over them\n"
         f"pairs.groupby({shown(by)}){_sliced(node)}.count()",
-        f"result = df.groupby({shown(by)}){_sliced(node)}.nunique().persist()",
+        f"result = df.{_grouped(node, _by(node))}.nunique().persist()",
         facts.moved(node.frame),
     )
 
@@ -168,7 +195,7 @@ def _with_split_out(node: Any) -> str:
     name = type(node).__name__.lower()
     if _groups(node):
         call = f"agg({node.arg!r}, " if "arg" in node._parameters else f"{name}("
-        by = shown(_by(node))
+        by = shown(_key_columns(node)[0])
         return f"df.groupby({by}, sort=False){_sliced(node)}.{call}split_out=True)"
     if isinstance(node, _reductions.DropDuplicates):
         subset = f"subset={list(node.subset)!r}, " if node.subset else ""

@@ -8,9 +8,10 @@ from typing import Any
 
 import pandas as pd
 from dask.dataframe.dask_expr import _expr, _indexing, _reductions
-from dask.dataframe.dask_expr.io import FromPandas, ReadParquet
+from dask.dataframe.dask_expr.io import FromMap, FromPandas, ReadParquet
 
 from hyperplane.collections.frames.explain.footers import Footers, footers_of
+from hyperplane.collections.frames.sources.reader import PartReader
 from hyperplane.units import format_bytes
 
 #: Rows of a column of Python objects that are weighed.
@@ -81,6 +82,8 @@ class Sizes:
             return _of_parquet(expr, self.footers(expr))
         if isinstance(expr, FromPandas):
             return _of_pandas(expr)
+        if isinstance(expr, FromMap) and isinstance(expr.func, PartReader):
+            return _of_parts(expr)
         below = expr.dependencies()
         keeps = getattr(expr, "_is_length_preserving", False) or isinstance(expr, _expr.Projection)
         fewer = isinstance(expr, _FEWER_ROWS)
@@ -120,6 +123,20 @@ def _of_parquet(read: Any, footers: Footers | None) -> Size | None:
         return None
     columns = {name: footers.columns[name] for name in read.columns}
     return Size(footers.rows, columns, bool(read.filters) or read._filtered)
+
+
+def _of_parts(expr: Any) -> Size | None:
+    """What `hyperplane.dataframe.read` has planned; texts share what the numbers leave over."""
+    parts = expr.iterables[0]
+    rows = [part.rows for part in parts]
+    if None in rows:
+        return None
+    like, total = expr.func.like, sum(part.nbytes or 0 for part in parts)
+    fixed = {name: kind.itemsize for name, kind in like.dtypes.items() if _fixed_width(kind)}
+    left = max(0, total - sum(rows) * sum(fixed.values()))
+    share = left // max(1, len(like.columns) - len(fixed))
+    columns = {name: sum(rows) * fixed[name] if name in fixed else share for name in expr.columns}
+    return Size(sum(rows), columns, expr._filtered or any(part.filters for part in parts))
 
 
 def _of_pandas(expr: Any) -> Size:

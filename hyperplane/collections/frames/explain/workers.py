@@ -12,9 +12,11 @@ def memory_per_thread() -> int | None:
         return None
     try:
         workers = distributed.default_client().scheduler_info()["workers"].values()
-    except (ValueError, OSError):
-        return None  # no client, or one whose scheduler is gone
+    except (ValueError, OSError, KeyError):
+        return None  # no client, or one that has heard nothing from its scheduler
     shares = [
-        worker["memory_limit"] // worker["nthreads"] for worker in workers if worker["memory_limit"]
+        worker["memory_limit"] // max(1, worker["nthreads"])
+        for worker in workers
+        if worker["memory_limit"]
     ]
     return min(shares, default=None)

@@ -13,17 +13,22 @@ import numpy as np
 import polars as pl
 from dask.sizeof import sizeof
 
-from hyperplane.collections.frames.aggregates import GROWING, Output, State
+from hyperplane.collections.frames.aggregates import GROWING, State
 from hyperplane.collections.frames.cells import CELL, INSTANT, Windows
+from hyperplane.collections.frames.kernels.states import (
+    counted_name,
+    from_rows,
+    from_states,
+    sets_of,
+)
 
 #: Column with a number of rows.
 N = "__n__"
 _PLACE = "__place__"
-_SAMPLE = 50_000
 _NS = {"ms": 10**6, "us": 10**3, "ns": 1}
 
 
-@sizeof.register(pl.DataFrame)
+@sizeof.register(pl.DataFrame)  # type: ignore[untyped-decorator]
 def _sizeof(frame: pl.DataFrame) -> int:
     """What Dask's memory management counts for a partial table."""
     return int(frame.estimated_size())
@@ -35,13 +40,17 @@ def group(frame: pl.LazyFrame, keys: Sequence[str], states: Sequence[State]) -> 
     frame = without_missing(frame, keys)
     floats = [state.column for state in states if schema[state.column].is_float()]
     frame = frame.with_columns(pl.col(list(dict.fromkeys(floats))).fill_nan(None))
-    made = [_from_rows(state, schema[state.column]) for state in states]
-    made += [pl.lit(0, pl.Int64).alias(_count(state)) for state in states if state.kind == "set"]
+    made = [from_rows(state, schema[state.column]) for state in states]
+    made += [pl.lit(0, pl.Int64).alias(counted_name(state)) for state in sets_of(states)]
     made += _instants(schema)
     grouped = frame.group_by(list(keys)).agg(made)
     # Lists lose their nulls here and not above: group by group that takes much longer.
     lists = [state.name for state in states if state.kind in GROWING]
-    return grouped.with_columns(pl.col(lists).list.drop_nulls()).collect()
+    in_order = any(state.kind in ("first", "last") for state in states)
+    return grouped.with_columns(pl.col(lists).list.drop_nulls()).collect(
+        # The streaming engine needs a part of the memory, and does not keep the order of rows.
+        engine="in-memory" if in_order else "streaming"
+    )
 
 
 def merge(
@@ -49,8 +58,8 @@ def merge(
 ) -> pl.DataFrame:
     """Combine partial tables, in the order of their rows, into one."""
     table = pl.concat(tables, how="vertical_relaxed")
-    made = [_from_states(state, states) for state in states]
-    made += [pl.col(_count(state)).sum() for state in states if state.kind == "set"]
+    made = [from_states(state, states) for state in states]
+    made += [pl.col(counted_name(state)).sum() for state in sets_of(states)]
     made += _instants(table.columns)
     return table.group_by(list(keys)).agg(made)
 
@@ -69,11 +78,12 @@ def cells(frame: pl.LazyFrame, windows: Windows) -> pl.LazyFrame:
     """Add the cell of each row; it is missing where the time is."""
     schema = frame.collect_schema()
     time = pl.col(windows.time)
-    if schema[windows.time] == pl.Date:
-        time = time.cast(pl.Datetime("ms"))
-        unit = "ms"
-    else:
-        unit = schema[windows.time].time_unit  # type: ignore[attr-defined]
+    unit: Literal["ms", "us", "ns"] = "ms"
+    kind = schema[windows.time]
+    if isinstance(kind, pl.Datetime):
+        unit = kind.time_unit
+    else:  # a date
+        time = time.cast(pl.Datetime(unit))
     local = time.dt.convert_time_zone(windows.zone) if windows.zone else time
     ticks = local.dt.replace_time_zone(None).cast(pl.Int64) if windows.zone else time.cast(pl.Int64)
     ticks = ticks + windows.shift // _NS[unit]
@@ -97,90 +107,6 @@ def split(table: pl.DataFrame, keys: Sequence[str], into: int) -> list[pl.DataFr
     marked = table.with_columns((bucket % into).cast(pl.UInt32).alias("__bucket__"))
     pieces = marked.partition_by("__bucket__", as_dict=True, include_key=False)
     return [pieces.get((number,), table.clear()) for number in range(into)]
-
-
-def _from_rows(state: State, dtype: pl.DataType) -> pl.Expr:
-    column = pl.col(state.column)
-    made = {
-        "sum": lambda: _wide(column, dtype).sum(),
-        "total": lambda: column.cast(pl.Float64).sum(),
-        "count": lambda: column.count().cast(pl.Int64),
-        "size": lambda: pl.len().cast(pl.Int64),
-        "min": lambda: column.min(),
-        "max": lambda: column.max(),
-        "first": lambda: _first(column, state.order),
-        "last": lambda: _last(column, state.order),
-        "mean": lambda: column.cast(pl.Float64).mean(),
-        "m2": lambda: (column.cast(pl.Float64) - column.cast(pl.Float64).mean()).pow(2).sum(),
-        "set": lambda: column.unique(),
-        "values": lambda: column.cast(pl.Float64),
-    }
-    return made[state.kind]().alias(state.name)
-
-
-def _first(column: pl.Expr, order: str | None) -> pl.Expr:
-    """The first value that is there; with an order, beside what it is ordered by."""
-    if order is None:
-        return column.first(ignore_nulls=True)
-    return _first_of(_dated(column, order))
-
-
-def _last(column: pl.Expr, order: str | None) -> pl.Expr:
-    if order is None:
-        return column.last(ignore_nulls=True)
-    return _last_of(_dated(column, order))
-
-
-def _dated(column: pl.Expr, order: str) -> pl.Expr:
-    dated = pl.struct(pl.col(order).alias("at"), column.alias("value"))
-    return pl.when(column.is_not_null()).then(dated)
-
-
-def _first_of(dated: pl.Expr) -> pl.Expr:
-    there = dated.drop_nulls()
-    return there.get(there.struct.field("at").arg_min(), null_on_oob=True)
-
-
-def _last_of(dated: pl.Expr) -> pl.Expr:
-    there = dated.drop_nulls().reverse()  # of equal times the last row counts
-    return there.get(there.struct.field("at").arg_max(), null_on_oob=True)
-
-
-def _wide(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """A type in which sums of long columns neither overflow nor lose digits."""
-    if dtype.is_unsigned_integer():
-        return column.cast(pl.UInt64)
-    if dtype.is_integer() or dtype == pl.Boolean:
-        return column.cast(pl.Int64)
-    return column.cast(pl.Float64) if dtype.is_float() else column
-
-
-def _from_states(state: State, states: Sequence[State]) -> pl.Expr:
-    column = pl.col(state.name)
-    if state.kind in ("mean", "m2"):
-        of = {other.kind: pl.col(other.name) for other in states if other.column == state.column}
-        means = of["mean"].fill_null(0.0)
-        mean = ((of["count"] * means).sum() / of["count"].sum()).fill_nan(0.0)
-        if state.kind == "mean":
-            return mean.alias(state.name)
-        return (column.sum() + (of["count"] * (means - mean).pow(2)).sum()).alias(state.name)
-    made = {
-        "sum": column.sum,
-        "total": column.sum,
-        "count": column.sum,
-        "size": column.sum,
-        "min": column.min,
-        "max": column.max,
-        "first": lambda: _first_of(column) if state.order else column.first(ignore_nulls=True),
-        "last": lambda: _last_of(column) if state.order else column.last(ignore_nulls=True),
-        "set": lambda: _joined(column).unique(),
-        "values": lambda: _joined(column),
-    }
-    return made[state.kind]().alias(state.name)
-
-
-def _joined(column: pl.Expr) -> pl.Expr:
-    return column.list.explode(keep_nulls=False, empty_as_null=False)
 
 
 def cells_of(table: pl.DataFrame) -> pl.DataFrame:
@@ -214,35 +140,12 @@ def settle(
     for first, last in spans:
         shared = shared | at.is_between(first - reach // 1000 - 1, last + reach // 1000 + 1)
     counted = []
-    for state in states:
-        if state.kind == "set":
-            size, values = pl.col(state.name).list.len().cast(pl.Int64), pl.col(state.name)
-            kept = pl.when(shared).then(values).otherwise(values.list.head(0))
-            done = pl.col(_count(state)) + pl.when(shared).then(0).otherwise(size)
-            counted += [kept.alias(state.name), done.alias(_count(state))]
+    for state in sets_of(states):
+        size, values = pl.col(state.name).list.len().cast(pl.Int64), pl.col(state.name)
+        kept = pl.when(shared).then(values).otherwise(values.list.head(0))
+        done = pl.col(counted_name(state)) + pl.when(shared).then(0).otherwise(size)
+        counted += [kept.alias(state.name), done.alias(counted_name(state))]
     return table.with_columns(counted)
-
-
-def _count(state: State) -> str:
-    """Column with the number of distinct values that were counted already."""
-    return f"{state.name}n"
-
-
-def value(out: Output) -> pl.Expr:
-    """The result of a function, from its states."""
-    states = {state.kind: pl.col(state.name) for state in out.states}
-    if out.function == "mean":
-        return states["total"] / pl.when(states["count"] > 0).then(states["count"])
-    if out.function in ("var", "std"):
-        variance = states["m2"] / (pl.when(states["count"] > 1).then(states["count"]) - 1)
-        return variance.sqrt() if out.function == "std" else variance
-    if out.function == "median":
-        return states["values"].list.median()
-    if out.function == "nunique":
-        return states["set"].list.len().cast(pl.Int64) + pl.col(_count(out.states[0]))
-    state = out.states[0]
-    dated = state.order is not None and state.kind in ("first", "last")
-    return states[state.kind].struct.field("value") if dated else states[state.kind]
 
 
 def top(
@@ -278,18 +181,13 @@ def comparable(frame: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
 
 
 def distinct(
-    table: pl.DataFrame, columns: Sequence[str], keep: Literal["first", "last"]
+    frame: pl.LazyFrame, columns: Sequence[str], keep: Literal["first", "last"]
 ) -> pl.DataFrame:
     """Rows with values that no row before (or after) has."""
-    if set(columns) == set(table.columns):
-        return table.unique(keep="any")  # equal rows are equal
-    return table.unique(subset=list(columns), keep=keep, maintain_order=False)
-
-
-def mostly_distinct(table: pl.DataFrame, columns: Sequence[str]) -> bool:
-    """Whether looking for repeats in this table alone would be of little use, by a sample."""
-    sample = table.gather_every(max(table.height // _SAMPLE, 1))
-    return sample.height > 0 and sample.n_unique(subset=list(columns)) > sample.height / 2
+    if set(columns) == set(frame.collect_schema()):
+        # Equal rows are equal, whichever is kept; and then the streaming engine is twice as fast.
+        return frame.unique(keep="any").collect(engine="streaming")
+    return frame.unique(subset=list(columns), keep=keep, maintain_order=False).collect()
 
 
 def counts(frame: pl.LazyFrame, keys: Sequence[str], targets: Sequence[str]) -> list[pl.DataFrame]:
@@ -305,7 +203,8 @@ def counts(frame: pl.LazyFrame, keys: Sequence[str], targets: Sequence[str]) -> 
         [
             frame.group_by([target, *keys]).agg(*_instants(schema), pl.len().alias(N))
             for target in targets
-        ]
+        ],
+        engine="streaming",
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from hyperplane.errors import HyperplaneError
 
@@ -40,22 +42,33 @@ class SkippedFile(UserWarning):
     """A file, or the rest of one, is left out because ``on_error="skip"`` says so."""
 
 
-def tell_skipped(errors: Sequence[ReadError]) -> None:
-    """Warn of what is left out; from a task, where the user will see it."""
+def tell_skipped(errors: Sequence[ReadError], worker: Any = None) -> None:
+    """Warn of what is left out; from a task, also where the user is.
+
+    Parameters
+    ----------
+    errors : sequence of ReadError
+        What is wrong with each file.
+    worker : distributed.Worker, optional
+        That on which the task runs.
+    """
     if not errors:
         return
     lines = "\n".join(f"  {error}" for error in errors)
     message = f"left out, as on_error='skip' asks ({len(errors)}):\n{lines}"
+    if worker is not None:
+        # distributed.warn does just this, but only in the thread of a task.
+        event = {"message": pickle.dumps(message), "category": pickle.dumps(SkippedFile)}
+        worker.log_event("warn", event)
+    warnings.warn(message, SkippedFile, stacklevel=2)
+
+
+def worker_here() -> Any:
+    """The worker of the task that runs in this thread, if one does."""
     distributed = sys.modules.get("distributed")
-    if distributed is not None and _in_task(distributed):
-        distributed.worker.warn(message, SkippedFile)
-    else:
-        warnings.warn(message, SkippedFile, stacklevel=2)
-
-
-def _in_task(distributed: object) -> bool:
+    if distributed is None:
+        return None
     try:
-        distributed.get_worker()  # type: ignore[attr-defined]
+        return distributed.get_worker()
     except ValueError:
-        return False
-    return True
+        return None

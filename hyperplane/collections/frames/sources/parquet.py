@@ -12,7 +12,7 @@ import polars as pl
 from pyarrow import parquet
 
 from hyperplane.collections.frames.parts import Bounds
-from hyperplane.collections.frames.sources.errors import ReadError, tell_skipped
+from hyperplane.collections.frames.sources.errors import ReadError, tell_skipped, worker_here
 from hyperplane.collections.frames.sources.filters import Filters
 from hyperplane.collections.frames.sources.listing import File, Store
 from hyperplane.collections.frames.sources.reader import reading
@@ -111,16 +111,15 @@ class ParquetPart:
     def scan(self) -> pl.LazyFrame:
         """The rows, filters applied; Polars skips columns that are not needed."""
         store: Store = self.pieces[0].file.store
-        if self.on_error == "skip":
-            return scanned(partial(self._each, skip=True), self._schema)
-        if not store.local:
-            return scanned(partial(self._each, skip=False), self._schema)
+        if self.on_error == "skip" or not store.local:
+            # Polars calls back in a thread of its own, which no worker knows.
+            return scanned(partial(self._each, worker_here()), self._schema)
         runs = groupby(self.pieces, key=lambda piece: piece.together)
         frames = [_scanned_together(list(run)) for _, run in runs]
         made = [recipe.applied(raw, self.filters) for raw, recipe in frames]
         return made[0] if len(made) == 1 else pl.concat(made)
 
-    def _each(self, names: Collection[str], skip: bool) -> Iterator[pl.LazyFrame]:
+    def _each(self, worker: Any, names: Collection[str]) -> Iterator[pl.LazyFrame]:
         for piece in self.pieces:
             raw = piece.recipe.raw(names)
             try:
@@ -130,9 +129,9 @@ class ParquetPart:
                     else:
                         found = piece.fetch(raw)
             except ReadError as error:
-                if not skip:
+                if self.on_error == "raise":
                     raise
-                tell_skipped([error])
+                tell_skipped([error], worker)
                 continue
             yield piece.recipe.applied(found, self.filters, names)
 

@@ -65,10 +65,10 @@ def joined(units: Sequence[T], sizes: Sequence[int], partition_size: int) -> lis
     """
     total = sum(sizes)
     count = max(1, -int(-total // target(total, partition_size)))
-    parts: list[list[T]] = [[] for _ in range(count)]
+    parts: dict[int, list[T]] = {}
     before = 0
     for unit, size in zip(units, sizes, strict=True):
         middle = before + size / 2
-        parts[min(count - 1, int(middle * count / max(1, total)))].append(unit)
+        parts.setdefault(int(middle * count / max(1, total)), []).append(unit)
         before += size
-    return [part for part in parts if part]
+    return list(parts.values())

@@ -74,15 +74,12 @@ def _attempt(file: File, close: bool) -> Sample | ReadError:
 
 def _sample(file: File, close: bool) -> Sample:
     length = HEAD if close else GLANCE
-    if packing(file):
-        with file.store.system.open(file.path, "rb", compression="infer") as opened:
-            head = opened.read(length + 1)
-        whole = len(head) <= length
-    else:
-        head = file.between(0, min(file.size, length))
-        whole = file.size <= length
-    if not whole:
-        head = whole_records(head[:length])
+    while True:
+        head, whole = _head(file, length)
+        # A header alone is not enough, where a row is longer than that.
+        if whole or head.count(b"\n") > 1:
+            break
+        length *= 8
     inside = []
     if close and not whole and not packing(file):
         for start in {max(length, file.size // 2), max(length, file.size - INSIDE)}:
@@ -90,6 +87,17 @@ def _sample(file: File, close: bool) -> Sample:
             first, last = text.find(b"\n") + 1, text.rfind(b"\n") + 1
             inside.append(text[first:] if start + INSIDE >= file.size else text[first:last])
     return Sample(file, head, tuple(inside), whole, close)
+
+
+def _head(file: File, length: int) -> tuple[bytes, bool]:
+    """The first records within so many bytes, and whether they are all."""
+    if packing(file):
+        with file.store.system.open(file.path, "rb", compression="infer") as opened:
+            head = bytes(opened.read(length + 1))
+        whole = len(head) <= length
+    else:
+        head, whole = file.between(0, min(file.size, length)), file.size <= length
+    return (head, True) if whole else (whole_records(head[:length]), False)
 
 
 def whole_records(text: bytes) -> bytes:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import fsspec
 import polars as pl
 
 from hyperplane.collections.frames.parts import Bounds
-from hyperplane.collections.frames.sources.errors import ReadError, tell_skipped
+from hyperplane.collections.frames.sources.errors import ReadError, tell_skipped, worker_here
 from hyperplane.collections.frames.sources.filters import Filters
 from hyperplane.collections.frames.sources.listing import File
 from hyperplane.collections.frames.sources.reader import reading
@@ -66,7 +67,8 @@ class Span:
 
 def packing(file: File) -> str | None:
     """How a text file is packed, by its name."""
-    return fsspec.utils.infer_compression(file.path)  # type: ignore[no-any-return]
+    found: str | None = fsspec.utils.infer_compression(file.path)
+    return found
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,9 +106,11 @@ class SpanPart:
 
     def scan(self) -> pl.LazyFrame:
         """The rows, filters applied; only the columns that are needed are made."""
-        return scanned(self._each, dict(self.spans[0].recipe.schema))
+        # Polars calls back in a thread of its own, which no worker knows.
+        each = partial(self._each, worker_here())
+        return scanned(each, dict(self.spans[0].recipe.schema))
 
-    def _each(self, names: Collection[str]) -> Iterator[pl.LazyFrame]:
+    def _each(self, worker: Any, names: Collection[str]) -> Iterator[pl.LazyFrame]:
         for span in self.spans:
             try:
                 with reading(span):
@@ -115,7 +119,7 @@ class SpanPart:
             except ReadError as error:
                 if self.on_error == "raise":
                     raise
-                tell_skipped([error])
+                tell_skipped([error], worker)
                 continue
             yield made.lazy()
 

@@ -99,7 +99,8 @@ def _kind(asked: Any) -> pl.DataType | None:
     if getattr(numpy, "kind", "") not in "biuf" or numpy.itemsize > 8 or str(numpy) == "float16":
         return None
     name = "Boolean" if numpy.kind == "b" else str(numpy).title().replace("Ui", "UI")
-    return getattr(pl, name)()  # type: ignore[no-any-return]
+    kind: pl.DataType = getattr(pl, name)()
+    return kind
 
 
 def table(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -40,7 +40,7 @@ def _anonymous() -> int:
     total = 0
     for process in _family():
         try:
-            with open(f"/proc/{process.pid}/status") as status:
+            with Path(f"/proc/{process.pid}/status").open() as status:
                 total += sum(int(s.split()[1]) for s in status if s.startswith("RssAnon")) * 1024
         except OSError:
             continue
@@ -65,7 +65,7 @@ def peak_memory(found: list[int]) -> Iterator[None]:
 
 
 def _dask(folder: str) -> Query:
-    from tpch_queries import QUERIES, Tables
+    from queries import QUERIES, Tables
 
     return lambda name: QUERIES[name](Tables(folder))
 
@@ -87,9 +87,7 @@ def ours(folder: str, stack: ExitStack, options: dict[str, Any]) -> Query:
     import hyperplane
 
     with dask.config.set(options.pop("config", {})):
-        memory = psutil.virtual_memory().total / 10**9
-        sizes = {"num_workers": 1, "nprocs": 1, "nthreads": os.cpu_count()}
-        plan = hyperplane.plan_cluster(**{**sizes, "ram_gb_per_proc": memory, **options})
+        plan = hyperplane.plan_cluster(**options)
         client, cluster = hyperplane.start(plan)
     stack.enter_context(cluster)
     stack.enter_context(client)
@@ -98,7 +96,7 @@ def ours(folder: str, stack: ExitStack, options: dict[str, Any]) -> Query:
 
 def polars(folder: str, stack: ExitStack, options: dict[str, Any]) -> Query:
     import polars as pl
-    from tpch_peers import POLARS
+    from peers import POLARS
 
     def run(name: str) -> Any:
         found = POLARS[name](lambda table: pl.scan_parquet(f"{folder}/{table}/*.parquet"))
@@ -109,8 +107,8 @@ def polars(folder: str, stack: ExitStack, options: dict[str, Any]) -> Query:
 
 def duckdb(folder: str, stack: ExitStack, options: dict[str, Any]) -> Query:
     import duckdb as db
-    from tpch_data import TABLES
-    from tpch_peers import SQL
+    from data import TABLES
+    from peers import SQL
 
     connection = stack.enter_context(db.connect())
     for table in TABLES:

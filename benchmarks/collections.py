@@ -1,0 +1,97 @@
+"""Everyday jobs on an event log: plain Dask, hyperplane, pandas, Polars and DuckDB side by side.
+
+    python -m benchmarks.collections [--rows 20000000] [--rounds 3] [--jobs windows counts ...]
+
+Every figure comes from a process of its own, the engines take turns, and the answers are compared.
+CPU seconds and memory are those of the whole process tree. Imports and one run on a small part of
+the data are done before; the start of a cluster is a column of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks import event_log_jobs, event_log_rows
+from benchmarks.event_log import make
+from benchmarks.event_log_jobs import ENGINES, Job
+from benchmarks.measure import cpu_seconds, measured
+
+JOBS: dict[str, dict[str, Job]] = {
+    job: {engine: getattr(module, f"{job}_{engine}") for engine in ENGINES}
+    for module, jobs in (
+        (event_log_jobs, ("windows", "counts")),
+        (event_log_rows, ("top", "filter", "duplicates", "join")),
+    )
+    for job in jobs
+}
+
+
+def one(job: str, engine: str, folder: Path) -> None:
+    """Run one job with one engine in this process; print what it took and what came out."""
+    run, start = JOBS[job][engine], ENGINES[engine]
+    begun, cpu = time.perf_counter(), cpu_seconds()
+    with start():
+        figures = {"start_s": time.perf_counter() - begun, "start_cpu_s": cpu_seconds() - cpu}
+        run(folder, "00.parquet")
+        answer, taken = measured(lambda: run(folder, "*.parquet"))
+    print(json.dumps({**figures, **taken, "answer": answer}))
+
+
+def _asked(job: str, engine: str, folder: Path) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.collections", "--one", job, engine, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{job} with {engine} failed:\n{done.stdout}\n{done.stderr}")
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def compare(job: str, engines: list[str], folder: Path, rounds: int) -> None:
+    """Let the engines take turns at one job; print medians."""
+    found: dict[str, list[dict[str, float]]] = {engine: [] for engine in engines}
+    for _ in range(rounds):
+        for engine in engines:
+            found[engine].append(_asked(job, engine, folder))
+    answers = {json.dumps(figures["answer"]) for each in found.values() for figures in each}
+    agreed = "answers agree" if len(answers) == 1 else f"ANSWERS DIFFER: {answers}"
+    print(f"\n{job}: medians of {rounds}, {os.cpu_count()} cores, {agreed}")
+    columns = ["cpu_s", "wall_s", "peak_mb", "growth_mb", "start_s", "start_cpu_s"]
+    print(f"{'':12}" + "".join(f"{column:>13}" for column in columns) + f"{'cpu, ours=1':>13}")
+    cpu = {name: statistics.median(f["cpu_s"] for f in each) for name, each in found.items()}
+    for engine, each in found.items():
+        medians = [statistics.median(figures[column] for figures in each) for column in columns]
+        relative = cpu[engine] / cpu["hyperplane"] if "hyperplane" in cpu else 1.0
+        print(f"{engine:12}" + "".join(f"{m:13.2f}" for m in medians) + f"{relative:13.2f}")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Compare as asked on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=20_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--folder", type=Path, help="where the log is kept for later runs")
+    parser.add_argument("--one", nargs=3, metavar=("JOB", "ENGINE", "FOLDER"))
+    asked = parser.parse_args()
+    if asked.one:
+        job, engine, folder = asked.one
+        one(job, engine, Path(folder))
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = make(asked.folder or Path(scratch), asked.rows)
+        for job in asked.jobs:
+            compare(job, asked.engines, folder, asked.rounds)
+
+
+if __name__ == "__main__":
+    main()

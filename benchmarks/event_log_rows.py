@@ -1,0 +1,195 @@
+"""Jobs of ``benchmarks.collections`` that choose, join and filter rows; see ``event_log_jobs``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.event_log_jobs import Answer, files_of, from_pandas, rounded
+
+# The ten events of highest value of each type, whole rows.
+
+
+def _top_answer(table: Any) -> Answer:
+    return rounded(len(table), table["value"].sum(), table["value"].min())
+
+
+def top_dask(folder: Path, files: str) -> Answer:
+    import dask.dataframe as dd
+
+    df = dd.read_parquet(files_of(folder, files))
+    groups = df.groupby("type")[list(df.columns)]
+    return _top_answer(
+        groups.apply(lambda rows: rows.nlargest(10, "value"), meta=df._meta).compute()
+    )
+
+
+def top_hyperplane(folder: Path, files: str) -> Answer:
+    import hyperplane
+
+    top = hyperplane.dataframe.top_n_per_group(files_of(folder, files), "type", "value", 10)
+    return _top_answer(top.compute())
+
+
+def top_pandas(folder: Path, files: str) -> Answer:
+    df = from_pandas(folder, files, ["user", "time", "type", "value", "items"])
+    return _top_answer(df.groupby("type").apply(lambda rows: rows.nlargest(10, "value")))
+
+
+def top_polars(folder: Path, files: str) -> Answer:
+    import polars as pl
+
+    groups = pl.scan_parquet(files_of(folder, files)).group_by("type")
+    rows = groups.agg(pl.all().top_k_by("value", 10)).explode(pl.exclude("type"))
+    return _top_answer(rows.collect(engine="streaming"))
+
+
+def top_duckdb(folder: Path, files: str) -> Answer:
+    import duckdb
+
+    return _top_answer(
+        duckdb.sql(
+            f"select * from read_parquet('{files_of(folder, files)}') "
+            "qualify row_number() over (partition by type order by value desc) <= 10"
+        ).pl()
+    )
+
+
+# Mean value and number of the large events of each type.
+
+
+def _filter_answer(table: Any) -> Answer:
+    return rounded(len(table), table["mean"].sum(), table["count"].sum())
+
+
+def filter_dask(folder: Path, files: str) -> Answer:
+    import dask.dataframe as dd
+
+    df = dd.read_parquet(files_of(folder, files))
+    large = df[df["value"] > 20]
+    return _filter_answer(large.groupby("type")["value"].agg(["mean", "count"]).compute())
+
+
+def filter_hyperplane(folder: Path, files: str) -> Answer:
+    import hyperplane
+
+    df = hyperplane.dataframe.read(files_of(folder, files))
+    table = hyperplane.dataframe.group_agg(
+        df[df["value"] > 20], "type", {"value": ["mean", "count"]}
+    )
+    return _filter_answer(table.compute()["value"])
+
+
+def filter_pandas(folder: Path, files: str) -> Answer:
+    df = from_pandas(folder, files, ["type", "value"])
+    return _filter_answer(df[df["value"] > 20].groupby("type")["value"].agg(["mean", "count"]))
+
+
+def filter_polars(folder: Path, files: str) -> Answer:
+    import polars as pl
+
+    large = pl.scan_parquet(files_of(folder, files)).filter(pl.col("value") > 20)
+    value = pl.col("value")
+    table = large.group_by("type").agg(mean=value.mean(), count=value.count())
+    return _filter_answer(table.collect(engine="streaming"))
+
+
+def filter_duckdb(folder: Path, files: str) -> Answer:
+    import duckdb
+
+    return _filter_answer(
+        duckdb.sql(
+            "select type, avg(value) as mean, count(value) as count "
+            f"from read_parquet('{files_of(folder, files)}') where value > 20 group by type"
+        ).pl()
+    )
+
+
+# Which users did what: pairs of user and type, each once.
+
+
+def duplicates_dask(folder: Path, files: str) -> Answer:
+    import dask.dataframe as dd
+
+    df = dd.read_parquet(files_of(folder, files), columns=["user", "type"])
+    return rounded(len(df.drop_duplicates().compute()))
+
+
+def duplicates_hyperplane(folder: Path, files: str) -> Answer:
+    import hyperplane
+
+    df = hyperplane.dataframe.read(files_of(folder, files), columns=["user", "type"])
+    return rounded(len(hyperplane.dataframe.drop_duplicates(df).compute()))
+
+
+def duplicates_pandas(folder: Path, files: str) -> Answer:
+    return rounded(len(from_pandas(folder, files, ["user", "type"]).drop_duplicates()))
+
+
+def duplicates_polars(folder: Path, files: str) -> Answer:
+    import polars as pl
+
+    pairs = pl.scan_parquet(files_of(folder, files)).select("user", "type").unique()
+    return rounded(pairs.collect(engine="streaming").height)
+
+
+def duplicates_duckdb(folder: Path, files: str) -> Answer:
+    import duckdb
+
+    files = files_of(folder, files)
+    return rounded(
+        duckdb.sql(f"select distinct user, type from read_parquet('{files}')").pl().height
+    )
+
+
+# Value by country of the known users: a join to a table of 200,000 rows.
+
+
+def _join_answer(table: Any) -> Answer:
+    return rounded(len(table), table["value"].sum(), table["value"].max())
+
+
+def join_dask(folder: Path, files: str) -> Answer:
+    import dask.dataframe as dd
+
+    df = dd.read_parquet(files_of(folder, files))
+    users = dd.read_parquet(folder / "users")
+    joined = df.merge(users, on="user").groupby("country")[["value"]].sum()
+    return _join_answer(joined.compute())
+
+
+def join_hyperplane(folder: Path, files: str) -> Answer:
+    import hyperplane
+
+    joined = hyperplane.dataframe.join(files_of(folder, files), str(folder / "users"), "user")
+    table = hyperplane.dataframe.group_agg(joined, "country", {"value": "sum"})
+    return _join_answer(table.compute())
+
+
+def join_pandas(folder: Path, files: str) -> Answer:
+    import pandas as pd
+
+    users = pd.read_parquet(folder / "users")
+    joined = from_pandas(folder, files, ["user", "value"]).merge(users, on="user")
+    return _join_answer(joined.groupby("country")[["value"]].sum())
+
+
+def join_polars(folder: Path, files: str) -> Answer:
+    import polars as pl
+
+    users = pl.scan_parquet(folder / "users")
+    joined = pl.scan_parquet(files_of(folder, files)).join(users, on="user")
+    table = joined.group_by("country").agg(pl.col("value").sum())
+    return _join_answer(table.collect(engine="streaming"))
+
+
+def join_duckdb(folder: Path, files: str) -> Answer:
+    import duckdb
+
+    return _join_answer(
+        duckdb.sql(
+            "select country, sum(value) as value "
+            f"from read_parquet('{files_of(folder, files)}') "
+            f"join read_parquet('{folder}/users/*.parquet') using (user) group by country"
+        ).pl()
+    )

@@ -1,0 +1,62 @@
+"""One variable of one store, read in parts; an error while reading names the store."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import dask.array as da
+import numpy as np
+import xarray as xr
+
+from hyperplane.collections.arrays.stores import shown
+from hyperplane.errors import HyperplaneError
+
+
+class Part:
+    """A variable of a store that is not loaded, as something Dask can cut chunks from.
+
+    Parameters
+    ----------
+    store : str
+        The store's name, without secrets.
+    name : str
+        The variable's name.
+    variable : xarray.Variable
+        As xarray reads and decodes it.
+    """
+
+    def __init__(self, store: str, name: str, variable: xr.Variable) -> None:
+        self.store, self.name, self.variable = store, name, variable
+        self.shape, self.dtype, self.ndim = variable.shape, variable.dtype, variable.ndim
+
+    def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
+        try:
+            values: np.ndarray[Any, Any] = self.variable[key].values
+        except Exception as error:
+            why = shown(f"{type(error).__name__}: {error}")[:300]  # it may quote a signed URL
+            message = f"variable {self.name!r} of {self.store!r} cannot be read: {why}"
+            raise HyperplaneError(message) from error
+        return values
+
+    def load(self) -> xr.Variable:
+        """All of it, read here."""
+        return xr.Variable(self.variable.dims, self[...])
+
+    def lazy(self) -> da.Array:
+        """A Dask array in the chunks of the store."""
+        stored = self.variable.encoding.get("preferred_chunks", {})
+        sizes = dict(zip(self.variable.dims, self.shape, strict=True))
+        return dask_array(self, tuple(stored.get(dim, size) for dim, size in sizes.items()))
+
+
+def dask_array(source: Any, chunks: tuple[Any, ...]) -> da.Array:
+    """A Dask array that reads a source; its name is new, since a store may be rewritten."""
+    array: da.Array = da.from_array(
+        source,
+        chunks=chunks,
+        name=f"zarr-{source.name}-{uuid4().hex}",
+        meta=np.empty((0,) * source.ndim, source.dtype),
+        fancy=False,
+    )
+    return array

@@ -1,0 +1,122 @@
+"""States of groups as Polars expressions: from rows, from other states, and to values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from hyperplane.collections.frames.aggregates import Output, State
+
+
+def from_rows(state: State, dtype: pl.DataType) -> pl.Expr:
+    """What is kept of a column's rows."""
+    column = pl.col(state.column)
+    made = {
+        "sum": lambda: _wide(column, dtype).sum(),
+        "total": lambda: column.cast(pl.Float64).sum(),
+        "count": lambda: column.count().cast(pl.Int64),
+        "size": lambda: pl.len().cast(pl.Int64),
+        "min": lambda: column.min(),
+        "max": lambda: column.max(),
+        "first": lambda: _first(column, state.order),
+        "last": lambda: _last(column, state.order),
+        "mean": lambda: column.cast(pl.Float64).mean(),
+        "m2": lambda: (column.cast(pl.Float64) - column.cast(pl.Float64).mean()).pow(2).sum(),
+        "set": lambda: column.unique(),
+        "values": lambda: column.cast(pl.Float64),
+    }
+    return made[state.kind]().alias(state.name)
+
+
+def _first(column: pl.Expr, order: str | None) -> pl.Expr:
+    """The first value that is there; with an order, beside what it is ordered by."""
+    if order is None:
+        return column.first(ignore_nulls=True)
+    return _first_of(_dated(column, order))
+
+
+def _last(column: pl.Expr, order: str | None) -> pl.Expr:
+    if order is None:
+        return column.last(ignore_nulls=True)
+    return _last_of(_dated(column, order))
+
+
+def _dated(column: pl.Expr, order: str) -> pl.Expr:
+    dated = pl.struct(pl.col(order).alias("at"), column.alias("value"))
+    return pl.when(column.is_not_null()).then(dated)
+
+
+def _first_of(dated: pl.Expr) -> pl.Expr:
+    there = dated.drop_nulls()
+    return there.get(there.struct.field("at").arg_min(), null_on_oob=True)
+
+
+def _last_of(dated: pl.Expr) -> pl.Expr:
+    there = dated.drop_nulls().reverse()  # of equal times the last row counts
+    return there.get(there.struct.field("at").arg_max(), null_on_oob=True)
+
+
+def _wide(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """A type in which sums of long columns neither overflow nor lose digits."""
+    if dtype.is_unsigned_integer():
+        return column.cast(pl.UInt64)
+    if dtype.is_integer() or dtype == pl.Boolean:
+        return column.cast(pl.Int64)
+    return column.cast(pl.Float64) if dtype.is_float() else column
+
+
+def from_states(state: State, states: Sequence[State]) -> pl.Expr:
+    """What is kept of the states of several tables."""
+    column = pl.col(state.name)
+    if state.kind in ("mean", "m2"):
+        of = {other.kind: pl.col(other.name) for other in states if other.column == state.column}
+        means = of["mean"].fill_null(0.0)
+        mean = ((of["count"] * means).sum() / of["count"].sum()).fill_nan(0.0)
+        if state.kind == "mean":
+            return mean.alias(state.name)
+        return (column.sum() + (of["count"] * (means - mean).pow(2)).sum()).alias(state.name)
+    made = {
+        "sum": column.sum,
+        "total": column.sum,
+        "count": column.sum,
+        "size": column.sum,
+        "min": column.min,
+        "max": column.max,
+        "first": lambda: _first_of(column) if state.order else column.first(ignore_nulls=True),
+        "last": lambda: _last_of(column) if state.order else column.last(ignore_nulls=True),
+        "set": lambda: _joined(column).unique(),
+        "values": lambda: _joined(column),
+    }
+    return made[state.kind]().alias(state.name)
+
+
+def _joined(column: pl.Expr) -> pl.Expr:
+    return column.list.explode(keep_nulls=False, empty_as_null=False)
+
+
+def sets_of(states: Sequence[State]) -> list[State]:
+    """The states that are sets of distinct values."""
+    return [state for state in states if state.kind == "set"]
+
+
+def counted_name(state: State) -> str:
+    """Column with the number of distinct values that were counted already."""
+    return f"{state.name}n"
+
+
+def value(out: Output) -> pl.Expr:
+    """The result of a function, from its states."""
+    states = {state.kind: pl.col(state.name) for state in out.states}
+    if out.function == "mean":
+        return states["total"] / pl.when(states["count"] > 0).then(states["count"])
+    if out.function in ("var", "std"):
+        variance = states["m2"] / (pl.when(states["count"] > 1).then(states["count"]) - 1)
+        return variance.sqrt() if out.function == "std" else variance
+    if out.function == "median":
+        return states["values"].list.median()
+    if out.function == "nunique":
+        return states["set"].list.len().cast(pl.Int64) + pl.col(counted_name(out.states[0]))
+    state = out.states[0]
+    dated = state.order is not None and state.kind in ("first", "last")
+    return states[state.kind].struct.field("value") if dated else states[state.kind]

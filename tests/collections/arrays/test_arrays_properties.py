@@ -1,0 +1,171 @@
+"""Random stores: what open_zarr_many makes of them is what xarray makes of them one by one."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from zarr_stores import FORMS, one_by_one, write
+
+from hyperplane.array import open_zarr_many
+from hyperplane.errors import RequestError
+
+pytestmark = pytest.mark.slow
+
+KINDS = ["i2", "i4", "i8", "u1", "f4", "f8", "bool", "M8[ns]", "m8[ns]", "U3", "O", "c16"]
+ATTRS = st.dictionaries(
+    st.sampled_from(["title", "units_of", "n"]),
+    st.one_of(st.integers(0, 2), st.sampled_from(["a", "b"])),
+    max_size=2,
+)
+SLOW = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking writes stores for minutes
+)
+
+
+def values(rng, kind, shape):
+    whole = rng.integers(0, 3, shape)
+    if kind in ("U3", "O"):
+        return np.array(["é", "bb", "ccc"], dtype=kind)[whole]
+    if kind == "M8[ns]":
+        return np.datetime64("2020-01-01", "ns") + whole.astype("m8[D]").astype("m8[ns]")
+    if kind == "m8[ns]":
+        return whole.astype("m8[h]").astype("m8[ns]")
+    found = whole.astype(kind)
+    if found.dtype.kind == "f":
+        found[rng.random(shape) < 0.2] = np.nan
+    return found
+
+
+@st.composite
+def parts(draw, dim="t"):
+    """Several data sets along a dimension, that may overlap, with variables that may agree."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**31)))
+    count = draw(st.integers(1, 4))
+    kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=3))
+    coordinate = draw(st.sampled_from(["M8[ns]", "i8", "U3", "none"]))
+    static = draw(st.booleans())
+    same_attrs = draw(st.booleans())
+    attrs = draw(ATTRS)
+    common = values(rng, "f8", (2, 3))
+    overlap = draw(st.integers(0, 2)) if draw(st.booleans()) else 0
+    whole = pd.date_range("2020-01-01", periods=40) if coordinate == "M8[ns]" else np.arange(40)
+    if coordinate == "U3":
+        whole = np.array([f"{n:03d}" for n in whole])
+    found, start = [], 0
+    for _ in range(count):
+        length = draw(st.integers(1, 4))
+        labels = whole[start : start + length]
+        start = max(0, start + length - overlap)
+        coords = {"x": [1.0, 2.0, 4.0]}
+        if coordinate != "none":
+            coords[dim] = labels
+        if static:
+            coords["area"] = (("y", "x"), common)
+        coords["scalar"] = draw(st.sampled_from([1, 1, 1, 2]))
+        one = xr.Dataset(
+            {
+                f"v{n}": (
+                    (dim, "x") if n % 2 else (dim,),
+                    values(rng, kind, (length, 3) if n % 2 else (length,)),
+                )
+                for n, kind in enumerate(kinds)
+            },
+            coords=coords,
+            attrs=attrs if same_attrs else draw(ATTRS),
+        )
+        if static:
+            one["mask"] = (
+                "x",
+                values(np.random.default_rng(draw(st.sampled_from([1, 1, 1, 2]))), "f4", 3),
+            )
+            one["mask"].attrs = draw(ATTRS)
+        found.append(one)
+    return found
+
+
+def outcome(make):
+    """A loaded data set, or None where it is refused."""
+    try:
+        return make().compute()
+    except (RequestError, ValueError, TypeError):  # texts that xarray cannot extend
+        return None
+
+
+def compare(datasets, forms, ours, theirs):
+    with tempfile.TemporaryDirectory() as folder:
+        urls = [
+            write(one, Path(folder) / f"{n}.zarr", *form)
+            for n, (one, form) in enumerate(zip(datasets, forms, strict=False))
+        ]
+        mine = outcome(lambda: ours(urls))
+        expected = outcome(lambda: theirs(one_by_one(urls, decode_timedelta=True)))
+        assert (mine is None) == (expected is None)
+        if mine is None:
+            return
+        xr.testing.assert_identical(mine, expected)
+        for name, variable in expected.variables.items():
+            assert mine[name].dims == variable.dims
+            assert mine[name].dtype == variable.dtype
+        lazy = ours(urls)
+        for zarr_format in (2, 3):
+            url = write(lazy, Path(folder) / f"out{zarr_format}.zarr", zarr_format)
+            again = open_zarr_many(url, decode_timedelta=True)
+            xr.testing.assert_equal(again.compute(), mine)
+
+
+FORM_LISTS = st.lists(st.sampled_from(FORMS), min_size=4, max_size=4)
+COMBINE_ATTRS = st.sampled_from(["no_conflicts", "override", "drop", "drop_conflicts", "identical"])
+
+
+@SLOW
+@given(
+    parts(),
+    FORM_LISTS,
+    st.sampled_from(["no_conflicts", "equals", "override", "broadcast_equals", "identical"]),
+    COMBINE_ATTRS,
+    st.sampled_from(["outer", "outer", "inner", "exact"]),
+)
+def test_merge(datasets, forms, compat, combine_attrs, join):
+    rules = {"compat": compat, "combine_attrs": combine_attrs, "join": join}
+    compare(
+        datasets,
+        forms,
+        lambda urls: open_zarr_many(urls, decode_timedelta=True, **rules),
+        lambda opened: xr.merge(opened, **rules),
+    )
+
+
+@SLOW
+@given(
+    parts(),
+    FORM_LISTS,
+    st.sampled_from(["no_conflicts", "equals", "override", "identical"]),
+    COMBINE_ATTRS,
+    st.sampled_from(["t", "new", "scalar"]),
+)
+def test_concat(datasets, forms, compat, combine_attrs, dim):
+    rules = {"compat": compat, "combine_attrs": combine_attrs, "join": "outer"}
+    compare(
+        datasets,
+        forms,
+        lambda urls: open_zarr_many(
+            urls, combine="concat", concat_dim=dim, decode_timedelta=True, **rules
+        ),
+        lambda opened: xr.concat(
+            opened,
+            dim,
+            data_vars="minimal" if dim == "t" else "all",
+            coords="minimal",
+            **rules,
+        ),
+    )

@@ -1,0 +1,137 @@
+"""How files are cut and joined: nothing twice, nothing lost, no thread idle."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hyperplane
+from hyperplane.collections.frames.read import read
+from hyperplane.collections.frames.sources import folders, plan, samples, times, types
+from hyperplane.collections.frames.sources.errors import SkippedFile
+from hyperplane.collections.frames.sources.listing import File, Store, natural, shown, suffix_of
+from hyperplane.errors import Fault
+
+
+@given(sizes=st.lists(st.integers(1, 10**9), max_size=40), partition_size=st.integers(1, 10**9))
+def test_joined_keeps_all_in_order_and_near_the_size(sizes, partition_size):
+    parts = plan.joined(range(len(sizes)), sizes, partition_size)
+    assert [unit for part in parts for unit in part] == list(range(len(sizes)))
+    aim = plan.target(sum(sizes), partition_size)
+    for part in parts:
+        inner = sum(sizes[unit] for unit in part[1:-1])
+        assert part
+        assert inner <= aim
+
+
+@given(
+    texts=st.lists(st.text(alphabet='ab"', max_size=6), max_size=60),
+    count=st.integers(1, 9),
+    newline=st.sampled_from(["\n", "\r\n"]),
+)
+def test_cuts_are_between_records(tmp_path_factory, texts, count, newline):
+    path = tmp_path_factory.mktemp("cuts") / "a.csv"
+    rows = ['"' + text.replace('"', '""').replace("b", newline) + '"' for text in texts]
+    data = "".join(row + newline for row in rows).encode()
+    path.write_bytes(data)
+    file = File(Store("file", "file:///", {}), str(path), len(data), "")
+    ends = samples.cuts(file, 0, count, breaking=True)
+    assert ends == sorted(set(ends))
+    assert (ends[0], ends[-1]) == (0, len(data))
+    for end in ends:
+        assert data[:end].count(b'"') % 2 == 0
+        assert end in (0, len(data)) or data[end - 1 : end] == b"\n"
+    plain = samples.cuts(file, 0, count, breaking=False)
+    assert all(end in (0, len(data)) or data[end - 1 : end] == b"\n" for end in plain)
+
+
+def test_whole_records_and_lines_within_quotes():
+    assert samples.whole_records(b'a\n"b\nc"\nd') == b'a\n"b\nc"\n'
+    assert samples.whole_records(b'a\n"b\nc') == b"a\n"
+    assert samples.whole_records(b"a") == b""
+    assert samples.breaks_lines(b'a\n"b\nc"\n')
+    assert not samples.breaks_lines(b'a,"b ""c"""\nd\n')
+
+
+def test_names():
+    paths = ["part-10", "part-2", "a", "part-2b"]
+    assert sorted(paths, key=natural) == ["a", "part-2", "part-2b", "part-10"]
+    assert shown("ftp://me:secret@host/a?sig=1") == "ftp://host/a"
+    assert shown("/a@b/c?d") == "/a@b/c?d"
+    assert suffix_of("http://x/a.CSV.gz?sig=a.b") == ".csv"
+
+
+def test_values_in_folders():
+    paths = ["d/k=01/x=a%20b/0", "d/k=2/x=__HIVE_DEFAULT_PARTITION__/1"]
+    found, kinds = folders.keys(paths, [])
+    assert kinds == {"k": pl.String(), "x": pl.String()}
+    assert found[paths[0]] == (("k", "01"), ("x", "a b"))
+    assert found[paths[1]] == (("k", "2"), ("x", None))
+    assert folders.keys([*paths, "d/0"], [])[1] == {}
+    assert folders.keys(paths, ["k"])[1] == {"x": pl.String()}
+
+
+@pytest.mark.parametrize(
+    ("written", "kind"),
+    [
+        ("2024-01-31", "datetime64[us]"),
+        ("2024-01-31T10:00:00.123456", "datetime64[us]"),
+        ("2024-01-31 10:00:00.123456789", "datetime64[ns]"),
+        ("2024-01-31T10:00:00+02:00", "datetime64[us, UTC]"),
+        ("01/31/2024 10:00:00.5", "datetime64[us]"),
+    ],
+)
+def test_formats_of_times(written, kind):
+    form = times.found("t", pl.Series("t", [written, None]), None)
+    found = form.converted(pl.Series("t", [written, None]))
+    assert str(types.in_pandas(form.kind, nullable=True)) == kind
+    assert found.dtype == form.kind
+    stamp = pd.Timestamp(written)
+    stamp = stamp if stamp.tz is None else stamp.tz_convert("UTC")
+    assert found.to_pandas()[0] == stamp
+    assert isinstance(times.found("t", pl.Series("t", ["what", None]), None), Fault)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    client, cluster = hyperplane.initialize_cluster(
+        nprocs=1, nthreads=1, num_workers=1, ram_gb_per_proc=1
+    )
+    yield client
+    client.close()
+    cluster.close()
+
+
+@pytest.mark.cluster
+def test_on_a_cluster(cluster, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.random(3_000_000)})
+    frame.to_parquet(tmp_path / "a.parquet", row_group_size=500_000)
+    assert plan.threads() == 1
+    assert read(tmp_path / "a.parquet").npartitions == 1
+    found = read(tmp_path / "a.parquet", partition_size="9MB")
+    assert found.npartitions == 3
+    assert found.x.sum().compute() == pytest.approx(frame.x.sum())
+    assert len(found[found.x > 0.5]) == (frame.x > 0.5).sum()
+
+
+@pytest.mark.cluster
+def test_what_a_task_skips_is_told_to_the_user(cluster, tmp_path):
+    (tmp_path / "a.csv").write_text("n\n" + "1\n" * 5_000)
+    (tmp_path / "b.csv").write_text("n\n" + "1\n" * 400_000 + "x\n" + "1\n" * 400_000)
+    found = read(tmp_path, on_error="skip")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert len(found) == 5_000
+        deadline = time.monotonic() + 20  # it comes beside the result, not with it
+        while not any(w.category is SkippedFile for w in said) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    told = [str(w.message) for w in said if w.category is SkippedFile]
+    assert "b.csv: column 'n' holds 'x'" in told[0]

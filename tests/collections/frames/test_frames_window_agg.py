@@ -1,0 +1,181 @@
+"""Windows of time against pandas: the cases that are named."""
+
+from __future__ import annotations
+
+import datetime
+
+import dask
+import dask.dataframe as dd
+import frame_truth as truth
+import numpy as np
+import pandas as pd
+import pytest
+from frame_strategies import cut
+
+from hyperplane.dataframe import window_agg
+from hyperplane.errors import DataError, RequestError
+
+ALL = ["sum", "mean", "min", "max", "count", "size", "nunique", "first", "last", "std", "var"]
+ALL += ["median"]
+
+
+@pytest.fixture(autouse=True)
+def in_this_thread():
+    with dask.config.set(scheduler="sync"):
+        yield
+
+
+def log(times, **columns):
+    times = pd.DatetimeIndex(times)
+    return pd.DataFrame({"time": times, "v": np.arange(len(times)) % 7, **columns})
+
+
+def check(frame, every, agg, by=None, partitions=5, **how):
+    df = cut(frame, [len(frame) * n // partitions for n in range(1, partitions)])
+    ours = window_agg(df, "time", every, agg, by, **how).compute()
+    keys = [by] if isinstance(by, str) else by or []
+    sides = {side: how[side] for side in ("closed", "label") if side in how}
+    truth.same_frame(ours, truth.window_agg(frame, "time", every, agg, keys, **sides))
+    return ours
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
+@pytest.mark.parametrize("every", ["15min", "1h", "7h", "1D", "2D", "W"])
+@pytest.mark.parametrize("day", ["2024-03-10", "2024-03-31", "2024-10-27", "2024-11-03"])
+def test_days_on_which_clocks_change(zone, every, day):
+    times = pd.date_range(pd.Timestamp(day) - pd.Timedelta("36h"), periods=500, freq="12min")
+    shuffled = times[np.random.default_rng(1).permutation(500)]
+    check(log(shuffled.tz_localize("UTC").tz_convert(zone)), every, {"v": ["sum", "nunique"]})
+
+
+@pytest.mark.parametrize("closed", ["left", "right", None])
+@pytest.mark.parametrize("label", ["left", "right", None])
+@pytest.mark.parametrize("every", ["1h", "45min", "1D", "W", "ME", "QE", "B"])
+def test_times_on_the_edges(every, closed, label):
+    edges = pd.date_range("2023-12-31", periods=90, freq="1D").append(
+        pd.date_range("2024-01-01", periods=30, freq="15min")
+    )
+    times = edges.append(edges + pd.Timedelta("1us")).append(edges - pd.Timedelta("1us"))
+    check(log(times), every, {"v": "sum"}, closed=closed, label=label)
+
+
+def test_every_function_in_one_list():
+    times = pd.date_range("2024-01-01", periods=200, freq="13min")[::-1]
+    made = check(log(times, k=["a", "b"] * 100), "1h", {"v": ALL}, "k")
+    assert list(made.columns) == [("v", name) for name in ALL]
+
+
+def test_windows_without_rows_are_those_of_pandas():
+    times = pd.to_datetime(["2024-01-01 10:30", "2024-01-01 13:00"])
+    frame = log(times, w=pd.array([1, None], dtype="Int64"), x=[True, False], y=["a", "b"])
+    agg = {"v": ["sum", "mean", "min", "std", "median"], "w": ["sum", "first"]}
+    made = check(frame, "1h", {**agg, "x": ["first", "sum"], "y": ["last", "nunique"]})
+    assert len(made) == 3
+
+
+def test_years_apart():
+    times = pd.to_datetime(["1901-05-05", "2024-02-29", "1969-12-31 23:59:59"])
+    check(log(times), "ME", {"v": "sum"})
+    check(log(times.tz_localize("UTC").tz_convert("Europe/Berlin")), "ME", {"v": "sum"})
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("every", ["2D", "7h", "W", "ME"])
+def test_times_of_every_unit_keep_it(unit, every):
+    times = pd.date_range("2024-01-01 05:30", periods=50, freq="7h").as_unit(unit)
+    made = check(log(times), every, {"v": "sum"})
+    assert made.index.unit == unit
+
+
+@pytest.mark.parametrize("places", [[0, 0, 0], [10, 10], [5] * 39, []])
+def test_partitions_without_rows(places):
+    frame = log(pd.date_range("2024-01-01", periods=10, freq="20min"))
+    made = window_agg(cut(frame, places), "time", "1h", {"v": "median"}).compute()
+    truth.same_frame(made, truth.window_agg(frame, "time", "1h", {"v": "median"}))
+
+
+def test_no_rows_at_all():
+    made = check(log([]), "1h", {"v": ["sum", "nunique", "first"]})
+    assert len(made) == 0
+    check(log([], k=pd.Series(dtype="str")), "2D", {"v": "sum"}, "k")
+
+
+def test_the_index_does_not_matter():
+    frame = log(pd.date_range("2024-01-01", periods=10, freq="20min")[::-1])
+    frame.index = pd.Index([1, 1, 0, 0, 5, 5, 5, 2, 2, 9], name="time")
+    df = dd.from_pandas(frame, npartitions=3, sort=False)
+    made = window_agg(df, "time", "1h", {"v": "last"}).compute()
+    truth.same_frame(
+        made, truth.window_agg(frame.reset_index(drop=True), "time", "1h", {"v": "last"})
+    )
+
+
+def test_a_wide_frame():
+    wide = {f"column {n}": np.arange(30) * n % 11 for n in range(300)}
+    frame = log(pd.date_range("2024-01-01", periods=30, freq="20min"), **wide)
+    check(frame, "1h", {name: ["sum", "nunique"] for name in wide})
+
+
+def test_the_first_of_equal_times_is_the_first_row():
+    frame = log(["2024-01-01"] * 40, w=np.arange(40.0))
+    frame.loc[:3, "w"] = np.nan
+    made = check(frame, "1D", {"w": ["first", "last"]}, partitions=8)
+    assert made.iloc[0].to_list() == [4.0, 39.0]
+
+
+def test_small_integers_keep_their_type_while_sums_fit():
+    times = ["2024-01-01", "2024-01-01", "2024-01-03"]
+    for dtype in ("int8", "uint8", "Int8", "UInt8", "int8[pyarrow]", "uint8[pyarrow]"):
+        for value in (50, 120):
+            frame = log(times, w=pd.Series([value, value, value]).astype(dtype))
+            check(frame, "1D", {"w": "sum"})
+            check(frame, "1D", {"w": "sum"}, "v")
+
+
+def test_results_in_several_partitions_hold_each_group_once():
+    frame = log(pd.date_range("2024-01-01", periods=300, freq="20min"), k=np.arange(300) % 13)
+    df = cut(frame, [100, 200])
+    for every in ("1h", "2D"):
+        made = window_agg(df, "time", every, {"v": ["sum", "nunique"]}, "k", split_out=4)
+        assert made.npartitions == 4
+        want = truth.window_agg(frame, "time", every, {"v": ["sum", "nunique"]}, ["k"])
+        truth.same_frame(made.compute().sort_index(), want)
+
+
+@pytest.mark.xfail(strict=True, reason="rows without a key are dropped before windows are placed")
+@pytest.mark.parametrize("every", ["2D", "7h"])
+def test_rows_with_a_missing_key_count_for_where_windows_begin(every):
+    frame = log(["2024-01-01 10:00", "2024-01-02 05:00"], k=[np.nan, 1.0])
+    check(frame, every, {"v": "sum"}, "k")
+
+
+def test_clocks_of_the_past_that_no_cell_follows_are_an_error():
+    times = pd.DatetimeIndex(["1903-05-05 10:00", "1903-05-06"]).tz_localize("Asia/Kathmandu")
+    with pytest.raises(DataError, match="column 'time': begins at 1903-05-05"):
+        check(log(times), "1h", {"v": "sum"})
+    check(log(times), "1D", {"v": "sum"})
+    check(log(times.tz_convert("UTC")), "1h", {"v": "sum"})
+
+
+def test_objects_are_not_made_text():
+    dates = [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)]
+    frame = log(["2024-01-01", "2024-01-01"], w=pd.Series(dates, dtype=object))
+    made = window_agg(cut(frame, []), "time", "1D", {"w": "count"}).compute()
+    assert made.w.to_list() == [2]
+
+
+def test_all_faults_are_named_at_once():
+    df = cut(log(["2024-01-01"], name=["a"]), [])
+    with pytest.raises(RequestError) as caught:
+        window_agg(df, "tme", "1 fortnight", {"nme": "sum", "name": "mean"}, "ky", closed="up")
+    asked = [fault.where for fault in caught.value.faults]
+    assert asked == ["time", "by", "closed", "every", "agg column", "agg['name']"]
+    assert "did you mean 'time'?" in str(caught.value)
+    assert "did you mean 'name'?" in str(caught.value)
+
+
+def test_a_column_that_is_no_time_is_refused_with_what_to_write():
+    with pytest.raises(RequestError, match=r"to_datetime\(df, 'v'\) first"):
+        window_agg(cut(log(["2024-01-01"]), []), "v", "1h", {"v": "sum"})
+    with pytest.raises(RequestError, match="split_out = 3: allowed is 1 without by"):
+        window_agg(cut(log(["2024-01-01"]), []), "time", "1h", {"v": "sum"}, split_out=3)

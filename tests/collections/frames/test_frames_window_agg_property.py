@@ -1,0 +1,85 @@
+"""Windows of time against pandas, over random frames of all kinds in random partitions."""
+
+from __future__ import annotations
+
+import dask
+import frame_truth as truth
+import pandas as pd
+import pytest
+from frame_strategies import FREQUENCIES, Files, aggregations, frames, in_partitions
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+from pandas.tseries.frequencies import to_offset
+
+from hyperplane.dataframe import window_agg
+from hyperplane.errors import DataError
+
+HOW_MANY = 60
+OF_THE_CALENDAR = tuple(type(to_offset(of)) for of in ("D", "W", "MS", "ME", "QE", "SME", "B"))
+SIDES = st.sampled_from(["left", "right", None])
+QUICK = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=set(Phase) - {Phase.explain},
+)
+
+
+@pytest.fixture(scope="module")
+def files():
+    made = Files()
+    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
+        yield made
+    made.close()
+
+
+def check(data, files, keys, **of_frame):
+    every = data.draw(st.sampled_from(sorted(FREQUENCIES)), "every")
+    frame = data.draw(frames(every, keys=len(keys), **of_frame), "frame")
+    agg = data.draw(aggregations(frame), "agg")
+    sides = {"closed": data.draw(SIDES, "closed"), "label": data.draw(SIDES, "label")}
+    df = data.draw(in_partitions(frame, files), "df")
+    held = df.compute()
+    assert len(held) == len(frame)
+    want = truth.window_agg(held, "time", every, agg, keys, **sides)
+    assume(want is not None)  # pandas has no way for some edges where clocks change
+    assume(not keys or same_begin(held, keys))
+    into = data.draw(st.integers(1, 3), "split_out") if keys else 1
+    lazy = window_agg(df, "time", every, agg, keys or None, **sides, split_out=into)
+    if of_old_clocks(held.time, every):
+        with pytest.raises(DataError, match="clocks of this zone"):
+            lazy.compute()
+        return
+    ours = lazy.compute()
+    truth.same_frame(ours.sort_index() if into > 1 else ours, want)
+
+
+def of_old_clocks(times, every):
+    """Whether windows begin at a midnight of clocks that are off by odd minutes or seconds."""
+    first = times.min()
+    if first is pd.NaT or first.tz is None or isinstance(to_offset(every), OF_THE_CALENDAR):
+        return False
+    return first.year < 1910 and str(first.tz) in ("Asia/Kolkata", "Asia/Kathmandu")
+
+
+def same_begin(frame, keys):
+    """Whether rows without a key move the first time; test_frames_window_agg has those."""
+    first, whole = frame.time.min(), frame.dropna(subset=keys).time.min()
+    return first is whole or first == whole
+
+
+@settings(QUICK, max_examples=HOW_MANY)
+@given(data=st.data())
+def test_windows_are_those_of_pandas(data, files):
+    check(data, files, [], values=2)
+
+
+@settings(QUICK, max_examples=HOW_MANY)
+@given(data=st.data())
+def test_windows_beside_keys_are_those_of_pandas(data, files):
+    check(data, files, data.draw(st.sampled_from([["k0"], ["k0", "k1"]])), values=1)
+
+
+@settings(QUICK, max_examples=HOW_MANY // 3)
+@given(data=st.data())
+def test_many_rows_in_many_partitions(data, files):
+    check(data, files, data.draw(st.sampled_from([[], ["k0"]])), values=1, most=60)

@@ -1,0 +1,118 @@
+"""Attaching to a cluster that does not answer, and where the list of clusters cannot be read."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import dask.config
+import psutil
+import pytest
+
+import hyperplane
+from hyperplane.engines import attach, dask_settings
+
+HOLDS = """
+import sys, time
+import hyperplane
+client, cluster = hyperplane.start(hyperplane.plan_cluster(
+    num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact", name="frozen"
+))
+print("ready", flush=True)
+sys.stdin.readline()
+client.close(); cluster.close()
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
+def test_a_cluster_whose_owner_is_stopped_is_an_error_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attach, "ANSWER_WITHIN", 2.0)
+    program = subprocess.Popen(
+        [sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert program.stdin is not None
+    assert program.stdout is not None
+    try:
+        assert program.stdout.readline() == "ready\n"
+        os.kill(program.pid, signal.SIGSTOP)
+        began = time.monotonic()
+        advice = f"does not answer within 2 s.*kill -CONT {program.pid}"
+        with pytest.raises(hyperplane.EngineError, match=advice):
+            hyperplane.get_cluster("frozen")
+        assert time.monotonic() - began < 15
+        assert dask_settings._wanted == {}
+        os.kill(program.pid, signal.SIGCONT)
+        client, cluster = hyperplane.get_cluster("frozen")
+        with cluster, client:
+            assert client.submit(sum, [1, 2]).result(timeout=30) == 3
+    finally:
+        os.kill(program.pid, signal.SIGCONT)
+        program.communicate("\n", timeout=60)
+    assert program.returncode == 0
+    assert dask.config.get("scheduler", default=None) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs users")
+def test_a_list_of_clusters_that_others_can_write_to() -> None:
+    folder = Path(tempfile.gettempdir()) / f"hyperplane-{os.getuid()}"
+    folder.mkdir()
+    folder.chmod(0o777)
+    try:
+        with pytest.raises(hyperplane.EngineError, match="remove it or set TMPDIR"):
+            hyperplane.get_cluster("any")
+    finally:
+        folder.rmdir()
+
+
+INTERRUPTED = """
+import os, sys, time
+import hyperplane
+client, cluster = hyperplane.start(hyperplane.plan_cluster(
+    num_workers=1, nprocs=2, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact"
+))
+kept = client.scatter([1, 2])
+print(*client.run(os.getpid).values(), flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+time.sleep(1)
+print(sum(client.gather(kept)), *client.run(os.getpid).values(), flush=True)
+client.close(); cluster.close()
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signals of Linux")
+def test_an_interrupt_of_the_whole_group_leaves_workers_and_their_data() -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert program.stdout is not None
+    try:
+        workers = program.stdout.readline().split()
+        assert len(workers) == 2
+        os.killpg(program.pid, signal.SIGINT)  # as a terminal and a notebook do
+        out, err = program.communicate(timeout=60)
+    finally:
+        if program.poll() is None:
+            for child in psutil.Process(program.pid).children(recursive=True):
+                child.kill()
+            program.kill()
+    lines = out.splitlines()
+    assert lines[0] == "interrupted", err
+    assert lines[1].split()[0] == "3"
+    assert sorted(lines[1].split()[1:]) == sorted(workers)
+    assert program.returncode == 0

@@ -1,0 +1,78 @@
+"""Profiles of settings of Dask, as data."""
+
+import json
+
+import pytest
+
+from hyperplane.errors import RequestError
+from hyperplane.spec.tuning import Tuning, TuningProfile, TuningSection
+
+FAST = {
+    "server": {"distributed": {"worker": {"profile": {"enabled": False}}}},
+    "one_process": {"dataframe.shuffle.method": "tasks"},
+    "environ": {"POLARS_MAX_THREADS": "{nthreads}", "MALLOC_ARENA_MAX": 2, "NOT_THIS": None},
+}
+
+
+def test_settings_may_be_nested_or_dotted_and_variables_are_texts():
+    profile = TuningProfile(**FAST)
+    assert profile.server == {"distributed.worker.profile.enabled": False}
+    assert profile.one_process == {"dataframe.shuffle.method": "tasks"}
+    assert profile.environ == {"POLARS_MAX_THREADS": "{nthreads}", "MALLOC_ARENA_MAX": "2"}
+
+
+def test_underscores_in_names_of_settings_are_what_dask_writes():
+    profile = TuningProfile(server={"distributed": {"admin": {"system_monitor": {"interval": 1}}}})
+    assert profile.server == {"distributed.admin.system-monitor.interval": 1}
+
+
+def test_an_empty_mapping_and_null_are_values_of_settings():
+    profile = TuningProfile(server={"a": {"b": {}, "c": None}})
+    assert profile.server == {"a.b": {}, "a.c": None}
+
+
+@pytest.mark.parametrize(("processes", "expected"), [(1, "tasks"), (2, None), (15, None)])
+def test_clients_of_one_process_have_settings_of_their_own(processes, expected):
+    tuning = Tuning.of("fast", TuningProfile(**FAST), processes=processes, nthreads=3)
+    assert tuning.client.get("dataframe.shuffle.method") == expected
+    assert tuning.environ["POLARS_MAX_THREADS"] == "3"
+
+
+def test_json_there_and_back_keeps_all_of_it():
+    tuning = Tuning.of("fast", TuningProfile(**FAST), processes=1, nthreads=2)
+    assert Tuning(**json.loads(json.dumps(tuning.model_dump()))) == tuning
+
+
+def test_in_one_line_and_in_full():
+    tuning = Tuning.of("fast", TuningProfile(**FAST), processes=1, nthreads=2)
+    assert tuning.summary() == "fast: 4 settings; the profile dask has none"
+    assert str(tuning).splitlines() == [
+        "tuning   fast",
+        "servers  distributed.worker.profile.enabled: False",
+        "clients  dataframe.shuffle.method: tasks",
+        "workers  POLARS_MAX_THREADS=2",
+        "workers  MALLOC_ARENA_MAX=2",
+    ]
+    assert tuning._repr_html_().count("<tr>") == 5
+    assert Tuning().summary() == "dask: all as Dask ships it"
+
+
+def test_a_section_always_knows_dask_which_has_no_settings():
+    section = TuningSection(profile="fast", profiles={"fast": FAST, "dask": FAST})
+    assert list(section.profiles) == ["fast", "dask"]
+    assert section.find("dask") == ("dask", TuningProfile())
+    assert section.find(None) == ("fast", TuningProfile(**FAST))
+
+
+def test_a_name_is_found_in_any_case_and_with_either_dash():
+    section = TuningSection(profile="my-own", profiles={"my_own": FAST})
+    assert section.find(" My-Own ")[0] == "my_own"
+
+
+def test_an_unknown_name_is_a_fault_with_the_nearest():
+    section = TuningSection(profile="fast", profiles={"fast": FAST})
+    with pytest.raises(RequestError) as caught:
+        section.find("fst")
+    [fault] = caught.value.faults
+    assert (fault.where, fault.asked, fault.allowed) == ("tuning", "'fst'", "one of fast, dask")
+    assert fault.advice.startswith("did you mean fast")
