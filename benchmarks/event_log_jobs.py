@@ -1,4 +1,4 @@
-"""The jobs of ``benchmarks.collections``: each in the usual form of each library.
+"""The jobs of ``benchmarks.dataframes``: each in the usual form of each library.
 
 A job takes the folder of the event log and which files, and returns a short answer to compare.
 """

@@ -1,4 +1,4 @@
-"""Jobs of ``benchmarks.collections`` that choose, join and filter rows; see ``event_log_jobs``."""
+"""Jobs of ``benchmarks.dataframes`` that choose, join and filter rows; see ``event_log_jobs``."""
 
 from __future__ import annotations
 

@@ -5,8 +5,10 @@ import re
 
 import dask.config
 import pytest
+from typer.testing import CliRunner
 
 import hyperplane
+from hyperplane.cli import app
 from hyperplane.engines import registry
 from hyperplane.engines.base import Availability
 from hyperplane.engines.local import LocalEngine
@@ -477,3 +479,15 @@ class TestTuning:
         with pytest.raises(RequestError) as caught:
             hyperplane.plan_cluster(tuning=7)
         assert [fault.where for fault in caught.value.faults] == ["tuning"]
+
+    def test_the_command_line_takes_a_profile_and_shows_all_of_it(self):
+        def command(*arguments):
+            result = CliRunner().invoke(app, ["plan", *arguments], env={"COLUMNS": "200"})
+            assert result.exit_code == 0, result.output
+            return result.stdout
+
+        assert "profile.interval" not in command()
+        shown = command("--settings", "--nthreads", "2", "--nprocs", "1", "--num-workers", "1")
+        for _, text in hyperplane.plan_cluster(1, nprocs=1, nthreads=2).tuning.rows():
+            assert text in shown
+        assert json.loads(command("--tuning", "dask", "--json"))["tuning"] == Tuning().model_dump()

@@ -51,7 +51,7 @@ def one_at_a_time() -> dict[str, Engine]:
         parts[key] = {"one_process": {key: value}}
     malloc = {name: value for name, value in profile.environ.items() if "MALLOC" in name}
     parts["MALLOC"] = {"environ": malloc}
-    for name in profile.environ.keys() - malloc.keys():
+    for name in profile.environ.keys() - malloc.keys() - {"POLARS_MAX_THREADS"}:
         parts[name] = {"environ": {name: profile.environ[name]}}
     engines = {"ours, as Dask": ENGINES["ours, as Dask"]}
     for name, part in parts.items():

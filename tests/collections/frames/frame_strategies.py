@@ -13,9 +13,17 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from hyperplane.dataframe import read
+
+# An explanation takes hypothesis longer than the search.
+QUICK = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=set(Phase) - {Phase.explain},
+)
 
 TEXTS = ["a", "b", "", "ä", "日本", "a b", "Z"]
 DAY = 86_400 * 10**9

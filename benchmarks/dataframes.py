@@ -1,6 +1,6 @@
 """Everyday jobs on an event log: plain Dask, hyperplane, pandas, Polars and DuckDB side by side.
 
-    python -m benchmarks.collections [--rows 20000000] [--rounds 3] [--jobs windows counts ...]
+    python -m benchmarks.dataframes [--rows 20000000] [--rounds 3] [--jobs windows counts ...]
 
 Every figure comes from a process of its own, the engines take turns, and the answers are compared.
 CPU seconds and memory are those of the whole process tree. Imports and one run on a small part of
@@ -46,7 +46,7 @@ def one(job: str, engine: str, folder: Path) -> None:
 
 
 def _asked(job: str, engine: str, folder: Path) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.collections", "--one", job, engine, str(folder)]
+    command = [sys.executable, "-m", "benchmarks.dataframes", "--one", job, engine, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{job} with {engine} failed:\n{done.stdout}\n{done.stderr}")

@@ -1,0 +1,59 @@
+"""Counts over windows against get_dummies, over random frames in random partitions."""
+
+from __future__ import annotations
+
+import dask
+import dask.dataframe as dd
+import frame_truth as truth
+import pandas as pd
+import pytest
+from frame_strategies import FREQUENCIES, KINDS, QUICK, Files, frames, in_partitions
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from hyperplane.dataframe import window_counts
+
+SIDES = st.sampled_from(["left", "right", None])
+#: get_dummies knows no durations, and names zero -0.0 where that comes first.
+COUNTED = [kind for kind in KINDS if kind not in ("timedelta", "float64")]
+
+
+@pytest.fixture(scope="module")
+def files():
+    made = Files()
+    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
+        yield made
+    made.close()
+
+
+def check(data, files, keys, targets, **more):
+    every = data.draw(st.sampled_from(sorted(FREQUENCIES)), "every")
+    kinds = data.draw(st.sampled_from([COUNTED, ["category", "ordered", "category of int"]]))
+    frame = data.draw(frames(every, kinds, keys=len(keys), values=len(targets)), "frame")
+    sides = {"closed": data.draw(SIDES, "closed"), "label": data.draw(SIDES, "label")}
+    df = data.draw(in_partitions(frame, files), "df")
+    held = df.compute()
+    try:
+        want = truth.window_counts(held, "time", every, targets, keys, **sides)
+    except ArithmeticError:  # pandas has no milliseconds of seconds
+        assume(False)
+    first = held.time.min()
+    zoned = first is not pd.NaT and first.tz is not None
+    assume(not zoned or (first.year > 1910 and every != "1D"))  # see test_frames_window_agg
+    made = window_counts(df, "time", every, targets, keys or None, **sides)
+    ours = made.compute()
+    truth.same_frame(ours, want)
+    if isinstance(made, dd.DataFrame):
+        truth.same_frame(made._meta, ours.iloc[:0], check_index_type=False)
+
+
+@settings(QUICK, max_examples=40)
+@given(data=st.data())
+def test_counts_are_those_of_get_dummies(data, files):
+    check(data, files, [], data.draw(st.sampled_from([["v0"], ["v0", "v1"]])))
+
+
+@settings(QUICK, max_examples=40)
+@given(data=st.data())
+def test_counts_beside_keys_are_those_of_get_dummies(data, files):
+    check(data, files, data.draw(st.sampled_from([["k0"], ["k0", "k1"]])), ["v0"])
