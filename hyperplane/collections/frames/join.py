@@ -94,8 +94,8 @@ def join(
     A right side of up to 250 MB in memory is read by every task beside its own rows, and nothing
     moves: Dask itself decides by numbers of partitions and would often move both sides. The
     result can be filtered and given to the other helpers of this module; they then read only the
-    columns that they need, from both sides. Where the right side is larger, or either does not
-    come from :func:`read`, this is Dask's own ``merge``.
+    columns that they need, from both sides. Where the right side is larger, keys differ in type, or
+    either side does not come from :func:`read`, this is Dask's own ``merge``.
 
     Parameters
     ----------
@@ -138,7 +138,8 @@ def join(
         if how not in ("inner", "left"):
             faults.append(Fault("how", repr(how), "'inner' or 'left'", "others: left.merge(right)"))
     sides = predicate.taken_apart(left.expr), predicate.taken_apart(right.expr)
-    if not all(side is not None and isinstance(side[0].func, PartReader) for side in sides):
+    read = all(side is not None and isinstance(side[0].func, PartReader) for side in sides)
+    if not read or not all(_alike(left._meta[key].dtype, right._meta[key].dtype) for key in keys):
         return left.merge(right, on=keys, how=how, suffixes=suffixes)
     (root, left_where), (right_root, right_where) = sides  # type: ignore[misc]
     others = tuple(right_root.iterables[0])
@@ -166,6 +167,11 @@ def join(
 
 def _kept(rows: pl.LazyFrame, where: pl.Expr | None) -> pl.LazyFrame:
     return rows if where is None else rows.filter(where)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether keys of two types can be compared as they are, missing values or none."""
+    return bool(getattr(one, "numpy_dtype", one) == getattr(other, "numpy_dtype", other))
 
 
 def _nullable(dtype: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -14,9 +14,9 @@ from pyarrow import parquet
 from hyperplane.collections.frames.parts import Bounds
 from hyperplane.collections.frames.sources.errors import ReadError, tell_skipped, worker_here
 from hyperplane.collections.frames.sources.filters import Filters
-from hyperplane.collections.frames.sources.listing import File, Store
+from hyperplane.collections.frames.sources.listing import File
 from hyperplane.collections.frames.sources.reader import reading
-from hyperplane.collections.frames.sources.recipe import Recipe, scanned
+from hyperplane.collections.frames.sources.recipe import Finish, Recipe, scanned, together
 from hyperplane.collections.frames.sources.request import OnError
 
 
@@ -108,10 +108,13 @@ class ParquetPart:
     def _schema(self) -> dict[str, pl.DataType]:
         return dict(self.pieces[0].recipe.schema)
 
+    @property
+    def _by_python(self) -> bool:
+        return self.on_error == "skip" or not self.pieces[0].file.store.local
+
     def scan(self) -> pl.LazyFrame:
         """The rows, filters applied; Polars skips columns that are not needed."""
-        store: Store = self.pieces[0].file.store
-        if self.on_error == "skip" or not store.local:
+        if self._by_python:
             # Polars calls back in a thread of its own, which no worker knows.
             return scanned(partial(self._each, worker_here()), self._schema)
         runs = groupby(self.pieces, key=lambda piece: piece.together)
@@ -119,21 +122,26 @@ class ParquetPart:
         made = [recipe.applied(raw, self.filters) for raw, recipe in frames]
         return made[0] if len(made) == 1 else pl.concat(made)
 
-    def _each(self, worker: Any, names: Collection[str]) -> Iterator[pl.LazyFrame]:
+    def collected(self, names: Sequence[str]) -> pl.DataFrame:
+        """Some columns of the rows."""
+        if self._by_python:
+            return together(partial(self._each, worker_here()), names, self._schema)
+        return self.scan().select(names).collect()
+
+    def _each(self, worker: Any, names: Collection[str], finish: Finish) -> Iterator[pl.DataFrame]:
         for piece in self.pieces:
             raw = piece.recipe.raw(names)
             try:
                 with reading(piece):
-                    if piece.file.store.local:
-                        found = piece.scan().select(raw).collect().lazy()
-                    else:
-                        found = piece.fetch(raw)
+                    local = piece.file.store.local
+                    found = piece.scan().select(raw) if local else piece.fetch(raw)
+                    made = finish(piece.recipe.applied(found, self.filters, names))
             except ReadError as error:
                 if self.on_error == "raise":
                     raise
                 tell_skipped([error], worker)
                 continue
-            yield piece.recipe.applied(found, self.filters, names)
+            yield made
 
     def bounds(self, column: str) -> Bounds | None:
         """Smallest and largest value of a column of times or integers, before filters.

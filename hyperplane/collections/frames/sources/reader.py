@@ -64,7 +64,7 @@ class PartReader:
         """
         like = self.like if columns is None else self.like[list(columns)]
         with reading(part):
-            frame = part.scan().select([str(name) for name in like.columns]).collect()
+            frame = _collected(part, [str(name) for name in like.columns])
         return to_pandas(frame, like)
 
     def __repr__(self) -> str:
@@ -72,6 +72,15 @@ class PartReader:
 
     def __dask_tokenize__(self) -> Any:
         return (type(self).__name__, [(str(c), str(t)) for c, t in self.like.dtypes.items()])
+
+
+def _collected(part: Part, names: list[str]) -> pl.DataFrame:
+    # Parts that Python code reads can do without the copy that a scan of them makes.
+    collected = getattr(part, "collected", None)
+    frame: pl.DataFrame = (
+        part.scan().select(names).collect() if collected is None else collected(names)
+    )
+    return frame
 
 
 @contextmanager

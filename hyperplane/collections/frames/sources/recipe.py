@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,15 +70,26 @@ class Recipe:
         return had.alias(name) if name in self.cast or name in values else None
 
 
-def scanned(
-    frames: Callable[[Collection[str]], Iterator[pl.LazyFrame]], schema: dict[str, pl.DataType]
-) -> pl.LazyFrame:
+#: What is done with the rows of one piece: it is collected, after more steps perhaps.
+Finish = Callable[[pl.LazyFrame], pl.DataFrame]
+#: Given names of columns, yields the frames of the pieces, filters applied.
+Frames = Callable[[Collection[str], Finish], Iterator[pl.DataFrame]]
+
+
+def together(frames: Frames, names: Sequence[str], schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    """Some columns of all pieces, one below the other."""
+    empty = pl.DataFrame(schema={name: schema[name] for name in names})
+    found = frames(names, lambda lazy: lazy.select(names).collect())
+    return pl.concat([empty, *found], rechunk=False)
+
+
+def scanned(frames: Frames, schema: dict[str, pl.DataType]) -> pl.LazyFrame:
     """A lazy frame of what Python code reads; Polars tells it which columns are needed.
 
     Parameters
     ----------
     frames : callable
-        Given names of columns, yields frames of these, filters applied.
+        Given names of columns and what to do with each piece, yields the frames of the pieces.
     schema : dict of str to polars.DataType
         All columns.
     """
@@ -90,15 +101,19 @@ def scanned(
         batch_size: int | None,
     ) -> Iterator[pl.DataFrame]:
         names = list(schema) if with_columns is None else with_columns
-        for lazy in frames(names):
+        left = n_rows
+
+        def finish(lazy: pl.LazyFrame) -> pl.DataFrame:
             chosen = lazy.select(names)
             if predicate is not None:
                 chosen = chosen.filter(predicate)
-            frame = (chosen if n_rows is None else chosen.head(n_rows)).collect()
+            return (chosen if left is None else chosen.head(left)).collect()
+
+        for frame in frames(names, finish):
             yield frame
-            if n_rows is not None:
-                n_rows -= frame.height
-                if n_rows <= 0:
+            if left is not None:
+                left -= frame.height
+                if left <= 0:
                     return
 
     return register_io_source(source, schema=schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from hyperplane.collections.frames.sources.errors import ReadError, tell_skipped
 from hyperplane.collections.frames.sources.filters import Filters
 from hyperplane.collections.frames.sources.listing import File
 from hyperplane.collections.frames.sources.reader import reading
-from hyperplane.collections.frames.sources.recipe import Recipe, scanned
+from hyperplane.collections.frames.sources.recipe import Finish, Recipe, scanned, together
 from hyperplane.collections.frames.sources.request import OnError
 
 
@@ -104,24 +104,31 @@ class SpanPart:
         """The files, for messages."""
         return tuple(dict.fromkeys(span.file.url for span in self.spans))
 
+    @property
+    def _schema(self) -> dict[str, pl.DataType]:
+        return dict(self.spans[0].recipe.schema)
+
     def scan(self) -> pl.LazyFrame:
         """The rows, filters applied; only the columns that are needed are made."""
         # Polars calls back in a thread of its own, which no worker knows.
-        each = partial(self._each, worker_here())
-        return scanned(each, dict(self.spans[0].recipe.schema))
+        return scanned(partial(self._each, worker_here()), self._schema)
 
-    def _each(self, worker: Any, names: Collection[str]) -> Iterator[pl.LazyFrame]:
+    def collected(self, names: Sequence[str]) -> pl.DataFrame:
+        """Some columns of the rows; without the copy that a scan makes."""
+        return together(partial(self._each, worker_here()), names, self._schema)
+
+    def _each(self, worker: Any, names: Collection[str], finish: Finish) -> Iterator[pl.DataFrame]:
         for span in self.spans:
             try:
                 with reading(span):
                     frame = span.decoder.decoded(span, span.recipe.raw(names))
-                    made = span.recipe.applied(frame.lazy(), self.filters, names).collect()
+                    made = finish(span.recipe.applied(frame.lazy(), self.filters, names))
             except ReadError as error:
                 if self.on_error == "raise":
                     raise
                 tell_skipped([error], worker)
                 continue
-            yield made.lazy()
+            yield made
 
     def bounds(self, column: str) -> Bounds | None:
         """Not known: the files have no statistics."""

@@ -1,0 +1,201 @@
+"""Joins against pandas.merge."""
+
+from __future__ import annotations
+
+import dask
+import dask.dataframe as dd
+import frame_truth as truth
+import numpy as np
+import pandas as pd
+import pytest
+from frame_strategies import QUICK, Files, column, cut
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hyperplane.collections.frames.source import source
+from hyperplane.dataframe import drop_duplicates, group_agg, join, window_agg
+from hyperplane.errors import RequestError
+
+KEYS = ["int64", "str", "float32", "Int64", "boolean", "datetime", "zoned"]
+
+
+@pytest.fixture(scope="module")
+def files():
+    made = Files()
+    with dask.config.set(scheduler="sync"):
+        yield made
+    made.close()
+
+
+@st.composite
+def sides(draw):
+    """Two frames with one or two key columns of the same kinds, and one more name in common."""
+    kinds = draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=2))
+    made = []
+    for side in ("left", "right"):
+        rows = draw(st.integers(0, 12))
+        columns = {f"k{n}": draw(column(kind, rows)) for n, kind in enumerate(kinds)}
+        frame = pd.DataFrame(columns)
+        frame["n"], frame[side] = np.arange(rows) * 10, np.arange(rows)
+        frame["flag"] = np.arange(rows) % 2 == 0
+        made.append(frame)
+    return made[0], made[1], list(columns)
+
+
+@settings(QUICK, max_examples=60)
+@given(data=st.data(), both=sides(), how=st.sampled_from(["inner", "left"]))
+def test_rows_are_those_of_merge(data, files, both, how):
+    left, right, on = both
+    places = data.draw(st.lists(st.integers(0, len(left)), max_size=3), "places")
+    one = files.parquet(left, places, data.draw(st.integers(1, 9), "row group"))
+    two = files.parquet(right, [len(right) // 2], 3)
+    made = join(one, two, on, how)
+    assert source(made, list(made.columns)).scanned
+    ours, want = made.compute(), one.compute().merge(two.compute(), on=on, how=how)
+    assert list(ours.columns) == list(want.columns)
+    assert truth.rows_of(ours) == truth.rows_of(want)
+    assert ours.left.to_list() == want.left.to_list()  # the order of the left side
+    pd.testing.assert_frame_equal(made._meta, ours.iloc[:0], check_index_type=False)
+
+
+def flights(n=90):
+    return pd.DataFrame(
+        {
+            "time": pd.date_range("2024-01-01", periods=n, freq="13min"),
+            "carrier": [["UA", "AA", "XX", None][n % 4] for n in range(n)],
+            "delay": np.arange(n) % 11,
+            "unused": "u",
+        }
+    )
+
+
+def carriers():
+    return pd.DataFrame(
+        {"carrier": ["AA", "UA", "UA", None], "name": ["American", "United", "2nd", "none"]}
+    )
+
+
+def opened(files):
+    return files.parquet(flights(), [30, 60], 10), files.parquet(carriers(), [2], 10)
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_filters_before_and_after(files, how):
+    one, two = opened(files)
+    made = join(one[one.delay > 2], two[two.name.isin(["American", "none", "2nd"])], "carrier", how)
+    made = made[made.delay <= 8]
+    left, right = flights(), carriers()
+    right = right[right.name.isin(["American", "none", "2nd"])]
+    want = left[left.delay > 2].merge(right, on="carrier", how=how)
+    assert truth.rows_of(made.compute()) == truth.rows_of(want[want.delay <= 8])
+
+
+def test_a_filter_on_what_the_right_side_brought(files):
+    one, two = opened(files)
+    made = join(one, two, "carrier", "left")
+    want = flights().merge(carriers(), on="carrier", how="left")
+    for keep in (lambda df: df.name.isna(), lambda df: df.name == "United"):
+        assert truth.rows_of(made[keep(made)].compute()) == truth.rows_of(want[keep(want)])
+
+
+def test_a_chain_of_helpers_reads_with_polars(files):
+    one, two = opened(files)
+    made = join(one, two, "carrier", suffixes=("_l", "_r"))
+    want = flights().merge(carriers(), on="carrier")
+    agg = {"delay": ["sum", "nunique"]}
+    windows = window_agg(made, "time", "1h", agg, "name").compute()
+    truth.same_frame(windows, truth.window_agg(want, "time", "1h", agg, ["name"]))
+    groups = group_agg(made[made.delay > 3], "name", agg).compute()
+    truth.same_frame(groups, truth.group_agg(want[want.delay > 3], "name", agg))
+    names = drop_duplicates(made[["name"]]).compute()
+    assert sorted(names.name) == ["2nd", "American", "United", "none"]
+
+
+def test_a_join_of_a_join(files):
+    one, two = opened(files)
+    places = pd.DataFrame({"name": ["American", "United"], "city": ["Dallas", "Chicago"]})
+    made = join(join(one, two, "carrier"), files.parquet(places, [], 5), "name", "left")
+    want = flights().merge(carriers(), on="carrier").merge(places, on="name", how="left")
+    assert truth.rows_of(made.compute()) == truth.rows_of(want)
+
+
+def test_only_needed_columns_of_both_sides_are_scanned(files):
+    one, two = opened(files)
+    made = join(one, two, "carrier")
+    read = source(made, ["delay", "name"])
+    plan = read.pieces[0].scan().select("delay", "name").explain()
+    assert "unused" not in plan
+    assert "PROJECT 2/4" in plan  # carrier and delay of four columns
+
+
+def test_columns_of_both_sides_get_suffixes(files):
+    left = pd.DataFrame({"k": [1, 2], "v": [1, 2], "w": [5, 6]})
+    right = pd.DataFrame({"k": [2, 3], "v": [8, 9]})
+    one, two = files.parquet(left, [], 5), files.parquet(right, [], 5)
+    for suffixes in (("_x", "_y"), ("", "_right")):
+        made = join(one, two, "k", suffixes=suffixes)
+        want = left.merge(right, on="k", suffixes=suffixes)
+        assert list(made.columns) == list(want.columns)
+        assert truth.rows_of(made.compute()) == truth.rows_of(want)
+
+
+def test_whole_numbers_that_may_be_missing_get_a_type_that_has_missing_values(files):
+    left = pd.DataFrame({"k": [1, 2]})
+    right = pd.DataFrame({"k": [2], "n": [2**60 + 1], "yes": [True]})
+    made = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k", "left")
+    assert made.dtypes.astype(str).to_list() == ["int64", "Int64", "boolean"]
+    assert made.compute().n.to_list() == [pd.NA, 2**60 + 1]
+
+
+def test_keys_of_different_types_are_joined_by_dask(files):
+    left = pd.DataFrame({"k": np.array([1, 2, 3], dtype="int64")})
+    right = pd.DataFrame({"k": [2.0, 3.0], "n": [5, 6]})
+    with pytest.warns(UserWarning, match="merge column data type mismatches"):  # as Dask does
+        made = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k")
+    assert truth.rows_of(made.compute()) == truth.rows_of(left.merge(right, on="k"))
+
+
+def test_keys_with_and_without_missing_values_are_of_one_type(files):
+    left = pd.DataFrame({"k": pd.array([1, None, 3], dtype="Int32")})
+    right = pd.DataFrame({"k": np.array([3, 1], dtype="int32"), "n": [5, 6]})
+    made = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k", "left")
+    assert source(made, ["k", "n"]).scanned
+    assert truth.rows_of(made.compute()) == truth.rows_of(left.merge(right, on="k", how="left"))
+
+
+def test_other_collections_are_joined_by_dask(files):
+    one, two = opened(files)
+    want = truth.rows_of(flights().merge(carriers(), on="carrier", how="left"))
+    of_pandas = cut(carriers().astype({"carrier": "str", "name": "str"}), [2])
+    changed = one.assign(delay=one.delay + 0)
+    for left, right in ((one, of_pandas), (changed, two)):
+        made = join(left, right, "carrier", "left")
+        assert not source(made, list(made.columns)).scanned
+        assert truth.rows_of(made.compute()) == want
+
+
+def test_a_large_right_side_is_joined_by_dask(files, monkeypatch):
+    one, two = opened(files)
+    monkeypatch.setattr("hyperplane.collections.frames.join.SMALL", 10)
+    made = join(one, two, "carrier")
+    assert not source(made, list(made.columns)).scanned
+    assert truth.rows_of(made.compute()) == truth.rows_of(flights().merge(carriers(), on="carrier"))
+
+
+def test_all_faults_are_named_at_once(files):
+    one, two = opened(files)
+    with pytest.raises(RequestError) as caught:
+        join(one, two, ["carier", "name"], "outer")
+    asked = [(fault.where, fault.asked) for fault in caught.value.faults]
+    assert asked == [("on", "'carier'"), ("on", "'name'"), ("on", "'carier'"), ("how", "'outer'")]
+    assert "did you mean 'carrier'" in str(caught.value)
+    with pytest.raises(RequestError, match="at least one column"):
+        join(one, two, [])
+
+
+def test_urls_are_read(tmp_path):
+    flights().to_parquet(tmp_path / "flights.parquet")
+    carriers().to_parquet(tmp_path / "carriers.parquet")
+    made = join(str(tmp_path / "flights.parquet"), str(tmp_path / "carriers.parquet"), "carrier")
+    assert isinstance(made, dd.DataFrame)
+    assert len(made.compute()) == len(flights().merge(carriers(), on="carrier"))
