@@ -12,12 +12,11 @@ import pyarrow as pa
 from dask._task_spec import List, Task, TaskRef
 from dask.bag import Bag
 from dask.base import tokenize
-from dask.highlevelgraph import HighLevelGraph
 from pyarrow import compute
 
 from hyperplane.collections.bags.fields import Fields, Getter, Where
 from hyperplane.collections.bags.files import Part
-from hyperplane.collections.bags.graph import reading_of
+from hyperplane.collections.bags.graph import bag_faults, graph_of, reading_of
 from hyperplane.collections.bags.kernel import TRIES, Filter, columns, ended_chunks, type_of
 from hyperplane.collections.bags.records import Source, Tally, parse
 from hyperplane.errors import Fault, check
@@ -61,13 +60,8 @@ def count_by(bag: Bag, key: str | Callable[[Any], Any]) -> Bag:
     >>> count_by(bag, "type").compute(scheduler="sync")
     [('b', 2), ('a', 1), (None, 1)]
     """
-    faults = []
-    if not isinstance(bag, Bag):
-        faults.append(Fault("bag", f"a {type(bag).__name__}", "a dask.bag.Bag"))
-    if not isinstance(key, str) and not callable(key):
-        allowed = "the name of a field, or a function of a record"
-        faults.append(Fault("key", repr(key)[:80], allowed))
-    check(faults)
+    faults = bag_faults(bag)
+    check(faults + _key_faults(key))
     name = f"count-by-{tokenize(bag, key)}"
     partial = f"{name}-part"
     reading = reading_of(bag)
@@ -91,7 +85,13 @@ def count_by(bag: Bag, key: str | Callable[[Any], Any]) -> Bag:
             tasks[new] = Task(new, _together, List(*map(TaskRef, some)))
         level, depth = above, depth + 1
     tasks[name, 0] = Task((name, 0), _in_order, List(*map(TaskRef, level)))
-    return Bag(HighLevelGraph.from_collections(name, tasks, dependencies), name, 1)
+    return Bag(graph_of(name, tasks, dependencies), name, 1)
+
+
+def _key_faults(key: Any) -> list[Fault]:
+    if isinstance(key, str) or callable(key):
+        return []
+    return [Fault("key", repr(key)[:80], "the name of a field, or a function of a record")]
 
 
 def _path_in_file(key: Any, fields: Fields | None) -> str | None:

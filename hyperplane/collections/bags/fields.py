@@ -110,7 +110,7 @@ def read_where(where: Any) -> tuple[Any, list[Fault]]:
 
 def _condition(value: Any) -> Callable[[Any], Any]:
     if callable(value):
-        return value  # type: ignore[no-any-return]
+        return value
     several = isinstance(value, (list, tuple, set, frozenset))
     values = list(value) if several else [value]
     if all(isinstance(one, Hashable) and _hashes(one) for one in values):

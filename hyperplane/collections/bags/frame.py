@@ -12,7 +12,7 @@ from dask.bag import Bag
 from dask.base import tokenize
 
 from hyperplane.collections.bags.fields import Getter, read_fields
-from hyperplane.collections.bags.graph import Reading, reading_of
+from hyperplane.collections.bags.graph import Reading, bag_faults, reading_of
 from hyperplane.collections.bags.rows import ReadFrame, arrays, frame
 from hyperplane.collections.bags.take import compute_heads, heads
 from hyperplane.collections.bags.types import (
@@ -102,8 +102,7 @@ def to_dataframe(
     count = whole_number(sample)
     if count is None or count < 1:
         more.append(Fault("sample", repr(sample), "a whole number from 1"))
-    if not isinstance(bag, Bag):
-        more.append(Fault("bag", f"a {type(bag).__name__}", "a dask.bag.Bag"))
+    more += bag_faults(bag)
     check([*faults, *more])
     records = _sampled(bag, count or 1)
     pairs = chosen.pairs if chosen else _pairs(records, flatten, kinds)

@@ -14,6 +14,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from hyperplane.collections.bags.files import Part
 from hyperplane.collections.bags.records import Source
+from hyperplane.errors import Fault
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Reading:
     token: str = ""
 
 
-class ReadingLayer(MaterializedLayer):  # type: ignore[misc]
+class ReadingLayer(MaterializedLayer):
     """The layer of a bag that comes straight from files, so that helpers may read it their way."""
 
     def __init__(self, tasks: dict[Any, Any], reading: Reading) -> None:
@@ -59,9 +60,21 @@ def mapped(bag: Bag, label: str, function: Callable[..., Any], *arguments: Any) 
         (name, i): lazy((name, i), function, TaskRef((bag.name, i)), *arguments)
         for i in range(bag.npartitions)
     }
-    return Bag(HighLevelGraph.from_collections(name, tasks, [bag]), name, bag.npartitions)
+    return Bag(graph_of(name, tasks, [bag]), name, bag.npartitions)
+
+
+def graph_of(name: str, tasks: Any, below: Any) -> HighLevelGraph:
+    """A layer of tasks above collections; Dask's annotations know neither tasks nor bags."""
+    return HighLevelGraph.from_collections(name, tasks, below)
 
 
 def lazy(key: Any, function: Callable[..., Any], *arguments: Any) -> Task:
     """A task whose iterator is made a list, unless the next task in line takes it as it comes."""
     return Task(key, reify, Task(None, function, *arguments))
+
+
+def bag_faults(bag: Any) -> list[Fault]:
+    """The fault of an argument that is no bag."""
+    if isinstance(bag, Bag):
+        return []
+    return [Fault("bag", f"a {type(bag).__name__}", "a dask.bag.Bag")]

@@ -181,7 +181,7 @@ class Filter:
         self.sets: dict[str, pa.Array] = {}
         for path, condition in conditions:
             kind = type_of(condition.values) if isinstance(condition, OneOf) else None
-            if kind is not None:
+            if isinstance(condition, OneOf) and kind is not None:
                 # As JSON, because for pa.array PyArrow imports pandas, if there is one.
                 lines = "".join(json.dumps({"v": value}) + "\n" for value in condition.values)
                 try:

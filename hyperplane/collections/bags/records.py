@@ -19,7 +19,7 @@ FEW = 10
 _SPACE = " \t\r\n"
 
 # One call of the scanner itself; json.loads spends as long again around it on a short line.
-_scan = json.JSONDecoder().scan_once
+_scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dask.bag import Bag
 
 from hyperplane.collections.bags.fields import Fields, Where, read_fields, read_where
 from hyperplane.collections.bags.files import Part
-from hyperplane.collections.bags.graph import mapped, read_bag, reading_of
+from hyperplane.collections.bags.graph import bag_faults, mapped, read_bag, reading_of
 from hyperplane.collections.bags.kernel import matching
 from hyperplane.collections.bags.records import Source, read_part
 from hyperplane.errors import Fault, check
@@ -55,8 +55,7 @@ def select(
     """
     condition, faults = read_where(where)
     chosen, more = read_fields(fields)
-    if not isinstance(bag, Bag):
-        faults.append(Fault("bag", f"a {type(bag).__name__}", "a dask.bag.Bag"))
+    faults += bag_faults(bag)
     if where is None and fields is None:
         faults.append(Fault("where and fields", "None", "one of them, or both"))
     check([*faults, *more])

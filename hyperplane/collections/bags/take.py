@@ -10,8 +10,8 @@ from typing import Any
 from dask._task_spec import Task, TaskRef, cull
 from dask.bag import Bag
 from dask.base import tokenize
-from dask.highlevelgraph import HighLevelGraph
 
+from hyperplane.collections.bags.graph import bag_faults, graph_of
 from hyperplane.collections.bags.parallel import quick_scheduler, threads
 from hyperplane.errors import Fault, check
 from hyperplane.units import whole_number
@@ -51,9 +51,7 @@ def take(bag: Bag, n: int) -> tuple[Any, ...]:
     >>> take(bag.filter(lambda number: number > 50), 3)
     (51, 52, 53)
     """
-    faults = []
-    if not isinstance(bag, Bag):
-        faults.append(Fault("bag", f"a {type(bag).__name__}", "a dask.bag.Bag"))
+    faults = bag_faults(bag)
     count = whole_number(n)
     if count is None or count < 0:
         faults.append(Fault("n", repr(n), "a whole number from 0"))
@@ -80,7 +78,7 @@ def heads(bag: Bag, count: int) -> tuple[dict[Any, Any], str]:
         (name, i): Task((name, i), _first, TaskRef((bag.name, i)), count)
         for i in range(bag.npartitions)
     }
-    first = Bag(HighLevelGraph.from_collections(name, tasks, [bag]), name, bag.npartitions)
+    first = Bag(graph_of(name, tasks, [bag]), name, bag.npartitions)
     return dict(first.__dask_optimize__(first.dask, first.__dask_keys__())), name
 
 

@@ -25,6 +25,8 @@ DAY = 86_400 * 10**9
 CELL = "__cell__"
 #: Column of partial tables that holds an instant of the cell, where the cell itself is local.
 INSTANT = "__instant__"
+#: Column of partial tables that holds the last such instant.
+LAST = "__last__"
 #: Column with the place of each row in the whole data, where first and last depend on it.
 ROW = "__row__"
 _EXAMPLE = pd.DatetimeIndex(["2024-01-01 00:00", "2024-01-01 01:00"])
@@ -133,7 +135,7 @@ def _tick(offset: Any) -> int | None:
     if isinstance(offset, pd.offsets.Day):
         return int(offset.n) * DAY
     if isinstance(offset, pd.offsets.Tick):
-        return int(pd.Timedelta(offset).as_unit("ns")._value)
+        return pd.Timedelta(offset).as_unit("ns").value
     return None
 
 
@@ -142,7 +144,7 @@ def _reach(offset: Any) -> int:
     start = pd.Timestamp("2023-12-31")
     steps = pd.date_range(start, periods=30, freq=offset)
     longest = (steps[1:] - steps[:-1]).max()
-    return int((longest + pd.Timedelta(days=10)).as_unit("ns")._value)
+    return pd.Timedelta(longest + pd.Timedelta(days=10)).as_unit("ns").value
 
 
 def _zone(dtype: Any) -> tzinfo | None:

@@ -27,8 +27,14 @@ def from_pandas(frame: pd.DataFrame) -> pl.DataFrame:
     categories = [
         name for name, dtype in converted.schema.items() if isinstance(dtype, pl.Categorical)
     ]
-    # Codes differ from partition to partition; values do not.
-    return converted.with_columns(pl.col(categories).cast(pl.String))
+    # Columns of Arrow types may hold NaN beside null; those of numpy have become null above.
+    arrow = [name for name, dtype in frame.dtypes.items() if isinstance(dtype, pd.ArrowDtype)]
+    floats = [str(name) for name in arrow if converted.schema[str(name)].is_float()]
+    return converted.with_columns(
+        pl.col(floats).fill_nan(None),
+        # Codes differ from partition to partition; values do not.
+        pl.col(categories).cast(pl.String),
+    )
 
 
 def _named(dtype: pd.DatetimeTZDtype) -> bool:

@@ -99,8 +99,7 @@ def partial_rows(
     piece: Any, where: pl.Expr | None, columns: list[str], subset: list[str], keep: Keep
 ) -> pl.DataFrame:
     """A task's rows without their repeats."""
-    rows = kernel.comparable(opened(piece, columns, where), subset)
-    return kernel.distinct(rows, subset, keep)
+    return kernel.distinct(opened(piece, columns, where), subset, keep)
 
 
 def _once(tables: list[pl.DataFrame], columns: list[str], keep: Keep) -> pl.DataFrame:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dask.delayed import Delayed
 
 from hyperplane.collections.frames.aggregates import ZERO_WHEN_EMPTY, Output
-from hyperplane.collections.frames.cells import CELL, INSTANT, Windows
+from hyperplane.collections.frames.cells import CELL, INSTANT, LAST, Windows
 from hyperplane.collections.frames.convert import column_to_pandas
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.states import value
@@ -145,13 +145,16 @@ def placed(
     cells = table.drop_nulls(CELL).group_by(CELL).agg(pl.col(instant).min().alias("at")).sort("at")
     times = like[windows.time].iloc[:0]
     # Polars has no seconds: a millisecond after an edge must not fall back on it.
-    stamps = pd.DatetimeIndex(cells.get_column("at").to_numpy()).ceil(times.dt.unit)
+    at = cells.get_column("at")
+    if windows.instants and len(at):  # pandas ends windows by the last time of all
+        at = pl.concat([at, table.select(pl.col(LAST).max()).to_series().alias("at")])
+    stamps = pd.DatetimeIndex(at.to_numpy()).ceil(times.dt.unit)
     stamps = stamps.as_unit(times.dt.unit)
     if times.dt.tz is not None:
         stamps = stamps.tz_localize("UTC").tz_convert(times.dt.tz)
         _check_first_midnight(stamps[:1], windows)
     sizes = pd.Series(1, index=stamps).groupby(windows.grouper()).size()
-    numbers = np.repeat(np.arange(len(sizes)), sizes.to_numpy())
+    numbers = np.repeat(np.arange(len(sizes)), sizes.to_numpy())[: cells.height]
     labels = pd.DatetimeIndex(sizes.index)
     labels.name = windows.time
     return pl.DataFrame({CELL: cells.get_column(CELL), WINDOW: numbers}), labels

@@ -102,11 +102,8 @@ def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = F
     --------
     >>> import pandas as pd, dask.dataframe as dd
     >>> df = dd.from_pandas(pd.DataFrame({"city": ["Rome", "Oslo", "Rome"]}), npartitions=2)
-    >>> value_counts(df, "city").compute()
-    city
-    Rome    2
-    Oslo    1
-    Name: count, dtype: int64
+    >>> value_counts(df, "city").compute().to_dict()
+    {'Rome': 2, 'Oslo': 1}
     """
     keys = names_of(columns)
     df = collection(df)

@@ -15,7 +15,7 @@ from dask.tokenize import tokenize
 from hyperplane.collections.frames import plan
 from hyperplane.collections.frames.aggregates import Aggregation
 from hyperplane.collections.frames.cells import CELL, ROW, Windows
-from hyperplane.collections.frames.finish import assemble, empty
+from hyperplane.collections.frames.finish import assemble, empty, lazy
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.shared_windows import Span, shared_spans
 from hyperplane.collections.frames.source import on_piece, opened, source
@@ -89,7 +89,7 @@ def grouped(df: dd.DataFrame, grouping: Grouping, split_out: int, name: str) -> 
         found = plan.tasks(f"{name}-cells", token, kernel.cells_of, [[table] for table in tables])
         cells = plan.tasks(f"{name}-all-cells", token, kernel.all_cells, [[found]]) * len(last)
     results = plan.tasks(name, token, finish, list(zip(last, cells, strict=True)))
-    return dd.from_delayed(results, meta=empty(grouping), verify_meta=False, prefix=name)
+    return lazy(results, empty(grouping), name)
 
 
 @on_piece

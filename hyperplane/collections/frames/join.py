@@ -50,7 +50,7 @@ class JoinedPart:
     def urls(self) -> Any:
         """Files that are read, for messages."""
         parts: Any = (self.left, *self.right)
-        return [url for part in parts for url in part.urls]
+        return list(dict.fromkeys(url for part in parts for url in part.urls))
 
     def scan(self) -> pl.LazyFrame:
         """The joined rows, in the order of the left side."""

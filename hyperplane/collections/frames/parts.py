@@ -25,7 +25,10 @@ class Part(Protocol):
         ...
 
     def scan(self) -> pl.LazyFrame:
-        """The rows, filters applied, as a lazy frame into which Polars can push columns."""
+        """The rows, filters applied, as a lazy frame into which Polars can push columns.
+
+        Missing values are null: there is no NaN.
+        """
         ...
 
     def bounds(self, column: str) -> Bounds | None:

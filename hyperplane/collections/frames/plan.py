@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dask.delayed import Delayed, delayed
@@ -15,15 +16,45 @@ _MOST_SENDERS = 128
 _PIECES_EACH = 8
 
 
+@dataclass(frozen=True)
+class _Call:
+    """A function with the arguments that are known; the others come from tasks.
+
+    Dask looks for tasks in all arguments of a delayed call, and deep into frames and dataclasses;
+    it does not look into the function.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    awaited: tuple[int, ...]
+
+    def __call__(self, *results: Any) -> Any:
+        arguments = list(self.arguments)
+        for place, result in zip(self.awaited, results, strict=True):
+            arguments[place] = result
+        return self.function(*arguments)
+
+
 def tasks(
     name: str, token: str, function: Callable[..., Any], each: Sequence[Sequence[Any]]
 ) -> list[Delayed]:
-    """One task for each tuple of arguments, with keys that say what they do."""
-    call = delayed(function, pure=True, traverse=False)
-    return [
-        call(*arguments, dask_key_name=f"{name}-{token}-{number}")
-        for number, arguments in enumerate(each)
-    ]
+    """One task for each tuple of arguments, with keys that say what they do.
+
+    An argument may be a task or a list of tasks; what else it may be is passed as it is.
+    """
+    made = []
+    for number, arguments in enumerate(each):
+        awaited = tuple(place for place, value in enumerate(arguments) if _is_task(value))
+        known = tuple(None if _is_task(value) else value for value in arguments)
+        key = f"{name}-{token}-{number}"
+        call = delayed(_Call(function, known, awaited), name=f"{key}-call", traverse=False)
+        made.append(call(*(arguments[place] for place in awaited), dask_key_name=key))
+    return made
+
+
+def _is_task(value: Any) -> bool:
+    first = value[0] if isinstance(value, list) and value else value
+    return isinstance(first, Delayed)
 
 
 def tree(

@@ -1,7 +1,7 @@
 """Row filters that a collection was built with, turned into what Polars can push into its scan.
 
 Only what means exactly the same in both: comparisons with a constant, ``isin``, ``isna``,
-``notna`` and their combinations. Everything else leaves the collection to Dask.
+``notnull`` and their combinations. Everything else leaves the collection to Dask.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
+from dask.base import is_dask_collection
 from dask.dataframe.dask_expr import _expr as nodes
 from dask.dataframe.dask_expr.io.io import FromMap
 
@@ -73,11 +75,10 @@ def _condition(expr: Any, root: Any) -> pl.Expr | None:
 
 
 def _isin(expr: Any, root: Any) -> pl.Expr | None:
-    values = expr.operand("values")
-    values = getattr(values, "operands", [values])[0]  # Dask wraps the list
+    values = _listed(expr.operand("values"))
     column = _column(expr.frame, root)
-    if column is None or not isinstance(values, (list, tuple, set)):
-        return None
+    if column is None or values is None or expr.frame._meta.dtype == "float32":
+        return None  # which pandas compares with 0.1 as float32, and looks for in float64
     constants = [_constant(value, expr.frame) for value in values]
     if not constants or any(constant is None for constant in constants):
         return None
@@ -86,8 +87,19 @@ def _isin(expr: Any, root: Any) -> pl.Expr | None:
     )
 
 
+def _listed(wrapped: Any) -> list[Any] | None:
+    """The values of an ``isin``, which Dask has made an array and wrapped as a task."""
+    inner = getattr(wrapped, "operands", [None])[0]
+    values = (
+        getattr(inner.dask.get(inner.key), "value", None) if is_dask_collection(inner) else None
+    )
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biufUO":
+        return list(values.tolist())
+    return list(values) if isinstance(values, (tuple, set)) else None
+
+
 def _column(expr: Any, root: Any) -> pl.Expr | None:
-    """A column as it is read: of the same rows, and with NaN as a missing value."""
+    """A column as it is read, of the same rows."""
     if not isinstance(expr, nodes.Projection) or not isinstance(expr.operand("columns"), str):
         return None
     below = taken_apart(expr.frame)
@@ -97,8 +109,7 @@ def _column(expr: Any, root: Any) -> pl.Expr | None:
     # The types of which pandas and Polars compare values alike and have one kind of missing.
     if isinstance(dtype, (pd.CategoricalDtype, pd.ArrowDtype)) or _nullable(dtype):
         return None
-    column = pl.col(expr.operand("columns"))
-    return column.fill_nan(None) if dtype.kind == "f" else column
+    return pl.col(expr.operand("columns"))
 
 
 def _nullable(dtype: Any) -> bool:
@@ -116,5 +127,15 @@ def _constant(value: Any, like: Any) -> pl.Expr | None:
     if kind == "b" and isinstance(value, bool):
         return pl.lit(value)
     if kind == "M" and isinstance(value, pd.Timestamp) and value is not pd.NaT:
-        return pl.lit(value.to_pydatetime()) if value.nanosecond == 0 else None
+        return _instant(value, getattr(like._meta.dtype, "tz", None))
     return None
+
+
+def _instant(value: pd.Timestamp, zone: Any) -> pl.Expr | None:
+    """A time in the time zone of a column; Polars compares no others."""
+    if value.nanosecond or (value.tz is None) != (zone is None):
+        return None
+    if zone is None:
+        return pl.lit(value.to_pydatetime())
+    utc = pl.lit(value.tz_convert("UTC").tz_localize(None).to_pydatetime())
+    return utc.dt.replace_time_zone("UTC").dt.convert_time_zone(str(zone))

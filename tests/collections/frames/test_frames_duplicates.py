@@ -54,12 +54,7 @@ def test_whole_rows_are_those_of_pandas(data, files):
     assert truth.rows_of(ours) == truth.rows_of(want)
 
 
-OF_NO_TYPE = pytest.mark.xfail(
-    strict=True, reason="a partition of objects without a value has no type, and another hash"
-)
-
-
-@pytest.mark.parametrize("into", [1, pytest.param(3, marks=OF_NO_TYPE)])
+@pytest.mark.parametrize("into", [1, 3])
 def test_missing_values_of_every_kind_equal_each_other(into):
     frame = pd.DataFrame(
         {

@@ -106,7 +106,6 @@ def test_dates_as_objects_stay_dates():
     assert made.index.to_list() == sorted(set(dates))
 
 
-@pytest.mark.xfail(strict=True, reason="Dask makes text of objects when it takes delayed frames")
 def test_values_that_are_objects_stay_objects():
     frame = pd.DataFrame({"k": [1], "v": pd.Series([datetime.date(2024, 1, 1)], dtype=object)})
     with dask.config.set({"dataframe.convert-string": True}):

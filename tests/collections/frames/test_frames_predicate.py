@@ -56,14 +56,16 @@ def conditions(draw, kinds):
     """A function of a frame, pandas or Dask, that gives a condition."""
     number = draw(st.integers(0, len(kinds) - 1))
     name, values = f"c{number}", CONSTANTS[kinds[number]]
-    how = draw(st.sampled_from(["compare", "compare", "isin", "isna", "notna", "and", "or", "not"]))
+    how = draw(
+        st.sampled_from(["compare", "compare", "isin", "isna", "notnull", "and", "or", "not"])
+    )
     if how == "compare":
         compare, value = draw(st.sampled_from(COMPARE)), draw(st.sampled_from(values))
         return lambda df: compare(df[name], value)
     if how == "isin":
         some = draw(st.lists(st.sampled_from(values), max_size=3))
         return lambda df: df[name].isin(some)
-    if how in ("isna", "notna"):
+    if how in ("isna", "notnull"):
         return lambda df: getattr(df[name], how)()
     if how == "not":
         inner = draw(conditions(kinds))
@@ -116,8 +118,10 @@ TAKEN = {
     "time": lambda df: df[df.time < pd.Timestamp("2024-01-02")],
     "flag": lambda df: df[df.flag == True],  # noqa: E712
     "isin": lambda df: df[df.word.isin(["a", "z"])],
+    "isin of times": lambda df: df[df.time.isin([pd.Timestamp("2024-01-01 05:00")])],
+    "isin of numbers": lambda df: df[df.n.isin({3, 5, 5.5, 99}) | df.x.isin((1.5, 2))],
     "isna": lambda df: df[df.x.isna() | df.word.isna()],
-    "notna": lambda df: df[df.x.notna() & (df.n > 3)],
+    "notnull": lambda df: df[df.x.notnull() & (df.n > 3)],
     "not": lambda df: df[~(df.x > 3)],
     "chained": lambda df: df[df.n > 3][df[df.n > 3].x < 9],
     "columns": lambda df: df[["n", "x", "word"]][df.n > 3],
@@ -136,6 +140,10 @@ LEFT = {
     "renamed": lambda df: df.rename(columns={"n": "m"}).rename(columns={"m": "n"}),
     "map": lambda df: df.map_partitions(lambda part: part.iloc[::2]),
     "bare flag": lambda df: df[df.flag],
+    "isin of none": lambda df: df[df.word.isin(["a", None])],
+    "isin of nothing": lambda df: df[df.word.isin([])],
+    "isin of truths": lambda df: df[df.n.isin([True, False])],
+    "isin of a series": lambda df: df[df.n.isin(pd.Series([1, 2]))],
     "between": lambda df: df[df.n.between(3, 9)],
 }
 
@@ -166,8 +174,7 @@ def test_what_is_left_to_dask(files, name):
 
 def test_a_condition_on_another_frame_is_not_taken_over(files):
     one, two = table(files), table(files)
-    assert not source(one[two.n > 30], ["n"]).scanned
-    check(one[two.n > 30])
+    assert not source(one[two.n > 30], ["n"]).scanned  # Dask aligns them, by an index
 
 
 def test_a_condition_on_rows_that_are_not_there_any_more(files):

@@ -142,14 +142,12 @@ def test_results_in_several_partitions_hold_each_group_once():
         truth.same_frame(made.compute().sort_index(), want)
 
 
-@pytest.mark.xfail(strict=True, reason="rows without a key are dropped before windows are placed")
 @pytest.mark.parametrize("every", ["2D", "7h"])
 def test_rows_with_a_missing_key_count_for_where_windows_begin(every):
     frame = log(["2024-01-01 10:00", "2024-01-02 05:00"], k=[np.nan, 1.0])
     check(frame, every, {"v": "sum"}, "k")
 
 
-@pytest.mark.xfail(strict=True, reason="only the first time of a day is kept, not the last")
 def test_days_of_a_zone_end_where_pandas_ends_them():
     times = pd.DatetimeIndex(["2024-05-05 10:00", "2024-05-06 00:00"]).tz_localize("Europe/Berlin")
     assert len(check(log(times), "1D", {"v": "sum"})) == 3  # pandas adds one without rows

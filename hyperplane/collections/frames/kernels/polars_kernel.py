@@ -2,6 +2,9 @@
 
 Polars reads a part's columns, groups and joins without holding Python's lock, in the threads of
 one pool for the whole worker process.
+
+In the tables here a missing value is null and nothing else: what makes them, a part or
+:func:`from_pandas`, turns NaN and NaT into null.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import polars as pl
 from dask.sizeof import sizeof
 
 from hyperplane.collections.frames.aggregates import GROWING, State
-from hyperplane.collections.frames.cells import CELL, INSTANT, Windows
+from hyperplane.collections.frames.cells import CELL, INSTANT, LAST, Windows
 from hyperplane.collections.frames.kernels.states import (
     counted_name,
     from_rows,
@@ -35,11 +38,13 @@ def _sizeof(frame: pl.DataFrame) -> int:
 
 
 def group(frame: pl.LazyFrame, keys: Sequence[str], states: Sequence[State]) -> pl.DataFrame:
-    """Partial states of the rows, one row per group; rows with a missing key are left out."""
+    """Partial states of the rows, one row per group.
+
+    Rows with a missing key are left out, if it is not for their time: windows begin at the first
+    of all times, whatever else is missing.
+    """
     schema = frame.collect_schema()
-    frame = without_missing(frame, keys)
-    floats = [state.column for state in states if schema[state.column].is_float()]
-    frame = frame.with_columns(pl.col(list(dict.fromkeys(floats))).fill_nan(None))
+    frame = without_missing(frame, [CELL] if CELL in keys else keys)
     made = [from_rows(state, schema[state.column]) for state in states]
     made += [pl.lit(0, pl.Int64).alias(counted_name(state)) for state in sets_of(states)]
     made += _instants(schema)
@@ -60,17 +65,14 @@ def merge(
     table = pl.concat(tables, how="vertical_relaxed")
     made = [from_states(state, states) for state in states]
     made += [pl.col(counted_name(state)).sum() for state in sets_of(states)]
-    made += _instants(table.columns)
+    made += _merged_instants(table.columns)
     return table.group_by(list(keys)).agg(made)
 
 
 def without_missing(frame: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
-    """Leave out rows that have no value in one of the columns; NaN is none."""
-    schema = frame.collect_schema()
+    """Leave out rows that have no value in one of the columns."""
     for column in columns:
         frame = frame.filter(pl.col(column).is_not_null())
-        if schema[column].is_float():
-            frame = frame.filter(pl.col(column).is_not_nan())
     return frame
 
 
@@ -103,7 +105,9 @@ def cells(frame: pl.LazyFrame, windows: Windows) -> pl.LazyFrame:
 
 def split(table: pl.DataFrame, keys: Sequence[str], into: int) -> list[pl.DataFrame]:
     """Cut a table by the hash of its keys: equal keys of any task meet in the same piece."""
-    bucket = pl.struct(keys).hash() if len(keys) > 1 else pl.col(keys[0]).hash()
+    # A missing value is the same one in columns of any type: of objects, a task may have none.
+    hashes = [pl.col(key).hash(seed).fill_null(seed) for seed, key in enumerate(keys)]
+    bucket = pl.fold(pl.lit(0, pl.UInt64), lambda a, b: a ^ b, hashes)
     marked = table.with_columns((bucket % into).cast(pl.UInt32).alias("__bucket__"))
     pieces = marked.partition_by("__bucket__", as_dict=True, include_key=False)
     return [pieces.get((number,), table.clear()) for number in range(into)]
@@ -111,7 +115,7 @@ def split(table: pl.DataFrame, keys: Sequence[str], into: int) -> list[pl.DataFr
 
 def cells_of(table: pl.DataFrame) -> pl.DataFrame:
     """The cells of a partial table, each once."""
-    columns = [column for column in (CELL, INSTANT) if column in table.columns]
+    columns = [column for column in (CELL, INSTANT, LAST) if column in table.columns]
     return table.select(columns).unique()
 
 
@@ -155,11 +159,8 @@ def top(
 
     Only places are sorted, group by group; whole rows are fetched for the winners alone.
     """
-    # NaN is a missing value; missing ones come last whichever way the order goes.
     place = pl.int_range(pl.len(), dtype=pl.Int64).alias(_PLACE)
     ranked = without_missing(frame.select(*keys, column, place), keys)
-    if ranked.collect_schema()[column].is_float():
-        ranked = ranked.with_columns(pl.col(column).fill_nan(None))
     order = pl.col(_PLACE).sort_by(
         column, descending=descending, nulls_last=True, maintain_order=True
     )
@@ -171,13 +172,6 @@ def top(
 def together(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Tables of the same columns as one, in their order."""
     return tables[0] if len(tables) == 1 else pl.concat(tables, how="vertical_relaxed")
-
-
-def comparable(frame: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
-    """Make NaN the missing value that it is for pandas."""
-    schema = frame.collect_schema()
-    floats = [name for name in columns if schema[name].is_float()]
-    return frame.with_columns(pl.col(floats).fill_nan(None))
 
 
 def distinct(
@@ -197,8 +191,6 @@ def counts(frame: pl.LazyFrame, keys: Sequence[str], targets: Sequence[str]) -> 
     values of the data.
     """
     schema = frame.collect_schema()
-    floats = [name for name in (*targets, *keys) if schema[name].is_float()]
-    frame = frame.with_columns(pl.col(list(dict.fromkeys(floats))).fill_nan(None))
     return pl.collect_all(
         [
             frame.group_by([target, *keys]).agg(*_instants(schema), pl.len().alias(N))
@@ -211,11 +203,18 @@ def counts(frame: pl.LazyFrame, keys: Sequence[str], targets: Sequence[str]) -> 
 def add_counts(tables: Sequence[pl.DataFrame], keys: Sequence[str], target: str) -> pl.DataFrame:
     """Add up counts of the same keys and values."""
     table = pl.concat(tables, how="vertical_relaxed")
-    return table.group_by([target, *keys]).agg(*_instants(table.schema), pl.col(N).sum())
+    return table.group_by([target, *keys]).agg(*_merged_instants(table.schema), pl.col(N).sum())
 
 
 def _instants(columns: Container[str]) -> list[pl.Expr]:
-    return [pl.col(INSTANT).min()] if INSTANT in columns else []
+    """The first and last instants of each cell, where cells are of local days."""
+    if INSTANT not in columns:
+        return []
+    return [pl.col(INSTANT).min(), pl.col(INSTANT).max().alias(LAST)]
+
+
+def _merged_instants(columns: Container[str]) -> list[pl.Expr]:
+    return [pl.col(INSTANT).min(), pl.col(LAST).max()] if INSTANT in columns else []
 
 
 def most_frequent(

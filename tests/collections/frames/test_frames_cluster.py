@@ -1,0 +1,175 @@
+"""The dataframe helpers on worker processes."""
+
+from __future__ import annotations
+
+import os
+
+import frame_truth as truth
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from dask.distributed import wait
+from dask.sizeof import sizeof
+
+import hyperplane
+from hyperplane.dataframe import (
+    drop_duplicates,
+    group_agg,
+    join,
+    read,
+    repartition,
+    top_n_per_group,
+    window_agg,
+    window_counts,
+)
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def client():
+    client, cluster = hyperplane.initialize_cluster(
+        nprocs=2, nthreads=1, num_workers=1, ram_gb_per_proc=1
+    )
+    yield client
+    client.close()
+    cluster.close()
+
+
+@pytest.fixture(scope="module")
+def events(client, tmp_path_factory):
+    rng = np.random.default_rng(7)
+    n = 40_000
+    frame = pd.DataFrame(
+        {
+            "time": pd.Timestamp("2024-03-30")
+            + pd.to_timedelta(rng.integers(0, 3 * 86_400, n), unit="s"),
+            "user": rng.integers(0, 3000, n),
+            "kind": rng.choice(["view", "buy", "ä", None], n),
+            "value": np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n)),
+            "row": np.arange(n),
+        }
+    ).astype({"kind": "str"})
+    folder = tmp_path_factory.mktemp("events")
+    for number in range(4):
+        part = frame.iloc[number * n // 4 : (number + 1) * n // 4]
+        part.to_parquet(folder / f"{number}.parquet", row_group_size=2500)
+    df = read(folder, partition_size=1)
+    assert df.npartitions == 16
+    return df, frame
+
+
+AGG = {"user": "nunique", "value": ["median", "mean", "first"], "row": "last"}
+
+
+def test_windows_that_are_exchanged(events):
+    df, frame = events
+    truth.same_frame(
+        window_agg(df, "time", "1h", AGG).compute(), truth.window_agg(frame, "time", "1h", AGG)
+    )
+    made = window_agg(df, "time", "7h", AGG, "kind", split_out=3).compute()
+    truth.same_frame(made.sort_index(), truth.window_agg(frame, "time", "7h", AGG, ["kind"]))
+
+
+def test_partitions_of_pandas(events):
+    df, frame = events
+    doubled = df.assign(value=df.value * 2)
+    made = window_agg(doubled, "time", "1h", AGG, "kind").compute()
+    want = truth.window_agg(frame.assign(value=frame.value * 2), "time", "1h", AGG, ["kind"])
+    truth.same_frame(made, want)
+
+
+def test_counts(events):
+    df, frame = events
+    made = window_counts(df, "time", "1h", "kind").compute()
+    truth.same_frame(made, truth.window_counts(frame, "time", "1h", ["kind"]))
+
+
+@pytest.mark.parametrize("into", [1, 5])
+def test_groups(events, into):
+    df, frame = events
+    agg = {"value": ["median", "std"], "kind": "nunique"}
+    made = group_agg(df[df.row > 500], "user", agg, split_out=into).compute().sort_index()
+    truth.same_frame(made, truth.group_agg(frame[frame.row > 500], "user", agg))
+
+
+@pytest.mark.parametrize("into", [None, 1, 5])
+def test_duplicates(events, into):
+    df, frame = events
+    for keep in ("first", "last"):
+        made = drop_duplicates(df, "user", keep=keep, split_out=into).compute()
+        want = frame.drop_duplicates("user", keep=keep)
+        assert truth.rows_of(made) == truth.rows_of(want)
+
+
+@pytest.mark.parametrize("into", [1, 5])
+def test_the_first_of_each_group(events, into):
+    df, frame = events
+    made = top_n_per_group(df, "user", "value", 2, split_out=into).compute()
+    made = made.sort_values(["user", "value"], ascending=[True, False], ignore_index=True)
+    truth.same_frame(made, truth.top_n(frame, ["user"], "value", 2))
+
+
+def test_a_join(events, tmp_path):
+    df, frame = events
+    kinds = pd.DataFrame({"kind": ["buy", "view", "view"], "weight": [2, 1, 3]})
+    kinds.to_parquet(tmp_path / "kinds.parquet")
+    made = join(df, str(tmp_path / "kinds.parquet"), "kind", "left")
+    agg = {"weight": ["sum", "nunique"]}
+    want = truth.group_agg(frame.merge(kinds, on="kind", how="left"), "user", agg)
+    ours = group_agg(made, "user", agg).compute()
+    truth.same_frame(ours.astype("float64"), want.astype("float64"))
+
+
+def test_results_can_be_persisted_and_used_again(events, client):
+    df, frame = events
+    made = client.persist(drop_duplicates(df[["user", "kind"]], split_out=4))
+    wait(made)
+    counts = group_agg(made, "kind", {"user": "count"}).compute()
+    want = frame[["user", "kind"]].drop_duplicates()
+    truth.same_frame(counts, truth.group_agg(want, "kind", {"user": "count"}))
+    smaller = repartition(made, "1MB")  # its size is known now
+    assert smaller.npartitions <= made.npartitions
+    assert len(smaller) == len(want)
+
+
+def one_table(number):
+    return pl.DataFrame(
+        {"key": [number, None], "set": [[1, 2], None], "text": ["ä", None], "more": ["x" * 999] * 2}
+    )
+
+
+def test_tables_are_moved_between_processes_and_spilled(client):
+    one, other = sorted(client.scheduler_info()["workers"])
+    table = client.submit(one_table, 5, workers=one, pure=False)
+    wait(table)
+    moved = client.submit(lambda found: found, table, workers=other, pure=False).result()
+    assert moved.equals(one_table(5))
+    (key,) = [table.key]
+
+    def to_disk_and_back(dask_worker):
+        buffer = dask_worker.data
+        assert key in buffer
+        buffer.fast.evict(key)
+        assert key not in buffer.fast
+        assert key in buffer.slow
+        return buffer[key].equals(one_table(5))
+
+    assert client.run(to_disk_and_back, workers=[one]) == {one: True}
+
+
+def test_memory_management_counts_what_tables_hold(client):
+    def size():
+        return sizeof(pl.DataFrame({"n": np.zeros(10**6)}))
+
+    client.submit(lambda: __import__("hyperplane.dataframe"), pure=False).result()
+    for worker in client.scheduler_info()["workers"]:
+        assert client.submit(size, workers=worker, pure=False).result() >= 8 * 10**6
+
+
+def test_polars_has_as_many_threads_as_the_worker(client):
+    def threads():
+        return os.environ.get("POLARS_MAX_THREADS"), pl.thread_pool_size()
+
+    assert set(client.run(threads).values()) == {("1", 1)}

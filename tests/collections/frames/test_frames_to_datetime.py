@@ -1,0 +1,179 @@
+"""Text and numbers as times."""
+
+from __future__ import annotations
+
+import datetime
+
+import dask
+import numpy as np
+import pandas as pd
+import pytest
+from frame_strategies import Files, cut
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.dataframe import to_datetime
+from hyperplane.errors import DataError, RequestError
+
+
+@pytest.fixture(autouse=True)
+def in_this_thread():
+    with dask.config.set(scheduler="sync"):
+        yield
+
+
+def frame(*values, dtype="str"):
+    made = pd.Series(list(values), dtype=object).astype(dtype)
+    return pd.DataFrame({"at": made, "n": range(len(values))})
+
+
+def made(of, places=(1,), **how):
+    lazy = to_datetime(cut(of, [place for place in places if place <= len(of)]), "at", **how)
+    found = lazy.compute()
+    assert found.columns.to_list() == ["at", "n"]
+    assert found["at"].dtype == lazy["at"].dtype
+    return found["at"].to_list()
+
+
+def stamps(*texts, tz=None):
+    return [pd.NaT if text is None else pd.Timestamp(text, tz=tz) for text in texts]
+
+
+def test_iso_in_all_its_forms():
+    texts = ["2024-02-29", "2024-02-29 10:30", "2024-02-29T10:30:05.25", "20240229", None]
+    want = stamps("2024-02-29", "2024-02-29 10:30", "2024-02-29 10:30:05.25", "2024-02-29", None)
+    assert made(frame(*texts)) == want
+
+
+def test_the_type_does_not_depend_on_the_values():
+    for texts in (["2024-01-01"], ["1.2.2024 10:00:00.123"], [None]):
+        lazy = to_datetime(cut(frame(*texts), []), "at")
+        assert lazy.compute()["at"].dtype == lazy["at"].dtype == "datetime64[us]"
+
+
+def test_mixed_forms_mean_the_same_in_every_partition():
+    texts = ["2024-01-31", "01/02/2024", "3 Feb 2024", "13/02/2024", None, "2024-01-31 05:00"]
+    whole = made(frame(*texts), places=[], dayfirst=True)
+    assert whole == made(frame(*texts), places=[1, 2, 3, 4], dayfirst=True)
+    assert whole[1] == pd.Timestamp("2024-02-01")
+    assert made(frame("01/02/2024")) == stamps("2024-01-02")
+
+
+def test_a_format():
+    texts = ["31.01.2024 10:00", None, "01.02.2024 11:30"]
+    want = stamps("2024-01-31 10:00", None, "2024-02-01 11:30")
+    assert made(frame(*texts), format="%d.%m.%Y %H:%M") == want
+    with pytest.raises(DataError, match="'2024-01-31'") as caught:
+        made(frame("31.01.2024 10:00", "2024-01-31"), format="%d.%m.%Y %H:%M")
+    assert "no times of the format '%d.%m.%Y %H:%M'" in str(caught.value)
+
+
+def test_offsets_need_utc():
+    texts = ["2024-01-01T10:00:00+02:00", "2024-01-01T10:00:00Z", "2024-01-01T10:00:00", None]
+    want = stamps("2024-01-01 08:00", "2024-01-01 10:00", "2024-01-01 10:00", None, tz="UTC")
+    assert made(frame(*texts), utc=True) == want
+    with pytest.raises(DataError, match=r"write utc=True"):
+        made(frame(*texts))
+
+
+@pytest.mark.parametrize(
+    ("unit", "numbers"),
+    [
+        ("s", [0, 1.5, -86400]),
+        ("ms", [0, 1500, -86_400_000]),
+        ("us", [0, 1_500_000, -86_400 * 10**6]),
+    ],
+)
+def test_numbers_since_1970(unit, numbers):
+    want = stamps("1970-01-01", "1970-01-01 00:00:01.5", "1969-12-31")
+    assert made(frame(*numbers, dtype="float64"), unit=unit) == want
+    if unit != "s":
+        assert made(frame(*numbers, dtype="Int64"), unit=unit) == want
+        assert made(frame(*numbers, None, dtype="Int64"), unit=unit) == [*want, pd.NaT]
+
+
+def test_bad_values_are_named():
+    texts = ["2024-01-01", *(f"bad {n}" for n in range(9)), None]
+    with pytest.raises(DataError) as caught:
+        made(frame(*texts), places=[])
+    assert caught.value.column == "at"
+    assert "9 of 11 values of a partition are no times, such as 'bad 0', 'bad 1'" in str(
+        caught.value
+    )
+    assert "'bad 5'" not in str(caught.value)
+    assert "errors='coerce'" in str(caught.value)
+
+
+def test_bad_values_can_be_made_missing():
+    assert made(frame("2024-01-01", "no", None, "2024-13-01"), errors="coerce") == stamps(
+        "2024-01-01", None, None, None
+    )
+    assert made(frame(0.0, np.inf, dtype="float64"), unit="s", errors="coerce") == stamps(
+        "1970-01-01", None
+    )
+
+
+@pytest.mark.parametrize("dtype", ["str", "category", object, "string"])
+def test_text_of_every_type(dtype):
+    want = stamps("2024-01-01", None, "2024-01-01")
+    assert made(frame("2024-01-01", None, "2024-01-01", dtype=dtype)) == want
+
+
+def test_partitions_without_a_value():
+    assert made(frame(None, None, "2024-01-01"), places=[0, 1, 2]) == stamps(
+        None, None, "2024-01-01"
+    )
+    assert made(frame(), places=[0]) == []
+    assert made(frame(None, dtype="float64"), unit="s") == [pd.NaT]
+
+
+def test_times_stay_times():
+    assert made(frame(*stamps("2024-01-01", None), dtype="datetime64[ns]")) == stamps(
+        "2024-01-01", None
+    )
+    zoned = frame(
+        *stamps("2024-01-01 10:00", tz="Asia/Kolkata"), dtype="datetime64[ns, Asia/Kolkata]"
+    )
+    assert made(zoned, utc=True) == stamps("2024-01-01 04:30", tz="UTC")
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.one_of(st.none(), st.datetimes(datetime.datetime(1700, 1, 1))), max_size=8))
+def test_what_python_writes_is_read_back(times):
+    texts = [None if time is None else time.isoformat() for time in times]
+    with dask.config.set(scheduler="sync"):
+        assert made(frame(*texts)) == stamps(*times)
+
+
+def test_only_the_needed_columns_are_read_after_it():
+    files = Files()
+    wide = frame("2024-01-01").assign(a=1, b=2)
+    df = to_datetime(files.parquet(wide, [], 5), "at")
+    (reading,) = [
+        step
+        for step in df[["n"]].optimize(fuse=False).expr.walk()
+        if isinstance(getattr(step, "func", None), PartReader)
+    ]
+    assert reading.columns == ["n"]
+    (reading,) = [
+        step
+        for step in df[["at"]].optimize(fuse=False).expr.walk()
+        if isinstance(getattr(step, "func", None), PartReader)
+    ]
+    assert reading.columns == ["at"]
+    files.close()
+
+
+def test_all_faults_are_named_at_once():
+    df = cut(frame("2024-01-01"), [])
+    with pytest.raises(RequestError) as caught:
+        to_datetime(df, "att", errors="ignore", unit="weeks")
+    assert [fault.where for fault in caught.value.faults] == ["column", "errors", "unit"]
+    assert "did you mean 'at'?" in str(caught.value)
+    with pytest.raises(RequestError, match="one of s, ms, us, ns for numbers"):
+        to_datetime(df, "n")
+    with pytest.raises(RequestError, match="not a number"):
+        to_datetime(df, "at", unit="s")
+    with pytest.raises(RequestError, match="allowed is text, numbers or times"):
+        to_datetime(cut(frame(True, dtype="bool"), []), "at")
