@@ -25,6 +25,7 @@ from hyperplane.engines.dask_settings import (
     variables_unless_chosen,
 )
 from hyperplane.engines.local_cluster import GuardedLocalCluster, GuardedNanny, clean_up
+from hyperplane.engines.worker_memory import fitting
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import LocalSettings
@@ -136,7 +137,7 @@ def _arguments(
         "local_directory": scratch,
         "death_timeout": plan.request.timeout,
         "preload": [*_user_preloads(), *PRELOADS],
-        "env": variables_unless_chosen(tuning.environ),
+        "env": fitting(tuning.environ, variables_unless_chosen(tuning.environ)),
         "scheduler_kwargs": {
             "dashboard": False,  # see lazy_dashboard
             "local_directory": scratch,

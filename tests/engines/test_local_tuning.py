@@ -12,6 +12,7 @@ import distributed  # noqa: F401 - so that a block of dask.config.set finds its 
 import pytest
 
 import hyperplane
+from hyperplane.engines import worker_memory
 
 pytestmark = pytest.mark.cluster
 
@@ -201,6 +202,25 @@ def test_a_variable_that_nothing_takes_is_no_harm() -> None:
         logs = "".join(str(log) for log in cluster.get_logs().values())
         assert "MALLOC_ARENA_MAX=few is not in force" in logs
         assert "ARROW_DEFAULT_MEMORY_POOL=none is not in force" in logs
+
+
+@pytest.mark.parametrize(
+    ("platform", "chosen", "left"),
+    [
+        ("linux", set(), {"MALLOC_TRIM_THRESHOLD_", "ARROW_DEFAULT_MEMORY_POOL", "OTHER"}),
+        ("linux", {"OTHER"}, {"MALLOC_TRIM_THRESHOLD_", "ARROW_DEFAULT_MEMORY_POOL"}),
+        ("linux", {"MALLOC_TRIM_THRESHOLD_"}, {"OTHER"}),
+        ("darwin", set(), {"OTHER"}),
+    ],
+)
+def test_pools_of_arrow_and_malloc_belong_together(
+    platform: str, chosen: set[str], left: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    names = ("MALLOC_TRIM_THRESHOLD_", "ARROW_DEFAULT_MEMORY_POOL", "OTHER")
+    asked = dict.fromkeys(names, "1")
+    free = {name: "1" for name in names if name not in chosen}
+    assert set(worker_memory.fitting(asked, free)) == left
 
 
 def test_a_shuffle_gives_what_pandas_gives() -> None:

@@ -141,6 +141,8 @@ def understand(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Ag
         if column not in like.columns:
             faults.append(unknown_column(like, column, "agg column"))
             continue
+        if _is_list(functions) and not functions:
+            faults.append(Fault(f"agg[{column!r}]", repr(functions), "at least one function"))
         for function in functions if _is_list(functions) else [functions]:  # type: ignore[union-attr]
             name = function if isinstance(function, str) else getattr(function, "__name__", "")
             fault = _fault(like[column].dtype, column, name, repr(function))

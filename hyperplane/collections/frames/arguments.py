@@ -38,11 +38,24 @@ def names_of(by: str | Sequence[str] | None) -> list[str]:
 
 def columns_fault(like: pd.DataFrame, **asked: Sequence[Hashable]) -> list[Fault]:
     """A fault for each column that is not there, with the names that come near."""
+    check(_names_fault(like))  # at once: nothing else can be said of such a frame
     return [
         unknown_column(like, name, where)
         for where, names in asked.items()
         for name in names
         if name not in like.columns
+    ]
+
+
+def _names_fault(like: pd.DataFrame) -> list[Fault]:
+    """A fault when columns cannot be told apart by text, as Polars does it."""
+    wrong = [name for name in like.columns if not isinstance(name, str)]
+    wrong += list(like.columns[like.columns.duplicated()])
+    if not wrong:
+        return []
+    shown = ", ".join(map(repr, wrong[:5]))
+    return [
+        Fault("df", f"columns {shown}", "columns of different names that are text", "rename them")
     ]
 
 

@@ -125,9 +125,14 @@ def _offset(every: Any) -> Any:
     try:
         offset: Any = pd.tseries.frequencies.to_offset(every)
         pd.Series(1, index=_EXAMPLE).groupby(pd.Grouper(freq=offset)).size()
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, ArithmeticError):
         return None
-    return offset if offset is not None and offset.n > 0 else None
+    if offset is None or offset.n <= 0:
+        return None
+    if _tick(offset) is None:  # of the calendar: hours of business would divide the days
+        steps = pd.date_range("2023-12-31", periods=30, freq=offset)
+        return offset if (steps == steps.normalize()).all() else None
+    return offset
 
 
 def _tick(offset: Any) -> int | None:

@@ -65,7 +65,7 @@ def repartition(
     with collect_faults() as faults:
         if not isinstance(df, dd.DataFrame):
             faults.append(Fault("df", type(df).__name__, "a Dask dataframe"))
-        if not 0 < fraction <= 1:
+        if not (isinstance(fraction, (int, float)) and 0 < fraction <= 1):
             faults.append(Fault("fraction", repr(fraction), "above 0 and up to 1"))
         if partition_size is None:
             wanted = _target()

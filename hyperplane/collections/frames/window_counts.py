@@ -127,6 +127,8 @@ def window_counts(
     targets, keys = names_of(target), names_of(by)
     with collect_faults() as faults:
         faults += columns_fault(like, time=[time], target=targets, by=keys)
+        both = [name for name in targets if name in keys]
+        faults += [Fault("target", repr(name), "a column that is not in by") for name in both]
         if not targets:
             faults.append(Fault("target", repr(target), "at least one column"))
         faults += count_fault("max_values", max_values)

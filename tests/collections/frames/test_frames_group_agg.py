@@ -144,6 +144,8 @@ def test_all_faults_are_named_at_once():
         value_counts(df, ["cty", "buyr"])
     with pytest.raises(RequestError, match="a mapping such as"):
         group_agg(df, "city", ["sum"])
+    with pytest.raises(RequestError, match="at least one function"):
+        group_agg(df, "city", {"price": []})
 
 
 def test_a_column_of_several_kinds_is_named():

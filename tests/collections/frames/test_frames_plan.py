@@ -143,6 +143,15 @@ def test_what_is_no_dask_dataframe_is_refused_with_what_to_write(name, wrong):
         BY_NAME[name](wrong)
 
 
+@pytest.mark.parametrize("names", [["time", "text", "n", 0], ["time", "text", "n", "n"]])
+@pytest.mark.parametrize("name", ["window_agg", "group_agg", "drop_duplicates", "top_n_per_group"])
+def test_columns_that_text_does_not_tell_apart_are_refused(name, names):
+    frame = rows(4)
+    frame.columns = names
+    with pytest.raises(RequestError, match="columns of different names that are text"):
+        BY_NAME[name](cut(frame, []))
+
+
 def test_urls_are_read(tmp_path):
     rows().to_parquet(tmp_path / "a.parquet")
     rows().to_parquet(tmp_path / "b.parquet")

@@ -183,3 +183,31 @@ def test_a_column_that_is_no_time_is_refused_with_what_to_write():
         window_agg(cut(log(["2024-01-01"]), []), "v", "1h", {"v": "sum"})
     with pytest.raises(RequestError, match="split_out = 3: allowed is 1 without by"):
         window_agg(cut(log(["2024-01-01"]), []), "time", "1h", {"v": "sum"}, split_out=3)
+
+
+@pytest.mark.parametrize("every", ["0h", "-1h", "1H", "bh", "cbh", "", 3, None])
+def test_widths_that_are_none_are_refused(every):
+    with pytest.raises(RequestError, match="allowed is a frequency of pandas, such as '15min'"):
+        window_agg(cut(log(["2024-01-01"]), []), "time", every, {"v": "sum"})
+
+
+@pytest.mark.parametrize("every", ["25h", "1.5h", "WOM-2MON", "3W", "2QS", "YE-MAR"])
+def test_widths_of_other_kinds(every):
+    times = pd.date_range("2023-12-20 05:00", periods=90, freq="17h")
+    check(log(times), every, {"v": ["sum", "nunique"]})
+
+
+def test_the_time_and_the_keys_may_be_aggregated():
+    frame = log(pd.date_range("2024-01-01", periods=20, freq="20min"), k=list("aabbc") * 4)
+    frame = frame.astype({"k": "str"})
+    check(frame, "1h", {"time": ["min", "max", "count", "first"], "k": ["max", "nunique"]}, "k")
+
+
+def test_times_of_arrow_types_give_an_index_of_times():
+    for dtype in ("timestamp[us][pyarrow]", "timestamp[us, tz=Europe/Berlin][pyarrow]"):
+        frame = log(pd.date_range("2024-03-30", periods=90, freq="7h")).astype({"time": dtype})
+        made = window_agg(cut(frame, [20, 50]), "time", "1D", {"v": "sum"}).compute()
+        assert isinstance(made.index, pd.DatetimeIndex)
+        want = truth.window_agg(frame, "time", "1D", {"v": "sum"})
+        assert made.v.to_list() == want.v.to_list()
+        assert made.index.to_list() == pd.DatetimeIndex(want.index).to_list()

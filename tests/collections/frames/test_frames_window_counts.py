@@ -149,6 +149,10 @@ def test_categories_must_be_of_targets():
         window_counts(df, "time", "1h", ["kind", "size"], categories=["a"])
     with pytest.raises(RequestError, match="leave top or categories out"):
         window_counts(df, "time", "1h", "kind", categories=["a"], top=3)
+    with pytest.raises(
+        RequestError, match="target = 'kind': allowed is a column that is not in by"
+    ):
+        window_counts(df, "time", "1h", "kind", "kind")
     with pytest.raises(RequestError, match=r"target = \[\]: allowed is at least one column"):
         window_counts(df, "time", "1h", [])
 

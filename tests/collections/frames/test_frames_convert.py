@@ -1,0 +1,89 @@
+"""From pandas to Polars and back, with the types that a user had."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from frame_strategies import KINDS, QUICK, series
+from frame_strategies import column as columns
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hyperplane.collections.frames.convert import column_to_pandas, from_pandas, to_pandas
+
+
+@settings(QUICK, max_examples=150)
+@given(data=st.data(), kind=st.sampled_from(sorted(KINDS)))
+def test_a_column_comes_back_as_it_was(data, kind):
+    frame = pd.DataFrame({"v": data.draw(columns(kind, data.draw(st.integers(0, 9))))})
+    back = to_pandas(from_pandas(frame), frame)
+    if frame.v.dtype == np.dtype(object):
+        frame["v"] = frame.v.where(frame.v.notna(), np.nan)
+    pd.testing.assert_frame_equal(back, frame)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu", "+02:00", "-03:30"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_instants_and_zones_are_kept(zone, unit):
+    times = pd.to_datetime(["2024-03-31 00:59:59", None, "1901-01-01"], format="ISO8601")
+    frame = pd.DataFrame({"t": times.as_unit(unit).tz_localize("UTC").tz_convert(zone)})
+    back = to_pandas(from_pandas(frame), frame)
+    pd.testing.assert_frame_equal(back, frame)
+
+
+def test_missing_values_become_null():
+    frame = pd.DataFrame(
+        {
+            "a": [1.0, np.nan],
+            "b": pd.to_datetime([None, "2024-01-01"]),
+            "c": pd.Series([None, np.nan], dtype=object),
+            "d": pd.array([np.nan, 1.0], dtype=pd.ArrowDtype(pa.float64())),
+        }
+    )
+    assert from_pandas(frame).null_count().row(0) == (1, 1, 2, 1)
+
+
+def test_the_index_is_left_out():
+    frame = pd.DataFrame({"a": [1, 2]}, index=pd.Index([5, 5], name="a"))
+    assert from_pandas(frame).columns == ["a"]
+
+
+def test_categories_are_compared_by_value():
+    one = pd.DataFrame({"c": series(["b", "a"], pd.CategoricalDtype(["b", "a"]))})
+    other = pd.DataFrame({"c": series(["a", "b"], pd.CategoricalDtype(["a", "b"]))})
+    both = pl.concat([from_pandas(one), from_pandas(other)])
+    assert both.get_column("c").to_list() == ["b", "a", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [datetime.date(2024, 1, 1), None],
+        [decimal.Decimal("1.50"), decimal.Decimal("2.25")],
+        [b"a", b"\xff"],
+        [["a"], ["b", "c"]],
+        [{"x": 1}, {"x": 2}],
+    ],
+)
+def test_objects_stay_what_they_are(values):
+    frame = pd.DataFrame({"v": pd.Series(values, dtype=object)})
+    back = to_pandas(from_pandas(frame), frame).v.to_list()
+    assert [None if value is np.nan else value for value in back] == values
+
+
+def test_whole_numbers_with_missing_ones_become_floats_as_in_pandas():
+    made = column_to_pandas(pl.Series([1, None], dtype=pl.Int64), np.dtype("int64"))
+    assert made.dtype == "float64"
+    made = column_to_pandas(pl.Series([2**60 + 1, None], dtype=pl.Int64), pd.Int64Dtype())
+    assert made[0] == 2**60 + 1
+
+
+def test_values_of_several_kinds_are_an_error_of_arrow():
+    with pytest.raises((pa.ArrowInvalid, pa.ArrowTypeError)):
+        from_pandas(pd.DataFrame({"v": pd.Series([1, "a"], dtype=object)}))

@@ -1,0 +1,108 @@
+"""Partitions of a size that suits the cluster."""
+
+from __future__ import annotations
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from dask.distributed import wait
+
+import hyperplane
+from hyperplane.collections.frames import repartition as module
+from hyperplane.dataframe import read, repartition
+from hyperplane.errors import RequestError
+
+
+def fail(*_, **__):
+    raise AssertionError("it was computed")
+
+
+@pytest.fixture(autouse=True)
+def nothing_computes(monkeypatch):
+    monkeypatch.setattr(module, "threads", lambda: 2)
+    with dask.config.set(scheduler=fail):
+        yield
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """16 MB in memory, in sixteen row groups."""
+    folder = tmp_path_factory.mktemp("files")
+    frame = pd.DataFrame({"n": np.arange(10**6), "x": np.arange(10**6) / 2})
+    frame.to_parquet(folder / "a.parquet", row_group_size=62_500)
+    return read(folder, partition_size="1MB")
+
+
+def rows(made):
+    return made.n.compute(scheduler="sync").to_list()
+
+
+@pytest.mark.parametrize(
+    ("size", "number"), [("4MB", 4), ("1MB", 16), ("500kB", 32), (8_000_000, 2)]
+)
+def test_the_size_is_known_of_what_was_read(files, size, number):
+    assert files.npartitions == 16
+    made = repartition(files, size)
+    assert made.npartitions == number
+    assert rows(made) == list(range(10**6))
+
+
+def test_after_a_filter_the_fraction_counts(files):
+    kept = files[files.n < 250_000]
+    assert repartition(kept, "1MB").npartitions == 16
+    made = repartition(kept, "1MB", fraction=0.25)
+    assert made.npartitions == 4
+    assert rows(made) == list(range(250_000))
+
+
+def test_a_size_that_is_said_counts_more_than_the_known_one(files):
+    assert repartition(files, "1MB", data_size="3MB").npartitions == 3
+    other = dd.from_pandas(pd.DataFrame({"n": range(100)}), npartitions=50)
+    made = repartition(other, "1MB", data_size="5MB")
+    assert made.npartitions == 5
+    assert rows(made) == list(range(100))
+
+
+def test_no_thread_is_left_without_work(files):
+    assert repartition(files, "50MB").npartitions == 2
+    assert repartition(files, "1GB").npartitions == 1  # too little for more than one task
+
+
+def test_a_size_that_is_not_known_is_asked_for():
+    df = dd.from_pandas(pd.DataFrame({"n": range(100)}), npartitions=5)
+    with pytest.raises(RequestError, match=r"persist df first, or say data_size='20GB'"):
+        repartition(df, "1MB")
+
+
+def test_all_faults_are_named_at_once():
+    with pytest.raises(RequestError) as caught:
+        repartition([1], "much", fraction=1.5, data_size="-3GB")
+    asked = [fault.where for fault in caught.value.faults]
+    assert asked == ["df", "fraction", "partition_size", "data_size"]
+    df = dd.from_pandas(pd.DataFrame({"n": range(100)}), npartitions=5)
+    with pytest.raises(RequestError, match="fraction = 'half': allowed is above 0 and up to 1"):
+        repartition(df, fraction="half", data_size=1000)
+
+
+@pytest.mark.cluster
+def test_on_a_cluster_the_size_is_that_of_what_is_persisted(files):
+    client, cluster = hyperplane.initialize_cluster(
+        nprocs=1, nthreads=2, num_workers=1, ram_gb_per_proc=1
+    )
+    try:
+        assert module._target() == pytest.approx(10**9 / 2 / 10, rel=0.01)
+        computed = files.assign(y=files.x * 2)
+        with pytest.raises(RequestError, match="persist df first"):
+            repartition(computed)
+        with dask.config.set(scheduler="dask.distributed"):
+            kept = client.persist(computed)
+            wait(kept)
+        known = module.known_size(kept)
+        assert known == pytest.approx(24 * 10**6, rel=0.01)
+        assert repartition(kept, "5MB").npartitions == 5
+        assert repartition(kept).npartitions == 2
+    finally:
+        client.close()
+        cluster.close()
