@@ -34,6 +34,7 @@ def decoded(footer: Any) -> int:
 
 
 def width_of(chunk: Any, schema: Any, index: int) -> int:
+    """Bytes in memory of one value of a column."""
     kind = chunk.physical_type
     if kind == "FIXED_LEN_BYTE_ARRAY":
         return int(schema.column(index).length)

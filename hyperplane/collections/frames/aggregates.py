@@ -8,11 +8,15 @@ deviations, which stays exact where sums of squares would cancel.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from hyperplane.collections.frames.arguments import unknown_column
 from hyperplane.errors import Fault, check
@@ -38,6 +42,14 @@ GROWING = frozenset({"set", "values"})
 #: Functions whose value for a window without rows is 0, not missing.
 ZERO_WHEN_EMPTY = frozenset({"sum", "count", "size", "nunique"})
 _NUMBERS_ONLY = frozenset({"sum", "mean", "std", "var", "median"})
+
+#: Callables that mean the same as a name: by identity, since anybody may name a function "first".
+_CALLABLES = {
+    id(function): name
+    for name in ("sum", "mean", "min", "max", "count", "nunique", "median", "std", "var")
+    for function in (getattr(pd.Series, name), getattr(builtins, name, None))
+    if function is not None
+} | {id(getattr(np, name)): name for name in ("sum", "mean", "min", "max", "median")}
 
 AggSpec = Mapping[str, str | Callable[..., Any] | Sequence[str | Callable[..., Any]]]
 
@@ -144,7 +156,7 @@ def understand(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Ag
         if _is_list(functions) and not functions:
             faults.append(Fault(f"agg[{column!r}]", repr(functions), "at least one function"))
         for function in functions if _is_list(functions) else [functions]:  # type: ignore[union-attr]
-            name = function if isinstance(function, str) else getattr(function, "__name__", "")
+            name = function if isinstance(function, str) else _CALLABLES.get(id(function), "")
             fault = _fault(like[column].dtype, column, name, repr(function))
             if fault:
                 faults.append(fault)
@@ -191,7 +203,9 @@ def _is_number(dtype: Any, name: str) -> bool:
 def _result_type(dtype: Any, function: str) -> Any:
     """The type that pandas gives; asked from pandas itself, on two rows without a value."""
     values = pd.Series([0, 0], dtype="int64")
-    if not isinstance(dtype, pd.CategoricalDtype) and pd.api.types.is_numeric_dtype(dtype):
+    if isinstance(dtype, pd.ArrowDtype) and pa.types.is_decimal(dtype.pyarrow_dtype):
+        column = pd.Series([Decimal(0), Decimal(0)], dtype=dtype)
+    elif not isinstance(dtype, pd.CategoricalDtype) and pd.api.types.is_numeric_dtype(dtype):
         column = values.astype(dtype)
     elif isinstance(dtype, pd.CategoricalDtype) or dtype.kind == "O":
         column = pd.Series([None, None], dtype=dtype)

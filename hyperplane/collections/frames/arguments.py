@@ -5,10 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pandas as pd
 
 from hyperplane.errors import Fault, RequestError, check
+
+_NAMES = "columns of different names that are text and do not begin and end with '__'"
 
 
 class Faults(list[Fault]):
@@ -31,9 +34,12 @@ def collect_faults() -> Iterator[Faults]:
     check(faults)
 
 
-def names_of(by: str | Sequence[str] | None) -> list[str]:
+def names_of(by: Any) -> list[str]:
     """One name or several, as a list without repeats."""
-    return list(dict.fromkeys([by] if isinstance(by, str) else by or []))
+    if by is None:
+        return []
+    several = isinstance(by, Sequence) and not isinstance(by, str)
+    return list(dict.fromkeys(by if several else [by]))
 
 
 def columns_fault(like: pd.DataFrame, **asked: Sequence[Hashable]) -> list[Fault]:
@@ -51,12 +57,11 @@ def _names_fault(like: pd.DataFrame) -> list[Fault]:
     """A fault when columns cannot be told apart by text, as Polars does it."""
     wrong = [name for name in like.columns if not isinstance(name, str)]
     wrong += list(like.columns[like.columns.duplicated()])
+    wrong += [name for name in like.columns if str(name)[:2] == str(name)[-2:] == "__"]
     if not wrong:
         return []
     shown = ", ".join(map(repr, wrong[:5]))
-    return [
-        Fault("df", f"columns {shown}", "columns of different names that are text", "rename them")
-    ]
+    return [Fault("df", f"columns {shown}", _NAMES, "rename them")]
 
 
 def unknown_column(like: pd.DataFrame, column: object, where: str) -> Fault:

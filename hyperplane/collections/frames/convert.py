@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
 
 def from_pandas(frame: pd.DataFrame) -> pl.DataFrame:
@@ -71,6 +72,8 @@ def to_pandas(frame: pl.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
 def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
     """One column as an array of a pandas type."""
     if isinstance(dtype, pd.CategoricalDtype):
+        if not known_categories(dtype):
+            return pd.Categorical(column_to_pandas(column, np.dtype(object)))
         inner = dtype.categories.dtype if dtype.categories is not None else np.dtype(object)
         return pd.Categorical(column_to_pandas(column, inner), dtype=dtype)
     if isinstance(dtype, pd.DatetimeTZDtype):
@@ -88,6 +91,11 @@ def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
     if dtype.kind == "O":
         return _objects(column)
     return _numpy(column, dtype)
+
+
+def known_categories(dtype: Any) -> bool:
+    """Whether a type of categories says which; Dask has one that does not."""
+    return dtype.categories is not None and UNKNOWN_CATEGORIES not in dtype.categories
 
 
 def _zone(column: pl.Series) -> str | None:

@@ -14,6 +14,8 @@ from hyperplane.errors import DataError, Fault
 
 _UNITS = ("s", "ms", "us", "ns")
 _SHOWN = 5
+#: An offset stands after a time of day; without one, it is the year of a date with dashes.
+_OFFSET = r"(?:\d:\d\d(?:[.,]\d+)?|T\d{4,6}(?:[.,]\d+)?)\s*(?:Z|[+-]\d\d:?(?:\d\d)?)$"
 
 
 def to_datetime(
@@ -138,7 +140,7 @@ def _from_text(
 ) -> pd.Series[Any]:
     """Times in UTC; what has no offset is taken as it stands."""
     if not utc:
-        offsets = text[text.str.contains(r"\d(?:Z|[+-]\d\d:?\d\d)$", na=False)]
+        offsets = text[text.str.contains(_OFFSET, na=False)] if form is None else text.iloc[:0]
         if len(offsets):
             raise DataError(
                 column,

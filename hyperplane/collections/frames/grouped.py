@@ -57,11 +57,14 @@ def grouped(df: dd.DataFrame, grouping: Grouping, split_out: int, name: str) -> 
     """The lazy result of a grouping."""
     columns = list(grouping.like.columns)
     read = source(df, columns)
-    token = tokenize(read.token, grouping, split_out)
     windows, states = grouping.windows, grouping.aggregation.states
     spans: list[list[Span] | None] = [None] * len(read.pieces)
     if windows and windows.exact and grouping.aggregation.grows and read.parts:
         spans = shared_spans(read.parts, windows)
+    into = split_out
+    if split_out == 1 and grouping.aggregation.grows and grouping.whole_keys:
+        into = plan.receivers(len(read.pieces))
+    token = tokenize(read.token, grouping, split_out, into)
     tables = plan.tasks(
         f"{name}-partial",
         token,
@@ -73,9 +76,6 @@ def grouped(df: dd.DataFrame, grouping: Grouping, split_out: int, name: str) -> 
     )
     merge = partial(kernel.merge, keys=grouping.keys, states=states)
     finish = partial(assemble, grouping=grouping)
-    into = split_out
-    if grouping.aggregation.grows and grouping.whole_keys:
-        into = split_out if split_out > 1 else plan.receivers(len(tables))
     if into == 1:
         last = [plan.tree(f"{name}-merge", token, merge, tables)]
     else:

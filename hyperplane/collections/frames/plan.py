@@ -109,9 +109,10 @@ def _processes() -> int:
     from distributed import default_client
 
     try:
-        return len(default_client().nthreads()) or 1
+        client = default_client()
     except ValueError:
         return 1
+    return 1 if client.asynchronous else len(client.nthreads()) or 1
 
 
 def _take(pieces: list[Any], number: int) -> Any:

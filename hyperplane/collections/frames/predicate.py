@@ -16,6 +16,8 @@ from dask.base import is_dask_collection
 from dask.dataframe.dask_expr import _expr as nodes
 from dask.dataframe.dask_expr.io.io import FromMap
 
+#: Values of ``isin`` that are compared one by one; longer lists of such types are left to Dask.
+_MOST_CONSTANTS = 100
 _COMPARISONS: dict[type, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     nodes.GT: lambda a, b: a > b,
     nodes.GE: lambda a, b: a >= b,
@@ -79,12 +81,31 @@ def _isin(expr: Any, root: Any) -> pl.Expr | None:
     column = _column(expr.frame, root)
     if column is None or values is None or expr.frame._meta.dtype == "float32":
         return None  # which pandas compares with 0.1 as float32, and looks for in float64
+    kind = getattr(expr.frame._meta.dtype, "kind", "")
+    if kind in ("i", "u") and all(type(value) is int for value in values):
+        small = [value for value in values if -(2**63) <= value < 2**63]
+        if kind == "i" and len(small) == len(values):
+            return column.cast(pl.Int64).is_in(pl.Series(small, dtype=pl.Int64).implode())
+    if kind == "f" and values and all(type(value) in (int, float) for value in values):
+        numbers = pl.Series(values, dtype=pl.Float64, strict=False).drop_nans()
+        return column.is_in(numbers.implode()).fill_null(value=False)
+    if isinstance(expr.frame._meta.dtype, pd.StringDtype) and all(
+        isinstance(value, str) for value in values
+    ):
+        texts = pl.Series(values, dtype=pl.String)
+        return column.is_in(texts.implode()).fill_null(value=False)
     constants = [_constant(value, expr.frame) for value in values]
-    if not constants or any(constant is None for constant in constants):
-        return None
+    floats = kind in ("i", "u") and any(isinstance(value, float) for value in values)
+    if floats or not 0 < len(constants) <= _MOST_CONSTANTS or None in map(_or_none, constants):
+        return None  # pandas would compare whole numbers as floats
     return pl.any_horizontal(
         [(column == constant).fill_null(value=False) for constant in constants]
     )
+
+
+def _or_none(constant: pl.Expr | None) -> str | None:
+    """A stand-in, since comparing an expression makes another one."""
+    return None if constant is None else ""
 
 
 def _listed(wrapped: Any) -> list[Any] | None:

@@ -103,6 +103,8 @@ def _persisted_size(df: Any) -> int | None:
         client = default_client()
     except ValueError:
         return None
+    if client.asynchronous:  # which would have to be awaited
+        return None
     keys = {future.key for future in futures_of(df)}
     if not keys or len(keys) < df.npartitions:
         return None
@@ -114,9 +116,12 @@ def _target() -> int:
     from distributed import default_client
 
     try:
-        workers = default_client().scheduler_info(n_workers=-1)["workers"].values()
+        client = default_client()
     except ValueError:
         return _USUAL
+    if client.asynchronous:
+        return _USUAL
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
     shares = [
         worker["memory_limit"] / worker["nthreads"] * _SHARE_OF_THREAD
         for worker in workers

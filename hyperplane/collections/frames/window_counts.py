@@ -224,6 +224,11 @@ def _known(
         for name in given
         if name not in targets
     ]
+    for name, values in given.items():
+        missing = pd.Series(list(values), dtype=object).isna().any()
+        if missing or len(set(values)) < len(values) or len({type(value) for value in values}) > 1:
+            allowed = "values of one kind, each once and none missing"
+            faults.append(Fault(f"categories[{name!r}]", repr(list(values))[:80], allowed))
     known: list[tuple[Any, ...] | None] = []
     for name in targets:
         dtype = like[name].dtype if name in like.columns else None

@@ -103,10 +103,20 @@ def cells(frame: pl.LazyFrame, windows: Windows) -> pl.LazyFrame:
     return frame.with_columns(**added)
 
 
+def _canonical(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
+    """Equal values as one type, since partitions may hold a column in types of different width."""
+    if kind.is_numeric():
+        return column.cast(pl.Float64)
+    return column.cast(pl.Datetime("us")) if isinstance(kind, pl.Datetime) else column
+
+
 def split(table: pl.DataFrame, keys: Sequence[str], into: int) -> list[pl.DataFrame]:
     """Cut a table by the hash of its keys: equal keys of any task meet in the same piece."""
     # A missing value is the same one in columns of any type: of objects, a task may have none.
-    hashes = [pl.col(key).hash(seed).fill_null(seed) for seed, key in enumerate(keys)]
+    hashes = [
+        _canonical(pl.col(key), table.schema[key]).hash(seed).fill_null(seed)
+        for seed, key in enumerate(keys)
+    ]
     bucket = pl.fold(pl.lit(0, pl.UInt64), lambda a, b: a ^ b, hashes)
     marked = table.with_columns((bucket % into).cast(pl.UInt32).alias("__bucket__"))
     pieces = marked.partition_by("__bucket__", as_dict=True, include_key=False)
@@ -191,11 +201,9 @@ def counts(frame: pl.LazyFrame, keys: Sequence[str], targets: Sequence[str]) -> 
     values of the data.
     """
     schema = frame.collect_schema()
+    number = pl.len().cast(pl.Int64).alias(N)
     return pl.collect_all(
-        [
-            frame.group_by([target, *keys]).agg(*_instants(schema), pl.len().alias(N))
-            for target in targets
-        ],
+        [frame.group_by([target, *keys]).agg(*_instants(schema), number) for target in targets],
         engine="streaming",
     )
 

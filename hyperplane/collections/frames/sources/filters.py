@@ -199,11 +199,23 @@ def _test(condition: Condition, kind: pl.DataType, column: pl.Expr) -> pl.Expr:
             missing = missing | column.is_nan().fill_null(False)
         return missing if op == "is null" else ~missing
     if op in _LISTS:
-        equal = [_compared("==", one, kind, column) for one in value]
-        found = reduce(lambda a, b: a | b, equal, pl.lit(False)).fill_null(False)
+        found = _listed(list(value), kind, column).fill_null(False)
         # Missing values are in no list; pd.read_parquet answers the same.
         return found if op == "in" else ~found
     return _compared(op, value, kind, column)
+
+
+def _listed(values: list[Any], kind: pl.DataType, column: pl.Expr) -> pl.Expr:
+    """Whether a value is in a list; at once where values are of the column's own kind."""
+    whole = kind.is_signed_integer() or kind in (pl.UInt8, pl.UInt16, pl.UInt32)
+    if whole and all(type(one) is int and -(2**63) <= one < 2**63 for one in values):
+        return column.cast(pl.Int64).is_in(pl.Series(values, dtype=pl.Int64).implode())
+    if kind == pl.String and all(isinstance(one, str) for one in values):
+        return column.is_in(pl.Series(values, dtype=pl.String).implode())
+    if kind == pl.Float64 and all(type(one) in (int, float) for one in values):
+        return column.is_in(pl.Series(values, dtype=pl.Float64, strict=False).implode())
+    equal = [_compared("==", one, kind, column) for one in values]
+    return reduce(lambda a, b: a | b, equal, pl.lit(False))
 
 
 def _compared(op: str, value: Any, kind: pl.DataType, column: pl.Expr) -> pl.Expr:
