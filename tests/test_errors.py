@@ -9,6 +9,7 @@ import pytest
 from hyperplane import errors
 from hyperplane.errors import (
     ConfigError,
+    DataError,
     DoesNotFit,
     EngineError,
     EngineUnavailable,
@@ -44,6 +45,7 @@ EXAMPLES = [
         {"package": "matplotlib", "extra": "plot"},
         ImportError,
     ),
+    (DataError("age", "holds text"), {"column": "age"}, ValueError),
     (
         EngineError("local", "it broke", "line 1\nline 2"),
         {"engine": "local", "log_tail": "line 1\nline 2"},

@@ -49,7 +49,8 @@ def _calls_of_need():
     for file in Path(hyperplane.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "need":
-                yield [ast.literal_eval(argument) for argument in node.args]
+                given = [*node.args, *(keyword.value for keyword in node.keywords)]
+                yield [ast.literal_eval(argument) for argument in given]
 
 
 def test_every_extra_that_is_named_exists():

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dask.delayed import Delayed, delayed
+from dask._task_spec import List, Task, TaskRef
+from dask.delayed import Delayed
 
 #: Tables that one task combines.
 FAN_IN = 16
@@ -20,8 +21,7 @@ _PIECES_EACH = 8
 class _Call:
     """A function with the arguments that are known; the others come from tasks.
 
-    Dask looks for tasks in all arguments of a delayed call, and deep into frames and dataclasses;
-    it does not look into the function.
+    Dask looks for tasks in all arguments of a task; it does not look into the function.
     """
 
     function: Callable[..., Any]
@@ -35,6 +35,14 @@ class _Call:
         return self.function(*arguments)
 
 
+class _Work(dict[Any, Any]):
+    """The tasks of one helper, which all its Delayed objects share.
+
+    To call delayed functions would merge the graphs of all arguments once for each task, which
+    for an exchange between hundreds of partitions takes minutes.
+    """
+
+
 def tasks(
     name: str, token: str, function: Callable[..., Any], each: Sequence[Sequence[Any]]
 ) -> list[Delayed]:
@@ -42,14 +50,38 @@ def tasks(
 
     An argument may be a task or a list of tasks; what else it may be is passed as it is.
     """
+    work = _work_of(each)
     made = []
     for number, arguments in enumerate(each):
         awaited = tuple(place for place, value in enumerate(arguments) if _is_task(value))
         known = tuple(None if _is_task(value) else value for value in arguments)
         key = f"{name}-{token}-{number}"
-        call = delayed(_Call(function, known, awaited), name=f"{key}-call", traverse=False)
-        made.append(call(*(arguments[place] for place in awaited), dask_key_name=key))
+        call = _Call(function, known, awaited)
+        work[key] = Task(key, call, *(_reference(arguments[place]) for place in awaited))
+        made.append(Delayed(key, work))
     return made
+
+
+def _work_of(each: Sequence[Sequence[Any]]) -> _Work:
+    """What the arguments are part of already, or something new with all that they need."""
+    graphs: dict[int, Any] = {}
+    for arguments in each:
+        for value in arguments:
+            for task in (value if isinstance(value, list) else [value]) if _is_task(value) else ():
+                graphs[id(task.dask)] = task.dask
+    found = list(graphs.values())
+    if len(found) == 1 and isinstance(found[0], _Work):
+        return found[0]
+    work = _Work()
+    for graph in found:
+        work.update(graph)
+    return work
+
+
+def _reference(value: Any) -> Any:
+    if isinstance(value, list):
+        return List(*(TaskRef(task.key) for task in value))
+    return TaskRef(value.key)
 
 
 def _is_task(value: Any) -> bool:

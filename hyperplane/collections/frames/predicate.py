@@ -89,15 +89,15 @@ def _isin(expr: Any, root: Any) -> pl.Expr | None:
     if kind == "f" and values and all(type(value) in (int, float) for value in values):
         numbers = pl.Series(values, dtype=pl.Float64, strict=False).drop_nans()
         return column.is_in(numbers.implode()).fill_null(value=False)
-    if isinstance(expr.frame._meta.dtype, pd.StringDtype) and all(
-        isinstance(value, str) for value in values
-    ):
+    text = isinstance(expr.frame._meta.dtype, pd.StringDtype)
+    if text and values and all(isinstance(value, str) for value in values):
         texts = pl.Series(values, dtype=pl.String)
         return column.is_in(texts.implode()).fill_null(value=False)
     constants = [_constant(value, expr.frame) for value in values]
-    floats = kind in ("i", "u") and any(isinstance(value, float) for value in values)
-    if floats or not 0 < len(constants) <= _MOST_CONSTANTS or None in map(_or_none, constants):
-        return None  # pandas would compare whole numbers as floats
+    # pandas compares whole numbers with floats as floats, which are exact up to here.
+    inexact = kind in ("i", "u") and any(type(v) is float and abs(v) >= 2**53 for v in values)
+    if inexact or not 0 < len(constants) <= _MOST_CONSTANTS or None in map(_or_none, constants):
+        return None
     return pl.any_horizontal(
         [(column == constant).fill_null(value=False) for constant in constants]
     )

@@ -10,7 +10,6 @@ import pandas as pd
 import polars as pl
 import pytest
 from dask.distributed import wait
-from dask.sizeof import sizeof
 
 import hyperplane
 from hyperplane.dataframe import (
@@ -161,6 +160,8 @@ def test_tables_are_moved_between_processes_and_spilled(client):
 
 def test_memory_management_counts_what_tables_hold(client):
     def size():
+        from dask.sizeof import sizeof  # not of this module, with all that others register
+
         return sizeof(pl.DataFrame({"n": np.zeros(10**6)}))
 
     client.submit(lambda: __import__("hyperplane.dataframe"), pure=False).result()
