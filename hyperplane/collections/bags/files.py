@@ -11,7 +11,7 @@ from typing import Any
 
 import fsspec
 
-from hyperplane.collections.bags.parallel import threads
+from hyperplane.collections.in_use import threads
 from hyperplane.errors import Fault, check
 
 #: Bytes of text in a partition, at most and at least, when the caller does not say.

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import dask.config
 import dask.dataframe as dd
 import numpy as np
 import polars as pl
@@ -15,7 +14,7 @@ from hyperplane.collections.frames import predicate
 from hyperplane.collections.frames.arguments import collect_faults, columns_fault, names_of
 from hyperplane.collections.frames.parts import Bounds, Part
 from hyperplane.collections.frames.source import Frame, collection
-from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.collections.frames.sources.reader import of_parts
 from hyperplane.errors import Fault
 
 How = Literal["inner", "left"]
@@ -138,8 +137,9 @@ def join(
         if how not in ("inner", "left"):
             faults.append(Fault("how", repr(how), "'inner' or 'left'", "others: left.merge(right)"))
     sides = predicate.taken_apart(left.expr), predicate.taken_apart(right.expr)
-    read = all(side is not None and isinstance(side[0].func, PartReader) for side in sides)
-    if not read or not all(_alike(left._meta[key].dtype, right._meta[key].dtype) for key in keys):
+    if None in sides or not all(
+        _alike(left._meta[key].dtype, right._meta[key].dtype) for key in keys
+    ):
         return left.merge(right, on=keys, how=how, suffixes=suffixes)
     (root, left_where), (right_root, right_where) = sides  # type: ignore[misc]
     others = tuple(right_root.iterables[0])
@@ -160,9 +160,7 @@ def join(
         JoinedPart(part, others, left_where, right_where, tuple(keys), how, *names)
         for part in root.iterables[0]
     ]
-    # Dask would otherwise convert text that is Arrow text already, and hide the reader.
-    with dask.config.set({"dataframe.convert-string": False}):
-        return dd.from_map(PartReader(like), parts, meta=like, label="join")
+    return of_parts(parts, like, "join")
 
 
 def _kept(rows: pl.LazyFrame, where: pl.Expr | None) -> pl.LazyFrame:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dask._task_spec import List, Task, TaskRef
 from dask.delayed import Delayed
+
+from hyperplane.collections.in_use import processes
 
 #: Tables that one task combines.
 FAN_IN = 16
@@ -15,24 +16,6 @@ FAN_IN = 16
 _MOST_SENDERS = 128
 #: Partitions whose rows one receiver of an exchange can be expected to hold.
 _PIECES_EACH = 8
-
-
-@dataclass(frozen=True)
-class _Call:
-    """A function with the arguments that are known; the others come from tasks.
-
-    Dask looks for tasks in all arguments of a task; it does not look into the function.
-    """
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    awaited: tuple[int, ...]
-
-    def __call__(self, *results: Any) -> Any:
-        arguments = list(self.arguments)
-        for place, result in zip(self.awaited, results, strict=True):
-            arguments[place] = result
-        return self.function(*arguments)
 
 
 class _Work(dict[Any, Any]):
@@ -53,11 +36,8 @@ def tasks(
     work = _work_of(each)
     made = []
     for number, arguments in enumerate(each):
-        awaited = tuple(place for place, value in enumerate(arguments) if _is_task(value))
-        known = tuple(None if _is_task(value) else value for value in arguments)
         key = f"{name}-{token}-{number}"
-        call = _Call(function, known, awaited)
-        work[key] = Task(key, call, *(_reference(arguments[place]) for place in awaited))
+        work[key] = Task(key, function, *map(_referred, arguments))
         made.append(Delayed(key, work))
     return made
 
@@ -78,7 +58,9 @@ def _work_of(each: Sequence[Sequence[Any]]) -> _Work:
     return work
 
 
-def _reference(value: Any) -> Any:
+def _referred(value: Any) -> Any:
+    if not _is_task(value):
+        return value
     if isinstance(value, list):
         return List(*(TaskRef(task.key) for task in value))
     return TaskRef(value.key)
@@ -134,17 +116,7 @@ def receivers(pieces: int) -> int:
     One for each worker process at least: within a process a kernel uses all threads anyway. And
     enough that each one has to hold only its part of many pieces.
     """
-    return max(min(pieces, _processes()), -(-pieces // _PIECES_EACH))
-
-
-def _processes() -> int:
-    from distributed import default_client
-
-    try:
-        client = default_client()
-    except ValueError:
-        return 1
-    return 1 if client.asynchronous else len(client.nthreads()) or 1
+    return max(min(pieces, processes()), -(-pieces // _PIECES_EACH))
 
 
 def _take(pieces: list[Any], number: int) -> Any:

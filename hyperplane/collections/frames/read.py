@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-import dask.config
 import dask.dataframe as dd
 import pandas as pd
 
@@ -19,7 +18,7 @@ from hyperplane.collections.frames.sources import (
     plan,
     types,
 )
-from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.collections.frames.sources.reader import of_parts
 from hyperplane.collections.frames.sources.request import OnError, Request, Table
 from hyperplane.collections.frames.sources.text_plan import TextOptions
 from hyperplane.errors import Fault, check
@@ -209,7 +208,4 @@ def _collection(table: Table) -> dd.DataFrame:
             for name, kind in table.columns.items()
         }
     )
-    # Dask would otherwise convert text that is Arrow text already, and hide the reader.
-    with dask.config.set({"dataframe.convert-string": False}):
-        made = dd.from_map(PartReader(like), list(table.parts), meta=like, label="read")
-    return cast("dd.DataFrame", made)
+    return of_parts(table.parts, like, "read")

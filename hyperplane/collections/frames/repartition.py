@@ -10,8 +10,8 @@ import dask.dataframe as dd
 
 from hyperplane.collections.frames import predicate
 from hyperplane.collections.frames.arguments import collect_faults
-from hyperplane.collections.frames.sources.plan import size_of, threads
-from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.collections.frames.sources.plan import size_of
+from hyperplane.collections.in_use import active_client, memory_per_thread, threads
 from hyperplane.errors import Fault
 
 #: A task holds its partition several times over: as read, as pandas, as result.
@@ -90,21 +90,18 @@ def repartition(
 def known_size(df: Any) -> int | None:
     """Bytes in memory before any filter, where they are known without computing."""
     found = predicate.taken_apart(df.expr)
-    if found is not None and isinstance(found[0].func, PartReader):
+    if found is not None:
         sizes = [part.nbytes for part in found[0].iterables[0]]
         return None if None in sizes else sum(sizes)
     return _persisted_size(df)
 
 
 def _persisted_size(df: Any) -> int | None:
-    from distributed import default_client, futures_of
+    client = active_client()
+    if client is None:
+        return None
+    from distributed import futures_of
 
-    try:
-        client = default_client()
-    except ValueError:
-        return None
-    if client.asynchronous:  # which would have to be awaited
-        return None
     keys = {future.key for future in futures_of(df)}
     if not keys or len(keys) < df.npartitions:
         return None
@@ -113,18 +110,5 @@ def _persisted_size(df: Any) -> int | None:
 
 
 def _target() -> int:
-    from distributed import default_client
-
-    try:
-        client = default_client()
-    except ValueError:
-        return _USUAL
-    if client.asynchronous:
-        return _USUAL
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    shares = [
-        worker["memory_limit"] / worker["nthreads"] * _SHARE_OF_THREAD
-        for worker in workers
-        if worker["memory_limit"]
-    ]
-    return int(min([_USUAL, *shares]))
+    share = memory_per_thread()
+    return _USUAL if share is None else min(_USUAL, int(share * _SHARE_OF_THREAD))

@@ -18,7 +18,7 @@ from hyperplane.collections.frames import predicate
 from hyperplane.collections.frames.convert import from_pandas
 from hyperplane.collections.frames.parts import Part
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources.reader import PartReader, reading
+from hyperplane.collections.frames.sources.reader import reading
 from hyperplane.errors import DataError, Fault, HyperplaneError, RequestError
 
 T = TypeVar("T")
@@ -82,8 +82,7 @@ def source(df: dd.DataFrame, columns: Sequence[str]) -> Source:
     token = tokenize(df.expr._name, wanted)
     if found is not None:
         root, where = found
-        if isinstance(root.func, PartReader):
-            return Source(tuple(root.iterables[0]), tuple(wanted), where, token, scanned=True)
+        return Source(tuple(root.iterables[0]), tuple(wanted), where, token, scanned=True)
     return Source(tuple(df[wanted].to_delayed()), tuple(wanted), None, token, scanned=False)
 
 

@@ -13,8 +13,8 @@ from dask.utils import funcname
 from hyperplane.collections.frames.explain.planned import planned
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.collections.frames.explain.sizes import Size, Sizes
-from hyperplane.collections.frames.explain.workers import memory_per_thread
 from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.collections.in_use import memory_per_thread
 from hyperplane.units import plural
 
 

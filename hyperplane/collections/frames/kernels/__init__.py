@@ -1,1 +1,1 @@
-"""Kernels: what runs inside a task, by kind of table."""
+"""What runs inside tasks."""

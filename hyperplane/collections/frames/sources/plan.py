@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
+from hyperplane.collections.in_use import threads
 from hyperplane.errors import Fault
 from hyperplane.units import parse_bytes
 
@@ -27,17 +25,6 @@ def size_of(partition_size: Any) -> tuple[int, list[Fault]]:
         return size, []
     allowed = "a size in memory such as '100MB'"
     return 1, [Fault("partition_size", repr(partition_size)[:80], allowed)]
-
-
-def threads() -> int:
-    """Threads that will work: of the cluster in use, else of this machine."""
-    distributed = sys.modules.get("distributed")
-    if distributed is not None:
-        with suppress(ValueError, OSError, AttributeError):
-            client = distributed.get_client(timeout=5)
-            if not client.asynchronous:
-                return sum(client.nthreads().values()) or 1
-    return os.cpu_count() or 1
 
 
 def target(total: int, partition_size: int) -> float:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import dask.config
+import dask.dataframe as dd
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -81,6 +83,13 @@ def _collected(part: Part, names: list[str]) -> pl.DataFrame:
         part.scan().select(names).collect() if collected is None else collected(names)
     )
     return frame
+
+
+def of_parts(parts: Sequence[Part], like: pd.DataFrame, label: str) -> dd.DataFrame:
+    """A collection with one partition for each part."""
+    # Dask would otherwise convert text that is Arrow text already, and hide the reader.
+    with dask.config.set({"dataframe.convert-string": False}):
+        return dd.from_map(PartReader(like), list(parts), meta=like, label=label)
 
 
 @contextmanager
