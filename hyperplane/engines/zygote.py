@@ -95,7 +95,9 @@ def release() -> None:
                 os.kill(_started[0], signal.SIGTERM)
             with suppress(FileNotFoundError):  # somebody has cleared the temporary directory
                 server._stop()
-            shutil.rmtree(records.process_folder(), ignore_errors=True)
+        # Also when the zygote is gone and Python has begun another forkserver, elsewhere: a
+        # SIGTERM to the whole process group ends it before its owner asks.
+        shutil.rmtree(records.process_folder(), ignore_errors=True)
         _started = None
 
 
