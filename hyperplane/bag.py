@@ -7,22 +7,12 @@ computes, as the method of that name does.
 from __future__ import annotations
 
 from hyperplane.collections.bags.count import count_by
-from hyperplane.collections.bags.errors import (
-    BadLines,
-    BadLinesWarning,
-    UnreadableFile,
-    WrongType,
-)
 from hyperplane.collections.bags.frame import to_dataframe
 from hyperplane.collections.bags.read import bad_records, read_records
 from hyperplane.collections.bags.select import select
 from hyperplane.collections.bags.take import take
 
 __all__ = [
-    "BadLines",
-    "BadLinesWarning",
-    "UnreadableFile",
-    "WrongType",
     "bad_records",
     "count_by",
     "read_records",

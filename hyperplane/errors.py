@@ -8,8 +8,13 @@
     +- ConfigError (ValueError)       .faults .path
     +- MissingPackage (ImportError)   .package .extra
     +- DataError (ValueError)         .column
+    +- ReadError (OSError)            .url
+    +- BadLines (ValueError)          .file .line .bad .lines
+    +- WrongType (TypeError)          .field .value .where
     +- EngineError (RuntimeError)     .engine .log_tail
        +- EngineUnavailable  +- StartFailed  +- StartTimeout (TimeoutError)
+
+    UserWarning: SkippedFile, BadLinesWarning
 
 A message says what was asked, what is allowed and what to do next. All of them pickle with
 their fields, because an error may have to travel from a worker process to the client.
@@ -22,6 +27,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 __all__ = [
+    "BadLines",
+    "BadLinesWarning",
     "ConfigError",
     "DataError",
     "DoesNotFit",
@@ -30,10 +37,13 @@ __all__ = [
     "Fault",
     "HyperplaneError",
     "MissingPackage",
+    "ReadError",
     "RequestError",
+    "SkippedFile",
     "StartFailed",
     "StartTimeout",
     "UnknownPool",
+    "WrongType",
     "check",
 ]
 
@@ -197,6 +207,62 @@ class DataError(HyperplaneError, ValueError):
     def __init__(self, column: str, message: str) -> None:
         super().__init__(f"column {column!r}: {message}")
         self.column = column
+
+
+class ReadError(HyperplaneError, OSError):
+    """A file cannot be read: gone, forbidden, damaged, cut off, or not what its name says.
+
+    Attributes
+    ----------
+    url : str
+        The file, as the store names it; without the store's options.
+    """
+
+    def __init__(self, url: str, wrong: str) -> None:
+        super().__init__(f"{url}: {wrong}")
+        self.url = url
+
+
+class SkippedFile(UserWarning):
+    """A file, or the rest of one, is left out because ``on_error="skip"`` says so."""
+
+
+class BadLines(HyperplaneError, ValueError):
+    """More lines of a partition are no records than the limit allows.
+
+    Attributes
+    ----------
+    file, line : str, int
+        The file of the first bad line, and its number there, from 1.
+    bad, lines : int
+        Bad lines, and all lines that are not blank, of the partition.
+    """
+
+    def __init__(self, message: str, file: str, line: int, bad: int, lines: int) -> None:
+        super().__init__(message)
+        self.file, self.line, self.bad, self.lines = file, line, bad, lines
+
+
+class BadLinesWarning(UserWarning):
+    """Some lines of a partition are no records and were left out; the message counts them."""
+
+
+class WrongType(HyperplaneError, TypeError):
+    """A value is not of the type that its column has.
+
+    Attributes
+    ----------
+    field : str
+        Name of the column.
+    value : str
+        The value as JSON, shortened.
+    where : str
+        The file and line, or the partition.
+    """
+
+    def __init__(self, field: str, value: str, where: str, message: str) -> None:
+        super().__init__(message)
+        self.field, self.value, self.where = field, value, where
 
 
 class EngineError(HyperplaneError, RuntimeError):

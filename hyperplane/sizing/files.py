@@ -13,13 +13,16 @@ import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, NamedTuple
-
-import fsspec
+from dataclasses import replace
+from typing import Any
 
 from hyperplane.errors import Fault, RequestError
 from hyperplane.optional import need
 from hyperplane.sizing.footers import decoded
+from hyperplane.stores import listing
+from hyperplane.stores.naming import DAMAGE, format_of, unpacked
+from hyperplane.stores.places import File, Place
+from hyperplane.stores.secrets import said, shown
 from hyperplane.units import format_bytes, plural
 
 #: Bytes of uncompressed text that are read from each sampled file.
@@ -43,19 +46,9 @@ _FORMATS = {
     ".json": "json",
     ".jsonl": "json",
     ".ndjson": "json",
+    ".zarr": "zarr",
 }
-_COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst", ".zip", ".lz4")
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
-
-
-_PLACE = "a size such as '100GB', or a path, glob or URL where there are files; none were found"
-
-
-class File(NamedTuple):
-    """One file of a data set: its path on its store and its bytes there."""
-
-    path: str
-    size: int
 
 
 def measure_files(url: str) -> tuple[int, str]:
@@ -67,68 +60,46 @@ def measure_files(url: str) -> tuple[int, str]:
         When nothing is there, or nothing of a format that can be measured.
     """
     try:
-        store, path = fsspec.url_to_fs(url)
-    except (ImportError, ValueError) as error:
-        raise _refused(url, f"a URL that fsspec can open ({error})") from error
-    if not any(mark in path for mark in "*?[") and _is_zarr(store, path):
-        return _readable(url, lambda: _zarr(url))
-    found = _listed(store, path)
-    if not found:
-        raise _refused(url, _PLACE)
-    formats = {_format(file.path) for file in found}
-    if len(formats) > 1:
-        names = " and ".join(sorted(formats))
-        raise _refused(url, f"files of one format; here are {names}", "use a glob such as *.csv")
-    measured = _MEASURES[formats.pop()]
-    return _readable(url, lambda: measured(store, found))
-
-
-def _readable(url: str, measured: Callable[[], tuple[int, str]]) -> tuple[int, str]:
+        zarrs, files = _found(url)
+        kind = format_of(files, _FORMATS) if files else ""
+    except RequestError as error:
+        or_else = "a size such as '100GB', or "
+        faults = [replace(f, where="data", allowed=or_else + f.allowed) for f in error.faults]
+        raise RequestError(faults) from None
     try:
-        return measured()
-    except (OSError, ValueError) as error:
-        raise _refused(url, f"readable files ({type(error).__name__}: {error})") from error
+        return _MEASURES[kind](files) if files else _zarr(zarrs)
+    except DAMAGE as error:
+        allowed = f"readable files ({said(error)})"
+        raise RequestError([Fault("data", repr(shown(url)), allowed)]) from error
 
 
-def _refused(url: str, allowed: str, advice: str = "") -> RequestError:
-    return RequestError([Fault("data", repr(url), allowed, advice)])
+def _found(url: str) -> tuple[list[str], list[File]]:
+    """The URLs of Zarr stores behind a URL, or else the files."""
+    place = listing.place_of(url)
+    if not listing.is_glob(place.path):
+        return ([url], []) if _is_zarr(place) else ([], listing.find(url))
+    places = listing.named(url)
+    with ThreadPoolExecutor(listing.AT_ONCE) as pool:
+        answers = list(pool.map(_is_zarr, places))
+    zarrs = [place for place, is_zarr in zip(places, answers, strict=True) if is_zarr]
+    others = [place for place, is_zarr in zip(places, answers, strict=True) if not is_zarr]
+    if not zarrs:
+        return [], listing.find(url)
+    if others:
+        asked = f"{zarrs[0].url!r}, which is Zarr, and {others[0].url!r}"
+        advice = "use a glob such as *.zarr"
+        raise RequestError([Fault("urls", asked, "files of one format", advice)])
+    return [place.address for place in zarrs], []
 
 
-def _listed(store: Any, path: str) -> list[File]:
-    """All files of a glob or folder that are data, or the one file itself."""
-    if any(mark in path for mark in "*?["):
-        found = store.glob(path, detail=True).values()
-        entries = [entry for entry in found if not _is_hidden(entry["name"].rpartition("/")[2])]
-    elif store.exists(path):
-        entries = [store.info(path)]
-    else:
-        entries = []
-    for folder in [entry["name"] for entry in entries if entry["type"] == "directory"]:
-        inside = store.find(folder, detail=True).values()
-        entries += [e for e in inside if not _is_hidden(e["name"].removeprefix(folder))]
-    return [
-        File(entry["name"], int(entry["size"] or 0)) for entry in entries if entry["type"] == "file"
-    ]
-
-
-def _is_hidden(path: str) -> bool:
-    """Whether a file is a mark or a leftover of what wrote the data, or in a folder of such."""
-    return any(part.startswith(("_", ".")) for part in path.split("/"))
-
-
-def _is_zarr(store: Any, path: str) -> bool:
-    return any(store.exists(f"{path.rstrip('/')}/{mark}") for mark in _ZARR_MARKS)
-
-
-def _format(path: str) -> str:
-    name = path.lower()
-    for ending in _COMPRESSIONS:
-        name = name.removesuffix(ending)
-    suffix = "." + name.rpartition(".")[2]
-    if suffix not in _FORMATS:
-        known = ", ".join([*_FORMATS, ".zarr"])
-        raise _refused(path, f"a file whose name ends in one of {known} (and .gz, .zst, ...)")
-    return _FORMATS[suffix]
+def _is_zarr(place: Place) -> bool:
+    if isinstance(place, File):
+        return False
+    try:
+        folder = place.path.rstrip("/")
+        return any(place.store.system.exists(f"{folder}/{mark}") for mark in _ZARR_MARKS)
+    except Exception:  # noqa: BLE001 - each file system raises its own; the listing will say it
+        return False
 
 
 def _spread(found: Sequence[File], count: int) -> list[File]:
@@ -138,11 +109,11 @@ def _spread(found: Sequence[File], count: int) -> list[File]:
     return [found[round(i * (len(found) - 1) / (count - 1))] for i in range(count)]
 
 
-def _parquet(store: Any, found: Sequence[File]) -> tuple[int, str]:
+def _parquet(found: Sequence[File]) -> tuple[int, str]:
     from pyarrow import parquet
 
     def in_memory(file: File) -> int:
-        with store.open(file.path, "rb") as opened:
+        with file.store.system.open(file.path, "rb") as opened:
             return decoded(parquet.ParquetFile(opened).metadata)
 
     read = _spread(found, SAMPLED_FOOTERS)
@@ -183,11 +154,13 @@ class _Counting(io.RawIOBase):
         return data
 
 
-def _text(reader: Callable[[io.BytesIO], Any], name: str) -> Callable[..., tuple[int, str]]:
-    def measured(store: Any, found: Sequence[File]) -> tuple[int, str]:
+def _text(
+    reader: Callable[[io.BytesIO], Any], name: str
+) -> Callable[[Sequence[File]], tuple[int, str]]:
+    def measured(found: Sequence[File]) -> tuple[int, str]:
         in_memory = in_file = 0.0
         for file in _spread(found, SAMPLED_FILES):
-            sample, stored = _sample(store, file)
+            sample, stored = _sample(file)
             if sample:
                 frame = reader(io.BytesIO(sample))
                 in_memory += float(frame.memory_usage(deep=True).sum())
@@ -200,16 +173,15 @@ def _text(reader: Callable[[io.BytesIO], Any], name: str) -> Callable[..., tuple
     return measured
 
 
-def _sample(store: Any, file: File) -> tuple[bytes, float]:
+def _sample(file: File) -> tuple[bytes, float]:
     """Whole lines from the start of a file, and the bytes of the file that they took."""
-    compression = fsspec.utils.infer_compression(file.path)
-    with store.open(file.path, "rb", compression=None) as raw:
-        if compression:
+    with file.store.system.open(file.path, "rb") as raw:
+        if file.packing:
             counting = _Counting(raw)
-            opened = fsspec.core.compr[compression](counting, mode="rb")
-            sample: bytes = opened.read(SAMPLE)
-            unpacked = len(sample) + len(opened.read(UNPACKED))
-            packing = min(counting.count, file.size) / max(1, unpacked)
+            with unpacked(counting, file.packing) as opened:
+                sample: bytes = opened.read(SAMPLE)
+                length = len(sample) + len(opened.read(UNPACKED))
+            packing = min(counting.count, file.size) / max(1, length)
         else:
             sample, packing = raw.read(SAMPLE), 1.0
     whole = sample if len(sample) < SAMPLE else sample[: sample.rfind(b"\n") + 1] or sample
@@ -257,20 +229,29 @@ def _end_of_items(text: str) -> int:
     return end
 
 
-def _zarr(url: str) -> tuple[int, str]:
+def _zarr(urls: Sequence[str]) -> tuple[int, str]:
     zarr = need("zarr", "array")
-    node = zarr.open(url, mode="r")
-    arrays = [node] if hasattr(node, "shape") else _arrays_in(node)
+    nodes = [zarr.open(url, mode="r") for url in urls]
+    arrays = [
+        array
+        for node in nodes
+        for array in ([node] if hasattr(node, "shape") else _arrays_in(node))
+    ]
     total = sum(int(array.nbytes) for array in arrays)
     return total, f"metadata of {plural(len(arrays), 'Zarr array')}, {format_bytes(total)}"
+
+
+def _zipped_zarr(found: Sequence[File]) -> tuple[int, str]:
+    return _zarr([f"zip::{file.store.system.unstrip_protocol(file.path)}" for file in found])
 
 
 def _arrays_in(group: Any) -> list[Any]:
     return [node for _, node in group.members(max_depth=None) if hasattr(node, "shape")]
 
 
-_MEASURES: dict[str, Callable[..., tuple[int, str]]] = {
+_MEASURES: dict[str, Callable[[Sequence[File]], tuple[int, str]]] = {
     "parquet": _parquet,
     "csv": _text(_read_csv, "CSV"),
     "json": _text(_read_json, "JSON"),
+    "zarr": _zipped_zarr,
 }

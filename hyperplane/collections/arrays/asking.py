@@ -118,18 +118,3 @@ def _workers_are_elsewhere() -> bool:
     except ValueError:
         return False
     return not str(client.scheduler_info(n_workers=0)["address"]).startswith("inproc://")
-
-
-def secrets_of(storage_options: Mapping[str, Any] | None) -> list[str]:
-    """Texts in storage options that a message must not show."""
-    found: list[str] = []
-    todo: list[Any] = [storage_options]
-    while todo:
-        one = todo.pop()
-        if isinstance(one, Mapping):
-            todo.extend(one.values())
-        elif isinstance(one, list | tuple):
-            todo.extend(one)
-        elif isinstance(one, str) and len(one) > 3:
-            found.append(one)
-    return sorted(found, key=len, reverse=True)

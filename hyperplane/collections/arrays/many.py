@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from hyperplane.collections.arrays.asking import (
     faults_of,
     named,
-    secrets_of,
     stores_of,
 )
 from hyperplane.errors import check
 from hyperplane.optional import need
+from hyperplane.stores.secrets import secrets_of
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import fsspec
-
 from hyperplane.errors import Fault, RequestError
+from hyperplane.stores.listing import is_glob, named
 
 _ALLOWED = "a path, URL or glob of Zarr stores, or a list of them"
 
 
 def listed(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
-    """One URL for each store, globs expanded in the order of their names.
+    """One URL for each store, globs expanded in the natural order of their names.
 
     Raises
     ------
@@ -65,21 +65,11 @@ def _stores(one: Any, where: str, storage_options: Mapping[str, Any] | None) -> 
     if not isinstance(one, str | os.PathLike) or not os.fspath(one):
         raise RequestError([Fault(where, repr(one)[:80], _ALLOWED)])
     url = os.fspath(one)
-    local = "://" not in url
-    # In a URL over HTTP a question mark begins the query.
-    marks = "*[" if url.startswith(("http://", "https://")) else "*?["
-    if not any(mark in url for mark in marks):
+    if not is_glob(url):
         return [url]
     if "::" in url:
         raise RequestError([Fault(where, repr(url), "one URL a store, where URLs are chained")])
     try:
-        files, path = fsspec.url_to_fs(url, **({} if local else dict(storage_options or {})))
-    except (ImportError, ValueError) as error:
-        raise RequestError([Fault(where, repr(url), f"a URL of fsspec ({error})")]) from error
-    names = files.glob(path)
-    if not names:
-        advice = "check the folder and the pattern"
-        raise RequestError(
-            [Fault(where, repr(url), "a glob that finds stores; none match", advice)]
-        )
-    return names if local else [files.unstrip_protocol(name) for name in names]
+        return [place.address for place in named(url, storage_options)]
+    except RequestError as error:
+        raise RequestError([replace(fault, where=where) for fault in error.faults]) from error

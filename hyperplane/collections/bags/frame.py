@@ -43,8 +43,8 @@ def to_dataframe(
 
     The types come from the first records of up to four partitions, which are read **now**; the
     rest is lazy. When it is computed, each value is checked: one that is not of its column's
-    type ends the compute with :class:`WrongType`, which names the field, the value, its file and
-    line (or its partition), and the ``types=`` to write.
+    type ends the compute with :class:`~hyperplane.errors.WrongType`, which names the field, the
+    value, its file and line (or its partition), and the ``types=`` to write.
 
     ================================  =====================================================
     values in the sample              type of the column

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hyperplane.collections.bags.errors import UnreadableFile
 from hyperplane.collections.bags.files import Span
+from hyperplane.errors import ReadError
+from hyperplane.stores.naming import DAMAGE, unpacked
+from hyperplane.stores.secrets import said, shown
 
 #: Bytes that are read and parsed at once; so a reader that stops early has read little.
 STEP = 1 << 20
 BOM = b"\xef\xbb\xbf"
-
-
-def _zstd(raw: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
-
-
-_UNPACK: dict[str, Callable[[Any], Any]] = {
-    "gzip": lambda raw: gzip.GzipFile(fileobj=raw),
-    "bz2": bz2.BZ2File,
-    "xz": lzma.LZMAFile,
-    "zstd": _zstd,
-}
 
 
 @contextmanager
@@ -37,15 +21,14 @@ def _named(span: Span) -> Iterator[None]:
     """Say of which file a fault is, and what it means."""
     try:
         yield
-    except UnreadableFile:
+    except ReadError:
         raise
     except FileNotFoundError as error:
-        raise UnreadableFile(span.path, "it was there when the bag was made and is gone") from error
-    except EOFError as error:
-        raise UnreadableFile(span.path, _truncated(span)) from error
-    except (OSError, ValueError, zlib.error, lzma.LZMAError) as error:
-        what = _truncated(span) if "runcated" in str(error) else f"{type(error).__name__}: {error}"
-        raise UnreadableFile(span.path, what) from error
+        gone = "it was there when the bag was made and is gone"
+        raise ReadError(shown(span.path), gone) from error
+    except DAMAGE as error:
+        cut = isinstance(error, EOFError) or "runcated" in str(error)
+        raise ReadError(shown(span.path), _truncated(span) if cut else said(error)) from error
 
 
 def _truncated(span: Span) -> str:
@@ -54,12 +37,8 @@ def _truncated(span: Span) -> str:
 
 @contextmanager
 def _opened(store: Any, span: Span) -> Iterator[Any]:
-    with store.open(span.path, "rb") as raw:
-        if not span.packing:
-            yield raw
-            return
-        with _UNPACK[span.packing](raw) as unpacked:
-            yield unpacked
+    with store.open(span.path, "rb") as raw, unpacked(raw, span.packing) as opened:
+        yield opened
 
 
 def chunks(store: Any, span: Span) -> Iterator[tuple[int, bytes]]:
@@ -70,7 +49,7 @@ def chunks(store: Any, span: Span) -> Iterator[tuple[int, bytes]]:
 
     Raises
     ------
-    UnreadableFile
+    ReadError
         When the file cannot be read to the end of the span.
     """
     with _named(span), _opened(store, span) as file:

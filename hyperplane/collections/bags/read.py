@@ -34,19 +34,21 @@ def read_records(
     r"""A bag of the records of JSON lines or text files.
 
     Large files are cut at line ends, small ones are joined, so that partitions are of about one
-    size; a packed file (``.gz``, ``.bz2``, ``.xz``, ``.zst``) cannot be cut. The order is that
-    of the files, and within a glob that of the names. Blank lines of JSON are no records and are
-    passed over; of text each line is a record, without its line end.
+    size; a packed file (``.gz``, ``.bz2``, ``.xz``, ``.zst``, ``.lz4``, ``.zip``) cannot be cut.
+    The order is that of the URLs, and within a glob or folder the natural one of the names:
+    ``part-2`` before ``part-10``. Blank lines of JSON are no records and are passed over; of text
+    each line is a record, without its line end.
 
     A line that is not of the encoding, not JSON or no JSON object is *bad*: it is left out, and a
-    :class:`BadLinesWarning` counts the bad lines of each partition when that has been read to
-    its end; it reaches the client from any worker. More of them than ``limit`` allows end the
-    compute with :class:`BadLines`. :func:`bad_records` gives all of them.
+    :class:`~hyperplane.errors.BadLinesWarning` counts the bad lines of each partition when that
+    has been read to its end; it reaches the client from any worker. More of them than ``limit``
+    allows end the compute with :class:`~hyperplane.errors.BadLines`. :func:`bad_records` gives
+    all of them.
 
     Parameters
     ----------
     urls : str, path or list of them
-        Paths, globs or URLs that fsspec opens; all on one store.
+        Files, globs, folders, or URLs that fsspec opens; all on one store. Each file is read once.
     format : {"json", "text"}, optional
         By default what the names say: ``.jsonl``, ``.ndjson`` and ``.json`` are JSON with one
         object a line; ``.txt``, ``.text`` and ``.log`` are text.
@@ -80,15 +82,16 @@ def read_records(
     [{'n': 1}, {'n': 2}]
     """
     size, name, faults = _settings(format, blocksize, encoding, limit)
-    options = dict(storage_options or {})
     try:
-        store, found, kind = files.find(urls, options, format)
+        found, kind = files.find(urls, storage_options, format)
     except RequestError as error:
         raise RequestError([*faults, *error.faults]) from error.__cause__
     check(faults)
     parts = files.split(found, size)
-    source = Source(store, kind, name, float(limit))
-    token = tokenize([file.details for file in found], parts, kind, name, limit, store)
+    store = found[0].store
+    source = Source(store.system, kind, name, float(limit))
+    stamps = [(file.path, file.size, file.stamp) for file in found]
+    token = tokenize(stamps, parts, kind, name, limit, store)
     return read_bag("read-records", _records, Reading(source, parts, token=token))
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from hyperplane.collections.bags.errors import WrongType, cut
-from hyperplane.errors import Fault
+from hyperplane.collections.bags.errors import cut
+from hyperplane.errors import Fault, WrongType
 
 UTC = "datetime64[us, UTC]"
 _ARROW: dict[str, pa.DataType] = {

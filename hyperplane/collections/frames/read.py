@@ -12,8 +12,8 @@ import pandas as pd
 from hyperplane.collections.frames.sources import (
     avro_plan,
     csv_plan,
+    formats,
     jsonl,
-    listing,
     parquet_plan,
     plan,
     types,
@@ -22,6 +22,7 @@ from hyperplane.collections.frames.sources.reader import of_parts
 from hyperplane.collections.frames.sources.request import OnError, Request, Table
 from hyperplane.collections.frames.sources.text_plan import TextOptions
 from hyperplane.errors import Fault, check
+from hyperplane.stores import listing
 
 if TYPE_CHECKING:
     from hyperplane.collections.frames.sources.schemas import Mixing
@@ -131,7 +132,7 @@ def read(
     faults += _choices(schema=schema, decimals=decimals, on_error=on_error)
     check(faults)
     files = listing.find(urls, storage_options)
-    kind = listing.format_of(files, format)
+    kind = formats.format_of(files, format)
     given = {
         name: value
         for name, value in {

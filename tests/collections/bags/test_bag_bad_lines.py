@@ -5,8 +5,8 @@ import pickle
 import dask.bag as db
 import pytest
 
-from hyperplane.bag import BadLines, BadLinesWarning, bad_records, read_records, select
-from hyperplane.errors import RequestError
+from hyperplane.bag import bad_records, read_records, select
+from hyperplane.errors import BadLines, BadLinesWarning, RequestError
 
 
 def content(good, bad):

@@ -9,8 +9,6 @@ import pytest
 
 import hyperplane
 from hyperplane.bag import (
-    BadLines,
-    BadLinesWarning,
     bad_records,
     count_by,
     read_records,
@@ -18,6 +16,7 @@ from hyperplane.bag import (
     take,
     to_dataframe,
 )
+from hyperplane.errors import BadLines, BadLinesWarning
 
 
 @pytest.mark.cluster

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperplane.bag import WrongType, read_records, select, to_dataframe
+from hyperplane.bag import read_records, select, to_dataframe
 from hyperplane.collections.bags import kernel
-from hyperplane.errors import RequestError
+from hyperplane.errors import RequestError, WrongType
 
 STAMPS = st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31))
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -9,12 +9,13 @@ import warnings
 import fsspec
 import pyarrow as pa
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hyperplane.bag import BadLines, BadLinesWarning, UnreadableFile, bad_records, read_records
+from hyperplane.bag import bad_records, read_records
 from hyperplane.collections.bags import lines as lines_module
-from hyperplane.errors import RequestError
+from hyperplane.errors import BadLines, BadLinesWarning, ReadError, RequestError
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 VALUES = st.recursive(
@@ -125,8 +126,38 @@ def test_packed_files_are_read_whole_and_a_truncated_one_is_named(tmp_path, suff
     assert bag.npartitions == 1
     assert bag.compute(scheduler="sync") == records
     file.write_bytes(packed[: len(packed) // 2])
-    with pytest.raises(UnreadableFile, match=rf"a\.jsonl{suffix} cannot be read: .*truncated"):
+    with pytest.raises(ReadError, match=rf"a\.jsonl{suffix}: .*truncated"):
         read_records(file).compute(scheduler="sync")
+
+
+def test_a_folder_is_all_its_files_in_natural_order(tmp_path):
+    for name in ("part-10.jsonl", "part-2.jsonl.gz", "2024/a.jsonl", "_SUCCESS", ".part.crc"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        data = json.dumps({"name": name}).encode()
+        file.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    found = read_records(tmp_path).pluck("name").compute(scheduler="sync")
+    assert found == ["2024/a.jsonl", "part-2.jsonl.gz", "part-10.jsonl"]
+
+
+def test_a_store_that_does_not_say_how_long_a_file_is(monkeypatch):
+    url = write(b'{"n": 1}\n' * 100)
+    store, whole = fsspec.filesystem("memory"), MemoryFileSystem.info
+    monkeypatch.setattr(
+        MemoryFileSystem,
+        "info",
+        lambda self, path, **how: {**whole(self, path, **how), "size": None},
+    )
+    assert store.info("/records/a.jsonl")["size"] is None
+    bag = read_records(url, blocksize=50)
+    assert bag.npartitions == 1
+    assert len(bag.compute(scheduler="sync")) == 100
+
+
+def test_files_of_two_stores_make_no_bag(tmp_path):
+    (tmp_path / "a.jsonl").write_text("{}\n")
+    with pytest.raises(RequestError, match=r"a\.jsonl' and 'memory://.*all URLs on one store"):
+        read_records([tmp_path / "a.jsonl", write(b"{}\n")])
 
 
 def test_two_gzip_members_in_a_file_are_both_read(tmp_path):
@@ -136,7 +167,7 @@ def test_two_gzip_members_in_a_file_are_both_read(tmp_path):
 
 def test_something_else_under_the_name_of_a_packed_file_is_named(tmp_path):
     (tmp_path / "a.jsonl.gz").write_bytes(b'{"n": 1}\n')
-    with pytest.raises(UnreadableFile, match=r"a\.jsonl\.gz cannot be read: BadGzipFile"):
+    with pytest.raises(ReadError, match=r"a\.jsonl\.gz: BadGzipFile"):
         read_records(tmp_path / "a.jsonl.gz").compute(scheduler="sync")
 
 
@@ -144,7 +175,7 @@ def test_a_file_that_went_away_is_named(tmp_path):
     (tmp_path / "a.jsonl").write_text("{}\n")
     bag = read_records(tmp_path / "a.jsonl")
     (tmp_path / "a.jsonl").unlink()
-    with pytest.raises(UnreadableFile, match=r"a\.jsonl cannot be read: .* is gone"):
+    with pytest.raises(ReadError, match=r"a\.jsonl: .* is gone"):
         bag.compute(scheduler="sync")
 
 
@@ -160,9 +191,13 @@ def test_small_files_are_joined_in_order_and_large_ones_cut(tmp_path):
 
 def test_every_fault_of_a_call_is_told_at_once(tmp_path):
     (tmp_path / "a.jsonl").write_text("{}")
+    (tmp_path / "empty").mkdir()
     with pytest.raises(RequestError) as caught:
         read_records(
-            [tmp_path / "a.jsonl", tmp_path / "gone.jsonl", str(tmp_path / "no*.jsonl"), tmp_path],
+            [
+                *(tmp_path / "a.jsonl", tmp_path / "gone.jsonl"),
+                *(str(tmp_path / "no*.jsonl"), tmp_path / "empty"),
+            ],
             format="xml",
             blocksize="a lot",
             encoding="utf-16",
@@ -174,7 +209,7 @@ def test_every_fault_of_a_call_is_told_at_once(tmp_path):
     ]
     assert "no*.jsonl" in str(caught.value)
     assert "gone.jsonl" in str(caught.value)
-    assert "this is a folder" in str(caught.value)
+    assert "empty'" in str(caught.value)
 
 
 @pytest.mark.parametrize("urls", [[], 5, "", [None], "nosuchprotocol://x/y.json"])

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperplane.bag import BadLinesWarning, count_by, read_records, select
+from hyperplane.bag import count_by, read_records, select
 from hyperplane.collections.bags import lines as lines_module
-from hyperplane.errors import RequestError
+from hyperplane.errors import BadLinesWarning, RequestError
 
 # Few values, so that they meet; with all that parsers are known to differ in.
 VALUES = st.sampled_from(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import avro, plan
-from hyperplane.collections.frames.sources.errors import ReadError
+from hyperplane.errors import ReadError
 
 UTC = dt.timezone.utc
 TIMES = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1))

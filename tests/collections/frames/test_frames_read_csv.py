@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import plan, samples
-from hyperplane.collections.frames.sources.errors import ReadError
 from hyperplane.demo.data import _archive
-from hyperplane.errors import RequestError
+from hyperplane.errors import ReadError, RequestError
 
 VALUES = {
     "whole": st.integers(-(2**62), 2**62),

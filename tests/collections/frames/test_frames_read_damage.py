@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources.errors import ReadError, SkippedFile
-from hyperplane.errors import HyperplaneError
+from hyperplane.errors import HyperplaneError, ReadError, SkippedFile
 
 FRAME = pd.DataFrame({"n": range(5_000), "s": [f"text {i}" for i in range(5_000)]})
 

@@ -10,12 +10,12 @@ import fastavro
 import fsspec
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources.errors import ReadError
-from hyperplane.errors import RequestError
+from hyperplane.errors import ReadError, RequestError
 
 
 class Counted(io.RawIOBase):
@@ -131,6 +131,15 @@ def test_each_format_from_a_store(store):
         found = read(f"counting://{name}", storage_options=KEY)
         ours = found.compute().reset_index(drop=True)
         pd.testing.assert_frame_equal(ours, frame, check_dtype=False)
+
+
+@pytest.mark.parametrize(("ending", "codec"), [(".zst", "zstd"), (".lz4", "lz4")])
+def test_text_in_packings_of_today(store, ending, codec):
+    text = "n\n" + "".join(f"{n}\n" for n in range(20_000))
+    store.pipe_file(f"/a.csv{ending}", pa.compress(text.encode(), codec, asbytes=True))
+    found = read(f"counting://a.csv{ending}", storage_options=KEY)
+    assert found.npartitions == 1
+    assert found.compute().n.to_list() == list(range(20_000))
 
 
 def test_secrets_are_in_no_text(wide):

@@ -16,9 +16,11 @@ import hyperplane
 from hyperplane.collections import in_use
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import folders, plan, samples, times, types
-from hyperplane.collections.frames.sources.errors import SkippedFile
-from hyperplane.collections.frames.sources.listing import File, Store, natural, shown, suffix_of
-from hyperplane.errors import Fault
+from hyperplane.errors import Fault, SkippedFile
+from hyperplane.stores.listing import natural
+from hyperplane.stores.naming import suffix_of
+from hyperplane.stores.places import File, Store
+from hyperplane.stores.secrets import shown
 
 
 @given(sizes=st.lists(st.integers(1, 10**9), max_size=40), partition_size=st.integers(1, 10**9))

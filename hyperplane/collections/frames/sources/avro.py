@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from hyperplane.collections.frames.sources import types
 from hyperplane.collections.frames.sources.avro_schema import Field, Unsupported, fields
-from hyperplane.collections.frames.sources.errors import ReadError
-from hyperplane.collections.frames.sources.listing import File
 from hyperplane.collections.frames.sources.spans import Span
+from hyperplane.errors import ReadError
 from hyperplane.optional import need
+from hyperplane.stores.places import File
 
 #: What ends each block: 16 bytes that are drawn anew for each file.
 SYNC = 16

@@ -11,16 +11,15 @@ import pyarrow as pa
 
 from hyperplane.collections.frames.sources import folders, plan, schemas, types
 from hyperplane.collections.frames.sources.avro import SYNC, AvroDecoder, Header, header
-from hyperplane.collections.frames.sources.errors import ReadError
 from hyperplane.collections.frames.sources.filters import columns_of
 from hyperplane.collections.frames.sources.footers import READERS
-from hyperplane.collections.frames.sources.listing import File
 from hyperplane.collections.frames.sources.reader import reading
 from hyperplane.collections.frames.sources.recipe import Recipe
 from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.collections.frames.sources.samples import Sample
 from hyperplane.collections.frames.sources.spans import Span, SpanPart
-from hyperplane.errors import check
+from hyperplane.errors import ReadError, check
+from hyperplane.stores.places import File
 
 #: Bytes of the first file that are decoded to learn how long they are in memory.
 SAMPLE = 500_000

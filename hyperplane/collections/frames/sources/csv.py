@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from hyperplane.collections.frames.sources import times
-from hyperplane.collections.frames.sources.errors import ReadError
-from hyperplane.collections.frames.sources.spans import Span, packing
+from hyperplane.collections.frames.sources.spans import Span
 from hyperplane.collections.frames.sources.times import TimeFormat
+from hyperplane.errors import ReadError
 
 #: What stands for a missing value, as in ``pandas.read_csv``.
 MISSING = (
@@ -79,7 +79,7 @@ class CsvDecoder:
             When a value does not fit the type of its column, or a row has too few or many.
         """
         data = span.data()
-        divided = not self.form.breaking and not packing(span.file)
+        divided = not self.form.breaking and not span.file.packing
         if divided and _quotes(data) % 2:
             # Then some cut, of this span or of one before, may lie within quotes.
             raise ReadError(

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from hyperplane.collections.frames.sources import samples, text_plan, times
 from hyperplane.collections.frames.sources.csv import CsvDecoder, CsvForm, arrow_type, parsed
-from hyperplane.collections.frames.sources.errors import ReadError
-from hyperplane.collections.frames.sources.listing import File, suffix_of
 from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.collections.frames.sources.samples import Sample
 from hyperplane.collections.frames.sources.text_plan import Content, Kinds, TextOptions
 from hyperplane.collections.frames.sources.times import TimeFormat
-from hyperplane.errors import Fault, check
+from hyperplane.errors import Fault, ReadError, check
+from hyperplane.stores.naming import suffix_of
+from hyperplane.stores.places import File
 
 _BOM = b"\xef\xbb\xbf"
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a file, and how it is said."""
+"""How it is said what is wrong with files."""
 
 from __future__ import annotations
 
@@ -8,38 +8,16 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from hyperplane.errors import HyperplaneError
+from hyperplane.errors import ReadError, SkippedFile
 
 
-class ReadError(HyperplaneError, OSError):
-    """A file cannot be read: it is damaged, cut off, or not what its name says.
-
-    Attributes
-    ----------
-    url : str
-        The file, as the store names it; without the store's options.
-    """
-
-    def __init__(self, url: str, wrong: str) -> None:
-        super().__init__(f"{url}: {wrong}")
-        self.url = url
-
-    @classmethod
-    def of(cls, errors: Sequence[ReadError]) -> ReadError:
-        """One error that names all files."""
-        first, *others = errors
-        if not others:
-            return first
-        more = "".join(f"\n  {error}" for error in others)
-        return cls(first.url, f"{str(first).removeprefix(f'{first.url}: ')}; so are:{more}")
-
-    def __str__(self) -> str:
-        # OSError would answer with an error number.
-        return str(self.args[0])
-
-
-class SkippedFile(UserWarning):
-    """A file, or the rest of one, is left out because ``on_error="skip"`` says so."""
+def joined(errors: Sequence[ReadError]) -> ReadError:
+    """One error that names all files."""
+    first, *others = errors
+    if not others:
+        return first
+    more = "".join(f"\n  {error}" for error in others)
+    return ReadError(first.url, f"{str(first).removeprefix(f'{first.url}: ')}; so are:{more}")
 
 
 def tell_skipped(errors: Sequence[ReadError], worker: Any = None) -> None:

@@ -14,11 +14,11 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import parquet
 
-from hyperplane.collections.frames.sources.errors import ReadError
 from hyperplane.collections.frames.sources.filters import Bound
-from hyperplane.collections.frames.sources.listing import File
 from hyperplane.collections.frames.sources.reader import reading
+from hyperplane.errors import ReadError
 from hyperplane.sizing.footers import OFFSET, WIDTHS
+from hyperplane.stores.places import File
 
 #: Threads that read footers.
 READERS = 16

@@ -11,14 +11,13 @@ from typing import Any
 import polars as pl
 
 from hyperplane.collections.frames.sources import samples, text_plan, times
-from hyperplane.collections.frames.sources.errors import ReadError
-from hyperplane.collections.frames.sources.listing import File
 from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.collections.frames.sources.samples import Sample
 from hyperplane.collections.frames.sources.spans import Span
 from hyperplane.collections.frames.sources.text_plan import Content, Kinds, TextOptions
 from hyperplane.collections.frames.sources.times import TimeFormat
-from hyperplane.errors import Fault, check
+from hyperplane.errors import Fault, ReadError, check
+from hyperplane.stores.places import File
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -12,12 +11,11 @@ import polars as pl
 from pyarrow import parquet
 
 from hyperplane.collections.frames.parts import Bounds
-from hyperplane.collections.frames.sources.errors import ReadError, tell_skipped, worker_here
+from hyperplane.collections.frames.sources.file_parts import FilePart
 from hyperplane.collections.frames.sources.filters import Filters
-from hyperplane.collections.frames.sources.listing import File
-from hyperplane.collections.frames.sources.reader import reading
-from hyperplane.collections.frames.sources.recipe import Finish, Recipe, scanned, together
+from hyperplane.collections.frames.sources.recipe import Recipe
 from hyperplane.collections.frames.sources.request import OnError
+from hyperplane.stores.places import File
 
 
 @dataclass(frozen=True)
@@ -63,8 +61,18 @@ class Piece:
         raw = pl.scan_parquet(self.file.path, glob=False, hive_partitioning=False)
         return raw if self.whole else raw.slice(self.start, self.rows)
 
+    @property
+    def identity(self) -> Any:
+        """What tells it from other row groups of the file, for a token."""
+        return self.groups
+
+    def __str__(self) -> str:
+        return f"{self.file.url}{list(self.groups)}"
+
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
         """Some raw columns, from any store: no other bytes of the data are asked for."""
+        if self.file.store.local:
+            return self.scan().select(names)
         with self.file.store.system.open(self.file.path, "rb", cache_type="none") as opened:
             reader = parquet.ParquetFile(opened, pre_buffer=True)
             table = reader.read_row_groups(self.groups, columns=list(names), use_threads=False)
@@ -73,7 +81,7 @@ class Piece:
 
 
 @dataclass(frozen=True, repr=False)
-class ParquetPart:
+class ParquetPart(FilePart):
     """The row groups of one partition.
 
     Parameters
@@ -95,18 +103,14 @@ class ParquetPart:
     known: Mapping[str, Bounds] = field(default_factory=dict, compare=False, repr=False)
 
     @property
+    def units(self) -> tuple[Piece, ...]:
+        """The pieces."""
+        return self.pieces
+
+    @property
     def rows(self) -> int:
         """Number of rows before any filter."""
         return sum(piece.rows for piece in self.pieces)
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """The files, for messages."""
-        return tuple(dict.fromkeys(piece.file.url for piece in self.pieces))
-
-    @property
-    def _schema(self) -> dict[str, pl.DataType]:
-        return dict(self.pieces[0].recipe.schema)
 
     @property
     def _by_python(self) -> bool:
@@ -115,8 +119,7 @@ class ParquetPart:
     def scan(self) -> pl.LazyFrame:
         """The rows, filters applied; Polars skips columns that are not needed."""
         if self._by_python:
-            # Polars calls back in a thread of its own, which no worker knows.
-            return scanned(partial(self._each, worker_here()), self._schema)
+            return super().scan()
         runs = groupby(self.pieces, key=lambda piece: piece.together)
         frames = [_scanned_together(list(run)) for _, run in runs]
         made = [recipe.applied(raw, self.filters) for raw, recipe in frames]
@@ -125,23 +128,8 @@ class ParquetPart:
     def collected(self, names: Sequence[str]) -> pl.DataFrame:
         """Some columns of the rows."""
         if self._by_python:
-            return together(partial(self._each, worker_here()), names, self._schema)
+            return super().collected(names)
         return self.scan().select(names).collect()
-
-    def _each(self, worker: Any, names: Collection[str], finish: Finish) -> Iterator[pl.DataFrame]:
-        for piece in self.pieces:
-            raw = piece.recipe.raw(names)
-            try:
-                with reading(piece):
-                    local = piece.file.store.local
-                    found = piece.scan().select(raw) if local else piece.fetch(raw)
-                    made = finish(piece.recipe.applied(found, self.filters, names))
-            except ReadError as error:
-                if self.on_error == "raise":
-                    raise
-                tell_skipped([error], worker)
-                continue
-            yield made
 
     def bounds(self, column: str) -> Bounds | None:
         """Smallest and largest value of a column of times or integers, before filters.
@@ -150,22 +138,11 @@ class ParquetPart:
         """
         return self.known.get(column)
 
-    def __repr__(self) -> str:
-        pieces = ", ".join(f"{piece.file.url}{list(piece.groups)}" for piece in self.pieces[:3])
-        return f"ParquetPart({pieces}{', ...' if len(self.pieces) > 3 else ''})"
-
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "known": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-
-    def __dask_tokenize__(self) -> Any:
-        pieces = [
-            (p.file.path, p.file.size, p.file.stamp, p.groups, str(p.recipe)) for p in self.pieces
-        ]
-        store = self.pieces[0].file.store.__dask_tokenize__()
-        return (type(self).__name__, pieces, store, repr(self.filters), self.on_error)
 
 
 def _scanned_together(pieces: list[Piece]) -> tuple[pl.LazyFrame, Recipe]:

@@ -19,12 +19,12 @@ from hyperplane.collections.frames.sources.filters import (
     may_match,
 )
 from hyperplane.collections.frames.sources.footers import Footer
-from hyperplane.collections.frames.sources.listing import File
 from hyperplane.collections.frames.sources.parquet import ParquetPart, Piece
 from hyperplane.collections.frames.sources.plan import joined
 from hyperplane.collections.frames.sources.recipe import Recipe
 from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.errors import check
+from hyperplane.stores.places import File
 
 T = TypeVar("T")
 Kinds = dict[str, pl.DataType]

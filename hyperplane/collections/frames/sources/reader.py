@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,19 +14,16 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.collections.frames.convert import to_pandas
-from hyperplane.collections.frames.sources.errors import ReadError
+from hyperplane.errors import ReadError
+from hyperplane.stores import naming
+from hyperplane.stores.secrets import said
 
 if TYPE_CHECKING:
     from hyperplane.collections.frames.parts import Part
 
 #: What reading a damaged file can raise, in any of the libraries below.
 DAMAGE = (
-    OSError,
-    EOFError,
-    ValueError,
-    zlib.error,
-    lzma.LZMAError,
-    zipfile.BadZipFile,
+    *naming.DAMAGE,
     OverflowError,
     pa.ArrowException,
     pl.exceptions.PolarsError,
@@ -111,5 +105,4 @@ def reading(part: Any) -> Iterator[None]:
         urls = part.urls
         named = [url for url in urls if url in str(error)] or urls
         more = f" (or one of {len(named) - 1} more files)" if len(named) > 1 else ""
-        first_line = (str(error).splitlines() or [""])[0]
-        raise ReadError(named[0] + more, f"{type(error).__name__}: {first_line}") from error
+        raise ReadError(named[0] + more, said(error).splitlines()[0]) from error

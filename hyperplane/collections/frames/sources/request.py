@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from hyperplane.collections.frames.sources import filters as row_filters
-from hyperplane.collections.frames.sources.errors import ReadError, tell_skipped
-from hyperplane.errors import Fault, check
+from hyperplane.collections.frames.sources.errors import joined, tell_skipped
+from hyperplane.errors import Fault, ReadError, check
 
 if TYPE_CHECKING:
     from hyperplane.collections.frames.parts import Part
@@ -98,7 +98,7 @@ class Request:
             Files that can be read.
         """
         if errors and (self.on_error == "raise" or not left):
-            raise ReadError.of(errors)
+            raise joined(errors)
         tell_skipped(errors)
 
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from hyperplane.collections.frames.sources.errors import ReadError
 from hyperplane.collections.frames.sources.footers import READERS
-from hyperplane.collections.frames.sources.listing import File
 from hyperplane.collections.frames.sources.reader import reading
-from hyperplane.collections.frames.sources.spans import packing
+from hyperplane.errors import ReadError
+from hyperplane.stores.places import File
 
 #: Bytes of the head of a sampled file, of its middle and its end, and of the head of the others.
 HEAD = 500_000
@@ -81,7 +80,7 @@ def _sample(file: File, close: bool) -> Sample:
             break
         length *= 8
     inside = []
-    if close and not whole and not packing(file):
+    if close and not whole and not file.packing:
         for start in {max(length, file.size // 2), max(length, file.size - INSIDE)}:
             text = file.between(start, min(file.size, start + INSIDE))
             first, last = text.find(b"\n") + 1, text.rfind(b"\n") + 1
@@ -91,8 +90,8 @@ def _sample(file: File, close: bool) -> Sample:
 
 def _head(file: File, length: int) -> tuple[bytes, bool]:
     """The first records within so many bytes, and whether they are all."""
-    if packing(file):
-        with file.store.system.open(file.path, "rb", compression="infer") as opened:
+    if file.packing:
+        with file.opened() as opened:
             head = bytes(opened.read(length + 1))
         whole = len(head) <= length
     else:

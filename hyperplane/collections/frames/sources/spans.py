@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
-import fsspec
 import polars as pl
 
 from hyperplane.collections.frames.parts import Bounds
-from hyperplane.collections.frames.sources.errors import ReadError, tell_skipped, worker_here
+from hyperplane.collections.frames.sources.file_parts import FilePart
 from hyperplane.collections.frames.sources.filters import Filters
-from hyperplane.collections.frames.sources.listing import File
-from hyperplane.collections.frames.sources.reader import reading
-from hyperplane.collections.frames.sources.recipe import Finish, Recipe, scanned, together
+from hyperplane.collections.frames.sources.recipe import Recipe
 from hyperplane.collections.frames.sources.request import OnError
+from hyperplane.stores.places import File
 
 
 class Decoder(Protocol):
@@ -57,22 +54,28 @@ class Span:
         """The file, for messages."""
         return (self.file.url,)
 
+    @property
+    def identity(self) -> Any:
+        """What tells it from other spans of the file, for a token."""
+        return (self.start, self.stop, repr(self.decoder))
+
+    def fetch(self, names: Collection[str]) -> pl.LazyFrame:
+        """Some raw columns."""
+        return self.decoder.decoded(self, names).lazy()
+
+    def __str__(self) -> str:
+        return f"{self.file.url}[{self.start}:{self.stop}]"
+
     def data(self) -> bytes:
         """The bytes, unpacked."""
-        if packing(self.file):
-            with self.file.store.system.open(self.file.path, "rb", compression="infer") as opened:
+        if self.file.packing:
+            with self.file.opened() as opened:
                 return bytes(opened.read())[self.start :]
         return self.file.between(self.start, self.stop)
 
 
-def packing(file: File) -> str | None:
-    """How a text file is packed, by its name."""
-    found: str | None = fsspec.utils.infer_compression(file.path)
-    return found
-
-
 @dataclass(frozen=True, repr=False)
-class SpanPart:
+class SpanPart(FilePart):
     """The spans of one partition.
 
     Parameters
@@ -90,6 +93,11 @@ class SpanPart:
     on_error: OnError = "raise"
 
     @property
+    def units(self) -> tuple[Span, ...]:
+        """The spans."""
+        return self.spans
+
+    @property
     def rows(self) -> int | None:
         """Not known without reading."""
         return None
@@ -99,57 +107,6 @@ class SpanPart:
         """Bytes in memory before filters, by a sample."""
         return sum(span.nbytes for span in self.spans)
 
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """The files, for messages."""
-        return tuple(dict.fromkeys(span.file.url for span in self.spans))
-
-    @property
-    def _schema(self) -> dict[str, pl.DataType]:
-        return dict(self.spans[0].recipe.schema)
-
-    def scan(self) -> pl.LazyFrame:
-        """The rows, filters applied; only the columns that are needed are made."""
-        # Polars calls back in a thread of its own, which no worker knows.
-        return scanned(partial(self._each, worker_here()), self._schema)
-
-    def collected(self, names: Sequence[str]) -> pl.DataFrame:
-        """Some columns of the rows; without the copy that a scan makes."""
-        return together(partial(self._each, worker_here()), names, self._schema)
-
-    def _each(self, worker: Any, names: Collection[str], finish: Finish) -> Iterator[pl.DataFrame]:
-        for span in self.spans:
-            try:
-                with reading(span):
-                    frame = span.decoder.decoded(span, span.recipe.raw(names))
-                    made = finish(span.recipe.applied(frame.lazy(), self.filters, names))
-            except ReadError as error:
-                if self.on_error == "raise":
-                    raise
-                tell_skipped([error], worker)
-                continue
-            yield made
-
     def bounds(self, column: str) -> Bounds | None:
         """Not known: the files have no statistics."""
         return None
-
-    def __repr__(self) -> str:
-        spans = ", ".join(f"{span.file.url}[{span.start}:{span.stop}]" for span in self.spans[:3])
-        return f"SpanPart({spans}{', ...' if len(self.spans) > 3 else ''})"
-
-    def __dask_tokenize__(self) -> Any:
-        spans = [
-            (
-                s.file.path,
-                s.file.size,
-                s.file.stamp,
-                s.start,
-                s.stop,
-                repr(s.decoder),
-                str(s.recipe),
-            )
-            for s in self.spans
-        ]
-        store = self.spans[0].file.store.__dask_tokenize__()
-        return (type(self).__name__, spans, store, repr(self.filters), self.on_error)

@@ -11,9 +11,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from hyperplane.collections.frames.sources.errors import ReadError
 from hyperplane.collections.frames.sources.filters import near
-from hyperplane.errors import Fault
+from hyperplane.errors import Fault, ReadError
 
 _ISO = (
     pa.timestamp("us"),

@@ -1,0 +1,42 @@
+"""The formats of files that make dataframes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from hyperplane.errors import Fault, RequestError
+from hyperplane.stores import naming
+from hyperplane.stores.places import File
+
+FORMATS = {
+    ".parquet": "parquet",
+    ".parq": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".json": "jsonl",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".avro": "avro",
+}
+
+
+def format_of(files: Sequence[File], asked: str | None) -> str:
+    """The one format that all files have.
+
+    Raises
+    ------
+    RequestError
+        When a suffix is unknown or the files are of several formats.
+    """
+    known = sorted(set(FORMATS.values()))
+    if asked is None:
+        advice = "or say it with format='parquet', 'csv', 'jsonl' or 'avro'"
+        return naming.format_of(files, FORMATS, advice)
+    if asked not in known:
+        close = difflib.get_close_matches(str(asked), known, n=1)
+        advice = f"did you mean {close[0]!r}?" if close else ""
+        raise RequestError([Fault("format", repr(asked), f"one of {', '.join(known)}", advice)])
+    return asked

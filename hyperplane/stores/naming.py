@@ -1,0 +1,131 @@
+"""What the name of a file says: its format, and how it is packed."""
+
+from __future__ import annotations
+
+import lzma
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+
+from hyperplane.errors import Fault, check
+
+if TYPE_CHECKING:
+    from hyperplane.stores.places import File
+
+#: How a file is packed, by the ending of its name.
+PACKED = {
+    ".gz": "gzip",
+    ".bz2": "bz2",
+    ".xz": "xz",
+    ".lzma": "lzma",
+    ".zip": "zip",
+    ".zst": "zstd",
+    ".lz4": "lz4",
+}
+#: What reading a damaged file can raise, packed or not.
+DAMAGE: tuple[type[Exception], ...] = (
+    OSError,
+    EOFError,
+    ValueError,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+)
+
+
+def packing_of(path: str) -> str:
+    """How a file is packed, by its name; empty when it is not.
+
+    Examples
+    --------
+    >>> packing_of("a.csv.gz"), packing_of("A.JSONL.ZST"), packing_of("a.csv")
+    ('gzip', 'zstd', '')
+    """
+    return PACKED.get(_ending(_name(path)), "")
+
+
+def suffix_of(path: str) -> str:
+    """What a name ends in, without the ending of what packed it.
+
+    Examples
+    --------
+    >>> suffix_of("a.CSV.gz"), suffix_of("https://host/a.json?signature=b.c"), suffix_of("README")
+    ('.csv', '.json', '')
+    """
+    name = _name(path)
+    ending = _ending(name)
+    return _ending(name.removesuffix(ending)) if ending in PACKED else ending
+
+
+def _name(path: str) -> str:
+    """The last part of a path, or of a URL without its query."""
+    return (path.partition("?")[0] if "://" in path else path).lower().rpartition("/")[2]
+
+
+def _ending(name: str) -> str:
+    dot = name.rfind(".")
+    return name[dot:] if dot >= 0 else ""
+
+
+def unpacked(raw: Any, packing: str) -> AbstractContextManager[Any]:
+    """A file of what is packed in another one.
+
+    Parameters
+    ----------
+    raw : file
+        Opened for bytes.
+    packing : str
+        A value of ``PACKED``; empty for a file that is not packed, which comes back as it is.
+    """
+    if not packing:
+        return nullcontext(raw)
+    if packing in ("zstd", "lz4"):
+        # Needs no package more, and unlike some finds that a file is cut off.
+        import pyarrow as pa
+
+        stream: AbstractContextManager[Any] = pa.CompressedInputStream(
+            pa.PythonFile(raw, mode="r"), packing
+        )
+        return stream
+    made: AbstractContextManager[Any] = fsspec.core.compr[packing](raw, mode="rb")
+    return made
+
+
+def format_of(files: Sequence[File], formats: Mapping[str, str], advice: str = "") -> str:
+    """The one format that all files have, by their names.
+
+    Parameters
+    ----------
+    files : sequence of File
+        At least one.
+    formats : mapping of str to str
+        The format of each suffix.
+    advice : str
+        For a file whose suffix says nothing.
+
+    Raises
+    ------
+    RequestError
+        With every suffix that is not known, or when the files are of several formats.
+    """
+    by_suffix: dict[str, File] = {}
+    for file in files:
+        by_suffix.setdefault(suffix_of(file.path), file)
+    endings = f"a name that ends in one of {', '.join(formats)}, also with {', '.join(PACKED)}"
+    check(
+        Fault("urls", repr(file.url), endings, advice)
+        for suffix, file in by_suffix.items()
+        if suffix not in formats
+    )
+    found: dict[str, File] = {}
+    for suffix, file in by_suffix.items():
+        found.setdefault(formats[suffix], file)
+    if len(found) > 1:
+        asked = " and ".join(f"{name} ({file.url})" for name, file in sorted(found.items()))
+        glob = f"use a glob such as '*{next(iter(by_suffix))}'"
+        check([Fault("urls", asked, "files of one format", glob)])
+    return next(iter(found))

@@ -1,0 +1,275 @@
+"""What a caller names, and the files that are found for it."""
+
+import os
+import pickle
+import threading
+from pathlib import Path
+
+import fsspec
+import pytest
+from dask.base import tokenize
+from fsspec.implementations.memory import MemoryFileSystem
+
+from hyperplane.errors import RequestError
+from hyperplane.stores import listing
+from hyperplane.stores.listing import find, named, natural, place_of
+from hyperplane.stores.places import File, Folder, Store
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("part-10.csv", "part-2.csv", "day=1/a.csv", "day=1/_tmp/b.csv", "_SUCCESS"):
+        file = tmp_path / "data" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{name}\n")
+    return tmp_path / "data"
+
+
+class OddStore(MemoryFileSystem):
+    """A store that does not say all, fails on demand, and knows no ranges."""
+
+    protocol = "odd"
+    store: dict = {}  # noqa: RUF012
+    pseudo_dirs = [""]  # noqa: RUF012
+    cachable = False
+    #: Says no sizes in lists; nor of single files.
+    mute: tuple = ()
+    #: Names of threads that asked.
+    asked: set = set()  # noqa: RUF012
+    barrier = None
+
+    def __init__(self, key="", **options):
+        super().__init__(**options)
+        self.key = key
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.replace("odd://", "memory://"))
+
+    def find(self, path, detail=False, **options):
+        found = super().find(path, detail=True, **options)
+        return {name: self._said("lists", entry) for name, entry in found.items()}
+
+    def info(self, path, **options):
+        if "forbidden" in path:
+            raise RuntimeError(f"{self.key} may not read https://me:pw@host{path}?signature=abc")
+        if type(self).barrier is not None:
+            type(self).barrier.wait(timeout=10)
+        return self._said("files", super().info(path, **options))
+
+    def _said(self, where, entry):
+        return {**entry, "size": None} if where in type(self).mute else entry
+
+    def cat_file(self, path, start=None, end=None, **options):
+        return super().cat_file(path)
+
+
+@pytest.fixture
+def odd():
+    fsspec.register_implementation("odd", OddStore, clobber=True)
+    store = OddStore()
+    store.pipe({"/d/a.csv": b"n\n1\n", "/d/b.csv": b"n\n22\n"})
+    yield store
+    OddStore.store.clear()
+    OddStore.pseudo_dirs[:] = [""]
+    OddStore.mute, OddStore.barrier = (), None
+
+
+def names(files, folder):
+    return [os.path.relpath(file.path, folder) for file in files]
+
+
+def faults(urls, options=None):
+    with pytest.raises(RequestError) as caught:
+        find(urls, options)
+    assert {fault.where for fault in caught.value.faults} == {"urls"}
+    return caught.value.faults
+
+
+@pytest.mark.parametrize(
+    ("urls", "found"),
+    [
+        ("", ["day=1/a.csv", "part-2.csv", "part-10.csv"]),
+        ("/", ["day=1/a.csv", "part-2.csv", "part-10.csv"]),
+        ("/*", ["day=1/a.csv", "part-2.csv", "part-10.csv"]),
+        ("/*.csv", ["part-2.csv", "part-10.csv"]),
+        ("/**/*.csv", ["day=1/a.csv", "part-2.csv", "part-10.csv"]),
+        ("/day=?", ["day=1/a.csv"]),
+        ("/part-[12]*.csv", ["part-2.csv", "part-10.csv"]),
+        ("/_SUCCESS", ["_SUCCESS"]),
+        ("/_*", ["_SUCCESS"]),
+        ("/day=1/_tmp", ["day=1/_tmp/b.csv"]),
+        ("/day=*/_tmp/*.csv", ["day=1/_tmp/b.csv"]),
+    ],
+)
+def test_files_of_paths_globs_and_folders(folder, urls, found):
+    assert names(find(f"{folder}{urls}"), folder) == found
+    assert names(find(f"file://{folder}{urls}"), folder) == found
+
+
+def test_a_list_keeps_its_order_and_names_each_file_once(folder):
+    urls = (folder / "part-10.csv", f"{folder}/*.csv", str(folder / "part-2.csv"))
+    found = find(url for url in urls)
+    assert names(found, folder) == ["part-10.csv", "part-2.csv"]
+    assert len({id(file.store) for file in found}) == 1
+
+
+def test_data_below_a_hidden_folder_is_data(tmp_path):
+    place = tmp_path / ".cache" / "_work"
+    place.mkdir(parents=True)
+    (place / "a.csv").touch()
+    for url in (place, f"{place}/*", f"{place}/**/*.csv", place / "a.csv"):
+        assert names(find(url), place) == ["a.csv"]
+
+
+def test_a_name_that_looks_like_a_glob(tmp_path):
+    for name in ("odd[1].csv", "odd1.csv", "a?.csv", "ab.csv"):
+        (tmp_path / name).touch()
+    assert names(find(tmp_path / "odd[1].csv"), tmp_path) == ["odd[1].csv"]
+    assert names(find(tmp_path / "a?.csv"), tmp_path) == ["a?.csv"]
+
+
+def test_relative_and_home_paths(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(folder))
+    for url in ("part-2.csv", "./part-2.csv", "~/part-2.csv", "~/part-2*"):
+        assert [Path(file.path) for file in find(url)] == [folder / "part-2.csv"]
+
+
+def test_a_file_says_where_and_what_it_is(folder):
+    [file] = find(folder / "part-2.csv")
+    assert (file.path, file.url, file.address) == (str(folder / "part-2.csv"),) * 3
+    assert (file.size, file.sized, file.packing) == (11, True, "")
+    assert file.between(5, 8) == b"2.c"
+    assert file.between(8, 8) == b""
+    before = file.stamp
+    os.utime(file.path, (1, 1))
+    assert find(file.path)[0].stamp != before
+
+
+def test_folders_stay_folders_where_names_are_asked_for(folder):
+    found = named([f"{folder}/*", folder])
+    assert names(found, folder) == ["day=1", "part-2.csv", "part-10.csv", "."]
+    assert [type(one) for one in found] == [Folder, File, File, Folder]
+
+
+def test_everything_that_is_wrong_is_said_at_once(folder):
+    (folder / "empty").mkdir()
+    urls = [folder, f"{folder}/part-3.csv", f"{folder}/*.txt", "nowhere://a/b.csv", None, " "]
+    found = faults([*urls, f"{folder}/empty", 7, b"a.csv"])
+    assert len(found) == 8
+    gone, glob, protocol, *_ = found
+    assert gone.asked == repr(f"{folder}/part-3.csv")
+    assert gone.allowed.endswith("none were found")
+    assert gone.advice == "did you mean 'part-2.csv' or 'part-10.csv'?"
+    assert (glob.allowed, glob.advice) == (gone.allowed, "check the folder and the pattern")
+    assert "Protocol not known: nowhere" in protocol.allowed
+    assert found[5].asked == repr(f"{folder}/empty")
+
+
+@pytest.mark.parametrize("urls", [None, 5, {}, {"a.csv": 1}, b"a.csv", [], (), "", "  "])
+def test_what_is_no_url(urls):
+    [fault] = faults(urls)
+    assert "a path, glob or URL" in fault.allowed
+
+
+def test_options_that_are_none(folder):
+    with pytest.raises(RequestError, match="storage_options = a str: allowed is a mapping"):
+        find(folder, "s3cr3t")
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch):
+    def absent(url, **options):
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr(fsspec, "url_to_fs", absent)
+    [fault] = faults("s3://a/b.csv")
+    assert "Install s3fs" in fault.allowed
+    with pytest.raises(RequestError, match="Install s3fs"):
+        place_of("s3://a/b.csv")
+
+
+def test_secrets_are_in_no_fault(odd):
+    [fault] = faults("odd://user:hidden@d/forbidden.csv", {"key": "s3cr3t"})
+    assert "RuntimeError: *** may not read https://host" in fault.allowed
+    for secret in ("hidden", "s3cr3t", "pw", "abc"):
+        assert secret not in str(fault)
+    [file, _] = find("odd://d", {"key": "s3cr3t"})
+    assert "s3cr3t" not in repr(file) + repr(file.store) + file.url
+
+
+def test_sizes_that_a_list_does_not_say_are_asked_for(odd):
+    OddStore.mute = ("lists",)
+    assert [(file.size, file.sized) for file in find("odd://d")] == [(4, True), (5, True)]
+    OddStore.mute = ("lists", "files")
+    assert [file.sized for file in find("odd://d", sized=False)] == [False, False]
+    found = faults("odd://d")
+    assert [fault.asked for fault in found] == ["'odd:///d/a.csv'", "'odd:///d/b.csv'"]
+    assert "how long it is" in found[0].allowed
+
+
+def test_single_files_are_asked_for_in_parallel(odd):
+    # All wait for one another; one after the other they would wait in vain.
+    OddStore.barrier = threading.Barrier(4)
+    odd.pipe({"/e/c.csv": b"", "/e/d.csv": b""})
+    urls = ["odd://d/b.csv", "odd://d/a.csv", "odd://e/c.csv", "odd://e/d.csv"]
+    assert [file.path for file in find(urls)] == ["/d/b.csv", "/d/a.csv", "/e/c.csv", "/e/d.csv"]
+
+
+def test_more_files_than_threads_keep_their_order(folder):
+    urls = [folder / f"{number * 7919 % 101}.csv" for number in range(3 * listing.AT_ONCE + 1)]
+    for url in urls:
+        url.touch()
+    assert [file.path for file in find(urls)] == list(map(str, urls))
+
+
+def test_some_bytes_of_a_store_that_knows_no_ranges(odd):
+    file, _ = find("odd://d")
+    assert [file.between(0, 2), file.between(2, 4), file.between(0, 4)] == [
+        b"n\n",
+        b"1\n",
+        b"n\n1\n",
+    ]
+
+
+def test_the_same_path_on_two_stores_is_two_files(odd):
+    [one], [other] = find("odd://d/a.csv"), find("odd://d/a.csv", {"key": "b"})
+    assert one.path == other.path
+    assert tokenize(one) != tokenize(other)
+    fsspec.filesystem("memory").pipe("/d/a.csv", b"x")
+    try:
+        both = find(["odd://d/a.csv", "memory://d/a.csv"])
+        assert [file.store.protocol for file in both] == ["odd", "memory"]
+        assert [file.url for file in both] == ["odd:///d/a.csv", "memory:///d/a.csv"]
+    finally:
+        fsspec.filesystem("memory").rm("/d", recursive=True)
+
+
+def test_a_file_travels_and_keeps_its_token(odd):
+    file, other = find("odd://d", {"key": "b"})
+    back, beside = pickle.loads(pickle.dumps((file, other)))
+    assert (back, back.store.system.key) == (file, "b")
+    assert back.store is beside.store
+    assert back.between(2, 3) == b"1"
+    assert tokenize(back) == tokenize(file) != tokenize(other)
+
+
+def test_a_place_need_not_be_there(tmp_path):
+    assert place_of(str(tmp_path / "no")).path == str(tmp_path / "no")
+    assert place_of("memory://b/no").address == "memory:///b/no"
+
+
+def test_a_signed_url_is_no_glob():
+    assert not listing.is_glob("https://host/a.csv?signature=b")
+    assert listing.is_glob("https://host/*.csv?signature=b")
+    assert listing.is_glob("gs://bucket/day-?.csv")
+
+
+def test_names_in_natural_order():
+    paths = ["part-10", "part-2", "a", "part-2b", "9", "1²2"]
+    assert sorted(paths, key=natural) == ["1²2", "9", "a", "part-2", "part-2b", "part-10"]
+
+
+def test_a_store_is_made_again_where_it_is_needed(tmp_path):
+    store = Store("file", "file:///", {})
+    assert pickle.loads(pickle.dumps(store)).system.exists(str(tmp_path))
