@@ -28,7 +28,7 @@ JOBS: dict[str, dict[str, Job]] = {
     job: {engine: getattr(module, f"{job}_{engine}") for engine in ENGINES}
     for module, jobs in (
         (event_log_jobs, ("windows", "counts")),
-        (event_log_rows, ("top", "filter", "duplicates", "join")),
+        (event_log_rows, ("top", "filter", "duplicates", "join", "sort")),
     )
     for job in jobs
 }

@@ -193,3 +193,61 @@ def join_duckdb(folder: Path, files: str) -> Answer:
             f"join read_parquet('{folder}/users/*.parquet') using (user) group by country"
         ).pl()
     )
+
+
+# All rows in the order of their values; the answer is the ends of the parts that they come in.
+
+_SORTED = ["user", "value", "items"]
+
+
+def ends(rows: Any) -> Any:
+    """The first and last row of sorted ones, as pandas."""
+    import pandas as pd
+
+    found = pd.DataFrame({name: rows[name].iloc[[0, -1]].to_numpy() for name in _SORTED})
+    return found.assign(rows=len(rows)).astype("float64")
+
+
+def _sort_answer(table: Any) -> Answer:
+    values = table["value"].to_numpy()
+    assert (values[1:] >= values[:-1]).all()
+    return rounded(values[0], values[-1], table["rows"][::2].sum())
+
+
+def sort_dask(folder: Path, files: str) -> Answer:
+    import dask.dataframe as dd
+
+    df = dd.read_parquet(files_of(folder, files), columns=_SORTED)
+    meta = dict.fromkeys([*_SORTED, "rows"], "float64")
+    return _sort_answer(df.sort_values("value").map_partitions(ends, meta=meta).compute())
+
+
+def sort_hyperplane(folder: Path, files: str) -> Answer:
+    import hyperplane
+
+    df = hyperplane.dataframe.read(files_of(folder, files), columns=_SORTED)
+    meta = dict.fromkeys([*_SORTED, "rows"], "float64")
+    rows = hyperplane.dataframe.sort_values(df, "value")
+    return _sort_answer(rows.map_partitions(ends, meta=meta).compute())
+
+
+def sort_pandas(folder: Path, files: str) -> Answer:
+    rows = from_pandas(folder, files, _SORTED)
+    return _sort_answer(ends(rows.sort_values("value", kind="stable")))
+
+
+def sort_polars(folder: Path, files: str) -> Answer:
+    import polars as pl
+
+    rows = pl.scan_parquet(files_of(folder, files)).select(_SORTED)
+    table = rows.sort("value").collect(engine="streaming")
+    return _sort_answer(ends(table[[0, -1]].to_pandas()).assign(rows=table.height))
+
+
+def sort_duckdb(folder: Path, files: str) -> Answer:
+    import duckdb
+
+    table = duckdb.sql(
+        f"select {', '.join(_SORTED)} from read_parquet('{files_of(folder, files)}') order by value"
+    ).pl()
+    return _sort_answer(ends(table[[0, -1]].to_pandas()).assign(rows=table.height))

@@ -12,6 +12,7 @@ from hyperplane.collections.frames.group_agg import group_agg, value_counts
 from hyperplane.collections.frames.join import join
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.repartition import repartition
+from hyperplane.collections.frames.sort import sort_values
 from hyperplane.collections.frames.top_n import top_n_per_group
 from hyperplane.collections.frames.window_agg import window_agg
 from hyperplane.collections.frames.window_counts import window_counts
@@ -23,6 +24,7 @@ __all__ = [
     "join",
     "read",
     "repartition",
+    "sort_values",
     "to_datetime",
     "top_n_per_group",
     "value_counts",

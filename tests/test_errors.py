@@ -8,6 +8,8 @@ import pytest
 
 from hyperplane import errors
 from hyperplane.errors import (
+    BadLines,
+    BadLinesWarning,
     ConfigError,
     DataError,
     DoesNotFit,
@@ -16,10 +18,13 @@ from hyperplane.errors import (
     Fault,
     HyperplaneError,
     MissingPackage,
+    ReadError,
     RequestError,
+    SkippedFile,
     StartFailed,
     StartTimeout,
     UnknownPool,
+    WrongType,
 )
 
 PAUSE = Fault("memory.pause", "7", "a fraction", "say 0.8", source="/etc/dask/site.yaml")
@@ -46,6 +51,17 @@ EXAMPLES = [
         ImportError,
     ),
     (DataError("age", "holds text"), {"column": "age"}, ValueError),
+    (ReadError("gs://a/b.csv", "it is cut off"), {"url": "gs://a/b.csv"}, OSError),
+    (
+        BadLines("3 of 4 lines", "a.jsonl", 17, 3, 4),
+        {"file": "a.jsonl", "line": 17, "bad": 3, "lines": 4},
+        ValueError,
+    ),
+    (
+        WrongType("n", '"x"', "line 513 of a.jsonl", "field 'n' is \"x\""),
+        {"field": "n", "value": '"x"', "where": "line 513 of a.jsonl"},
+        TypeError,
+    ),
     (
         EngineError("local", "it broke", "line 1\nline 2"),
         {"engine": "local", "log_tail": "line 1\nline 2"},
@@ -55,6 +71,7 @@ EXAMPLES = [
     (StartFailed("local", "no port", "tail"), {"engine": "local", "log_tail": "tail"}, EngineError),
     (StartTimeout("local", "20 s", "tail"), {"engine": "local", "log_tail": "tail"}, TimeoutError),
 ]
+WARNINGS = {BadLinesWarning, SkippedFile}
 each_error = pytest.mark.parametrize(
     ("error", "fields", "parent"), EXAMPLES, ids=[type(error).__name__ for error, *_ in EXAMPLES]
 )
@@ -62,7 +79,14 @@ each_error = pytest.mark.parametrize(
 
 def test_every_error_of_the_module_is_in_the_table():
     public = {getattr(errors, name) for name in errors.__all__} - {Fault, errors.check}
-    assert {type(error) for error, *_ in EXAMPLES} == public
+    assert {type(error) for error, *_ in EXAMPLES} == public - WARNINGS
+
+
+@pytest.mark.parametrize("kind", [BadLinesWarning, SkippedFile])
+def test_a_warning_is_of_the_user_and_travels(kind):
+    assert issubclass(kind, UserWarning)
+    back = pickle.loads(pickle.dumps(kind("3 lines of a.jsonl")))
+    assert (type(back), str(back)) == (kind, "3 lines of a.jsonl")
 
 
 def test_check_raises_all_faults_together_if_there_are_any():

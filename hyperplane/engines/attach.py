@@ -130,7 +130,9 @@ def attach(name: str) -> Started:
         raise EngineError("local", f"no cluster {name!r} runs on this machine; running: {names}")
     cluster = AttachedCluster(found)
     try:
-        return Started(Client(cluster, timeout=ANSWER_WITHIN), cluster)
+        direct = found.direct_to_workers or None
+        client = Client(cluster, timeout=ANSWER_WITHIN, direct_to_workers=direct)
+        return Started(client, cluster)
     except (OSError, asyncio.TimeoutError) as error:
         cluster.let_go()
         raise _no_answer(found) from error

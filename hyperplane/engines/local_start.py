@@ -61,6 +61,7 @@ def start(plan: ClusterPlan) -> Started:
         threads=plan.total_threads,
         ram_gb=bytes_to_gb(plan.total_ram),
         client=plan.tuning.client,
+        direct_to_workers=plan.tuning.direct_to_workers,
     )
     try:
         with as_the_user_has_it():
@@ -94,7 +95,7 @@ def _with_client(
 ) -> Started:
     try:
         lend(plan.name, plan.tuning.client)
-        client = Client(cluster)
+        client = Client(cluster, direct_to_workers=plan.tuning.direct_to_workers or None)
         cluster.used_by(client)
         addresses = {"scheduler": cluster.scheduler_address, "dashboard": cluster.dashboard_link}
         records.write(replace(record, **addresses))

@@ -44,6 +44,8 @@ class Record:
         Folder that the workers spill to.
     client : dict
         Settings of Dask for clients of the cluster.
+    direct_to_workers : bool
+        Whether clients ask the workers for results, and not the scheduler.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Record:
     ram_gb: float
     scratch: str = ""
     client: dict[str, Any] = field(default_factory=dict)
+    direct_to_workers: bool = False
 
     def alive(self) -> bool:
         """Whether the owning process is still there."""

@@ -68,10 +68,13 @@ class TuningProfile(BaseModel):
         Settings of Dask for clients and workers of a cluster of one worker process.
     environ : dict of str to str
         Variables of worker processes; ``{nthreads}`` is the number of their threads.
+    direct_to_workers : bool
+        Whether clients on the workers' machine ask them for results, and not the scheduler.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    direct_to_workers: bool = False
     server: Dotted = {}
     one_process: Dotted = {}
     environ: Variables = {}
@@ -138,6 +141,8 @@ class Tuning(BaseModel):
         Dotted settings of Dask for clients, and for tasks that are clients themselves.
     environ : dict of str to str
         Variables of worker processes.
+    direct_to_workers : bool
+        Whether clients on the workers' machine ask them for results, and not the scheduler.
 
     Examples
     --------
@@ -153,6 +158,7 @@ class Tuning(BaseModel):
     server: dict[str, Any] = {}
     client: dict[str, Any] = {}
     environ: dict[str, str] = {}
+    direct_to_workers: bool = False
 
     @classmethod
     def of(cls, name: str, profile: TuningProfile, processes: int, nthreads: int) -> Tuning:
@@ -161,11 +167,17 @@ class Tuning(BaseModel):
             key: value.replace(NTHREADS, str(nthreads)) for key, value in profile.environ.items()
         }
         client = profile.one_process if processes == 1 else {}
-        return cls(name=name, server=profile.server, client=client, environ=environ)
+        return cls(
+            name=name,
+            server=profile.server,
+            client=client,
+            environ=environ,
+            direct_to_workers=profile.direct_to_workers,
+        )
 
     def summary(self) -> str:
         """The name and what it amounts to, in one line."""
-        count = len(self.server) + len(self.client) + len(self.environ)
+        count = len(self.rows()) - 1
         if not count:
             return f"{self.name}: all as Dask ships it"
         return f"{self.name}: {plural(count, 'setting')}; the profile {AS_DASK} has none"
@@ -176,6 +188,7 @@ class Tuning(BaseModel):
             ("tuning", self.name),
             *(("servers", f"{key}: {value}") for key, value in self.server.items()),
             *(("clients", f"{key}: {value}") for key, value in self.client.items()),
+            *[("clients", "direct_to_workers: True")] * self.direct_to_workers,
             *(("workers", f"{name}={value}") for name, value in self.environ.items()),
         ]
 

@@ -192,6 +192,26 @@ def test_a_handle_on_a_running_cluster_has_its_settings_too() -> None:
     assert dask.config.get("dataframe.shuffle.method") is None
 
 
+@pytest.mark.parametrize("tuning", ["fast", "dask"])
+def test_results_come_from_the_workers_and_not_by_way_of_the_scheduler(tuning: str) -> None:
+    started = hyperplane.start(hyperplane.plan_cluster(**ONE, tuning=tuning))
+    with started.cluster, started.client:
+        handlers, asked = started.cluster.scheduler.handlers, []
+        gather = handlers["gather"]
+
+        async def counted(*arguments: Any, **options: Any) -> Any:
+            asked.append(options)
+            return await gather(*arguments, **options)
+
+        handlers["gather"] = counted
+        assert started.client.submit(sum, [1, 2]).result() == 3
+        found = hyperplane.get_cluster(started.cluster.name)
+        assert found.client.submit(sum, [1, 2, 3]).result() == 6
+        found.client.close()
+        found.cluster.close()
+    assert len(asked) == (2 if tuning == "dask" else 0)
+
+
 def test_a_variable_that_nothing_takes_is_no_harm() -> None:
     environ = "hyperplane.tuning.profiles.fast.environ"
     wrong = {f"{environ}.MALLOC_ARENA_MAX": "few", f"{environ}.ARROW_DEFAULT_MEMORY_POOL": "none"}

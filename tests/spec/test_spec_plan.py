@@ -74,6 +74,7 @@ def test_to_dict_is_json(plan):
             "server": {"distributed.worker.profile.interval": "100ms"},
             "client": {},
             "environ": {"POLARS_MAX_THREADS": "3"},
+            "direct_to_workers": False,
         },
         "notes": ["2 < 3 & more", "second"],
     }

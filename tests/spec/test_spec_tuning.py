@@ -54,6 +54,9 @@ def test_in_one_line_and_in_full():
         "workers  MALLOC_ARENA_MAX=2",
     ]
     assert tuning._repr_html_().count("<tr>") == 5
+    direct = Tuning(name="near", direct_to_workers=True)
+    assert direct.summary() == "near: 1 setting; the profile dask has none"
+    assert str(direct).splitlines()[1] == "clients  direct_to_workers: True"
     assert Tuning().summary() == "dask: all as Dask ships it"
 
 

@@ -47,8 +47,8 @@ def drop_duplicates(
     keep : {"first", "last"}
         Which row of equal ones is kept.
     split_out : int, optional
-        Number of partitions of the result; when not given as many as worker processes, or one
-        for eight partitions if that is more.
+        Number of partitions of the result; when not given four for each thread, or one for
+        eight partitions if that is more.
 
     Returns
     -------
@@ -79,16 +79,13 @@ def drop_duplicates(
         if keep not in ("first", "last"):
             faults.append(Fault("keep", repr(keep), "'first' or 'last'"))
     read = source(df, list(like.columns))
-    into = split_out or plan.receivers(len(read.pieces))
+    into = split_out or plan.receivers_of_rows(len(read.pieces))
     token = tokenize(read.token, columns, keep, into)
+    once = partial(_once, columns=columns, keep=keep)
     pieces = [[piece, read.where, list(like.columns), columns, keep] for piece in read.pieces]
     tables = plan.tasks("drop-duplicates-partial", token, partial_rows, pieces)
-    once = partial(_once, columns=columns, keep=keep)
-    if into == 1:
-        last = [plan.tree("drop-duplicates-merge", token, once, tables)]
-    else:
-        cut = partial(kernel.split, keys=columns, into=into)
-        last = plan.exchange("drop-duplicates", token, cut, kernel.together, tables, into)
+    cut = partial(kernel.split, keys=columns, into=into)
+    last = plan.gathered("drop-duplicates", token, tables, into, cut, once)
     finish = partial(_finished, columns=columns, keep=keep, like=like)
     results = plan.tasks("drop-duplicates", token, finish, [[received] for received in last])
     return lazy(results, like, "drop-duplicates")

@@ -76,11 +76,8 @@ def grouped(df: dd.DataFrame, grouping: Grouping, split_out: int, name: str) -> 
     )
     merge = partial(kernel.merge, keys=grouping.keys, states=states)
     finish = partial(assemble, grouping=grouping)
-    if into == 1:
-        last = [plan.tree(f"{name}-merge", token, merge, tables)]
-    else:
-        cut = partial(kernel.split, keys=grouping.whole_keys, into=into)
-        last = plan.exchange(name, token, cut, merge, tables, into)
+    cut = partial(kernel.split, keys=grouping.whole_keys, into=into)
+    last = plan.gathered(name, token, tables, into, cut, merge)
     if split_out == 1 and into > 1:
         settle = partial(settled, grouping=grouping)
         last = [plan.tasks(f"{name}-settle", token, settle, [[pieces] for pieces in last])]

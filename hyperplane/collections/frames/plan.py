@@ -8,14 +8,17 @@ from typing import Any
 from dask._task_spec import List, Task, TaskRef
 from dask.delayed import Delayed
 
-from hyperplane.collections.in_use import processes
+from hyperplane.collections.in_use import memory_per_thread, processes, threads
 
 #: Tables that one task combines.
 FAN_IN = 16
-#: Pieces that an exchange hands from task to task stay below this; tables are joined before.
+#: Tables whose pieces an exchange hands from task to task; of more, pieces are joined before.
 _MOST_SENDERS = 128
-#: Partitions whose rows one receiver of an exchange can be expected to hold.
+#: Partitions whose rows one receiver of an exchange can be expected to hold, and their bytes.
 _PIECES_EACH = 8
+_PIECE = 100_000_000
+#: Receivers for each thread, when most rows move.
+_CUTS = 4
 
 
 class _Work(dict[Any, Any]):
@@ -71,6 +74,29 @@ def _is_task(value: Any) -> bool:
     return isinstance(first, Delayed)
 
 
+def gathered(
+    name: str,
+    token: str,
+    tables: Sequence[Delayed],
+    into: int,
+    cut: Callable[[Any], list[Any]],
+    combine: Callable[[list[Any]], Any],
+) -> list[list[Delayed]]:
+    """For each of so many results, the few tables that it is made of, in the order of the rows.
+
+    Parameters
+    ----------
+    cut : callable
+        Cuts a table into as many pieces as there are results, by key.
+    combine : callable
+        Makes one table, smaller if possible, of several.
+    """
+    if into == 1:
+        return [tree(f"{name}-merge", token, combine, tables)]
+    cuts = tasks(f"{name}-cut", token, cut, [[table] for table in tables])
+    return exchange(name, token, cuts, into, combine)
+
+
 def tree(
     name: str, token: str, combine: Callable[[list[Any]], Any], tables: Sequence[Delayed]
 ) -> list[Delayed]:
@@ -86,23 +112,21 @@ def tree(
 def exchange(
     name: str,
     token: str,
-    cut: Callable[[Any], list[Any]],
-    join: Callable[[list[Any]], Any],
-    tables: Sequence[Delayed],
+    cuts: Sequence[Delayed],
     into: int,
+    join: Callable[[list[Any]], Any],
 ) -> list[list[Delayed]]:
-    """Cut every table into pieces by key, and bring the pieces of a kind together.
+    """Bring together pieces of a kind, of tables that are cut into ``into`` of them.
 
     Returns
     -------
     list of list of Delayed
         For each of the ``into`` receivers, its pieces in the order of the tables.
     """
-    if len(tables) > _MOST_SENDERS:
-        size = -(-len(tables) // _MOST_SENDERS)
-        groups = [list(tables[i : i + size]) for i in range(0, len(tables), size)]
-        tables = tasks(f"{name}-join", token, join, [[group] for group in groups])
-    cuts = tasks(f"{name}-cut", token, cut, [[table] for table in tables])
+    if len(cuts) > _MOST_SENDERS:
+        size = -(-len(cuts) // _MOST_SENDERS)
+        groups = [list(cuts[i : i + size]) for i in range(0, len(cuts), size)]
+        cuts = tasks(f"{name}-join", token, _joined, [[group, join] for group in groups])
     pieces = [
         tasks(f"{name}-piece-{number}", token, _take, [[one, i] for i in range(into)])
         for number, one in enumerate(cuts)
@@ -110,13 +134,33 @@ def exchange(
     return [list(pieces_of) for pieces_of in zip(*pieces, strict=True)]
 
 
+def _joined(cuts: list[list[Any]], join: Callable[[list[Any]], Any]) -> list[Any]:
+    """Several cut tables as one."""
+    return [join(list(pieces)) for pieces in zip(*cuts, strict=True)]
+
+
 def receivers(pieces: int) -> int:
-    """Into how many pieces to cut what must be exchanged.
+    """Into how many pieces to cut what must be exchanged, when its partial tables are small.
 
     One for each worker process at least: within a process a kernel uses all threads anyway. And
     enough that each one has to hold only its part of many pieces.
     """
-    return max(min(pieces, processes()), -(-pieces // _PIECES_EACH))
+    return max(min(pieces, processes()), -(-pieces // _pieces_each()))
+
+
+def receivers_of_rows(pieces: int) -> int:
+    """Into how many pieces to cut what must be exchanged, when it is most of the rows.
+
+    Tables that fit into a processor's cache are put together in half the time and half the
+    memory, so it is some for each thread.
+    """
+    return max(min(pieces * _CUTS, threads() * _CUTS), receivers(pieces))
+
+
+def _pieces_each() -> int:
+    """Pieces of which one receiver holds its part, beside what it makes of them."""
+    share = memory_per_thread()
+    return _PIECES_EACH if share is None else max(1, min(_PIECES_EACH, share // (4 * _PIECE)))
 
 
 def _take(pieces: list[Any], number: int) -> Any:

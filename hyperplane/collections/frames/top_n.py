@@ -106,11 +106,8 @@ def top_n_per_group(
     pieces = [[piece, read.where, ranking] for piece in read.pieces]
     tables = plan.tasks("top-n-partial", token, partial_top, pieces)
     combine = partial(_combined, ranking=ranking)
-    if split_out == 1:
-        last = [plan.tree("top-n-merge", token, combine, tables)]
-    else:
-        cut = partial(kernel.split, keys=keys, into=split_out)
-        last = plan.exchange("top-n", token, cut, combine, tables, split_out)
+    cut = partial(kernel.split, keys=keys, into=split_out)
+    last = plan.gathered("top-n", token, tables, split_out, cut, combine)
     finish = partial(_finished, ranking=ranking)
     results = plan.tasks("top-n", token, finish, [[pieces] for pieces in last])
     return lazy(results, like.iloc[:0].reset_index(drop=True), "top-n")

@@ -14,9 +14,8 @@ from frame_strategies import cut
 
 from hyperplane import dataframe as hp
 from hyperplane.collections.frames import plan
-from hyperplane.collections.frames.sources.errors import ReadError
 from hyperplane.collections.frames.sources.reader import PartReader
-from hyperplane.errors import DataError, RequestError
+from hyperplane.errors import DataError, ReadError, RequestError
 
 LIKE = pd.DataFrame(
     {
@@ -187,14 +186,9 @@ def test_a_tree_combines_in_order():
 @pytest.mark.parametrize("number", [1, 5, 128, 129, 400])
 def test_an_exchange_brings_equal_keys_together_in_order(number):
     tables = plan.tasks("t", "x", lambda n: [n, n + 1], [[n] for n in range(number)])
-    pieces = plan.exchange(
-        "e",
-        "x",
-        lambda table: [[n for n in table if n % 3 == k] for k in range(3)],
-        chained,
-        tables,
-        3,
-    )
+    cut = [[table] for table in tables]
+    cuts = plan.tasks("c", "x", lambda t: [[n for n in t if n % 3 == k] for k in range(3)], cut)
+    pieces = plan.exchange("e", "x", cuts, 3, chained)
     assert len({len(of_one) for of_one in pieces}) == 1
     assert len(pieces[0]) <= 128
     found = [chained(of_one) for of_one in dask.compute(*pieces, scheduler="sync")]

@@ -1,0 +1,171 @@
+"""Rows in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import dask.dataframe as dd
+import pandas as pd
+import polars as pl
+from dask.tokenize import tokenize
+
+from hyperplane.collections.frames import plan
+from hyperplane.collections.frames.arguments import (
+    collect_faults,
+    columns_fault,
+    count_fault,
+    names_of,
+)
+from hyperplane.collections.frames.convert import to_pandas
+from hyperplane.collections.frames.finish import lazy
+from hyperplane.collections.frames.kernels import ordering
+from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.source import Frame, collection, on_piece, opened, source
+from hyperplane.errors import Fault
+
+
+@dataclass(frozen=True)
+class Order:
+    """By what rows are ordered.
+
+    Parameters
+    ----------
+    like : pandas.DataFrame
+        Empty, with the types of the columns.
+    by : tuple of str
+        Columns, the most important first.
+    descending : tuple of bool
+        For each of them.
+    nulls_last : bool
+        Where rows with a missing value go.
+    into : int
+        Partitions of the result.
+    """
+
+    like: pd.DataFrame
+    by: tuple[str, ...]
+    descending: tuple[bool, ...]
+    nulls_last: bool
+    into: int
+
+
+def sort_values(
+    df: Frame,
+    by: str | Sequence[str],
+    *,
+    ascending: bool | Sequence[bool] = True,
+    na_position: Literal["first", "last"] = "last",
+    split_out: int | None = None,
+) -> dd.DataFrame:
+    """Sort rows by one or more columns.
+
+    The rows of ``df.sort_values(by, ascending=ascending, kind="stable", ignore_index=True)`` of
+    pandas, in its order: rows of equal values stay as they were. Where to cut is found in a
+    sample of the first column, by a task of the result: unlike Dask's own ``sort_values``, the
+    call itself computes nothing.
+
+    Parameters
+    ----------
+    df : dask.dataframe.DataFrame, URL or list of URLs
+        The rows. URLs are read with :func:`read`. All columns are kept: choose them first.
+    by : str or list of str
+        Columns, the most important first: numbers, times or text. Rows of one value of the first
+        one go to one partition.
+    ascending : bool or list of bool
+        Whether the smallest come first, for all columns or for each.
+    na_position : {"first", "last"}
+        Where rows with a missing value go; with several columns, among the rows that are equal
+        in the columns before.
+    split_out : int, optional
+        Number of partitions of the result; when not given four for each thread, or one for
+        eight partitions if that is more.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+        Lazy; its partitions follow each other, with a new index in each.
+
+    Raises
+    ------
+    RequestError
+        With all that is wrong.
+
+    Examples
+    --------
+    >>> import pandas as pd, dask.dataframe as dd
+    >>> flights = pd.DataFrame({"carrier": ["UA", "AA", "DL"], "delay": [12, 30, 5]})
+    >>> df = dd.from_pandas(flights, npartitions=2)
+    >>> sort_values(df, "delay", ascending=False).compute()["carrier"].to_list()
+    ['AA', 'UA', 'DL']
+    """
+    df = collection(df)
+    like = df._meta.iloc[:0].reset_index(drop=True)
+    keys = names_of(by)
+    ways = [ascending] * len(keys) if isinstance(ascending, bool) else ascending
+    with collect_faults() as faults:
+        faults += columns_fault(like, by=keys)
+        faults += count_fault("split_out", split_out) if split_out is not None else []
+        if not keys:
+            faults.append(Fault("by", repr(by), "at least one column"))
+        if not _are_ways(ways, len(keys)):
+            allowed = f"True or False, or {len(keys)} of them: one for each column of by"
+            faults.append(Fault("ascending", repr(ascending), allowed))
+        if na_position not in ("first", "last"):
+            faults.append(Fault("na_position", repr(na_position), "'first' or 'last'"))
+        faults += [
+            Fault("by", f"{key!r} of type category", "numbers, times or text", "take its codes")
+            for key in keys
+            if key in like.columns and isinstance(like[key].dtype, pd.CategoricalDtype)
+        ]
+    read = source(df, list(like.columns))
+    into = split_out or plan.receivers_of_rows(len(read.pieces))
+    descending = tuple(not way for way in ways)
+    order = Order(like, tuple(keys), descending, na_position == "last", into)
+    token = tokenize(read.token, order)
+    cuts: Any = None
+    if into > 1:
+        of_pieces = [[piece, read.where, keys[0]] for piece in read.pieces]
+        samples = plan.tasks("sort-sample", token, sampled, of_pieces)
+        find = partial(ordering.edges, descending=descending[0], into=into)
+        (cuts,) = plan.tasks("sort-edges", token, find, [[samples]])
+    pieces = [[piece, read.where, order, cuts] for piece in read.pieces]
+    tables = plan.tasks("sort-cut", token, cut_rows, pieces)
+    last = plan.exchange("sort", token, tables, into, kernel.together)
+    finish = partial(_finished, order=order)
+    results = plan.tasks("sort", token, finish, [[received] for received in last])
+    return lazy(results, like, "sort")
+
+
+def _are_ways(ways: Any, count: int) -> bool:
+    return (
+        isinstance(ways, Sequence)
+        and len(ways) == count
+        and all(isinstance(way, bool) for way in ways)
+    )
+
+
+@on_piece
+def sampled(piece: Any, where: pl.Expr | None, column: str) -> tuple[pl.Series, int]:
+    """Values of the first column of a task's rows, and for how many rows they stand."""
+    return ordering.sample(opened(piece, [column], where), column)
+
+
+@on_piece
+def cut_rows(
+    piece: Any, where: pl.Expr | None, order: Order, cuts: pl.Series | None
+) -> list[pl.DataFrame]:
+    """A task's rows, cut at the edges of the result's partitions."""
+    rows = opened(piece, list(order.like.columns), where).collect()
+    if order.into == 1:
+        return [rows]
+    return ordering.cut(rows, order.by[0], cuts, order.into, order.descending[0], order.nulls_last)
+
+
+def _finished(tables: list[pl.DataFrame], order: Order) -> pd.DataFrame:
+    rows = kernel.together(tables)
+    return to_pandas(
+        ordering.ordered(rows, order.by, order.descending, order.nulls_last), order.like
+    )
