@@ -51,17 +51,18 @@ class JoinedPart:
         parts: Any = (self.left, *self.right)
         return list(dict.fromkeys(url for part in parts for url in part.urls))
 
-    def scan(self) -> pl.LazyFrame:
+    def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
         """The joined rows, in the order of the left side."""
-        left = _kept(self.left.scan(), self.left_where)
-        right = _kept(pl.concat([part.scan() for part in self.right]), self.right_where)
-        return left.select(pl.col(old).alias(new) for old, new in self.left_names).join(
+        left = self.left.scan(self.left_where)
+        right = pl.concat([part.scan(self.right_where) for part in self.right])
+        rows = left.select(pl.col(old).alias(new) for old, new in self.left_names).join(
             right.select(pl.col(old).alias(new) for old, new in self.right_names),
             on=list(self.on),
             how=self.how,
             nulls_equal=True,  # as pandas.merge has it
             maintain_order="left_right",
         )
+        return rows if where is None else rows.filter(where)
 
     def bounds(self, column: str) -> Bounds | None:
         """Those of the left side: a join adds no new values to its columns."""
@@ -161,10 +162,6 @@ def join(
         for part in root.iterables[0]
     ]
     return of_parts(parts, like, "join")
-
-
-def _kept(rows: pl.LazyFrame, where: pl.Expr | None) -> pl.LazyFrame:
-    return rows if where is None else rows.filter(where)
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -24,10 +24,15 @@ class Part(Protocol):
         """Bytes in memory, all columns, where they are known or estimated."""
         ...
 
-    def scan(self) -> pl.LazyFrame:
+    def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
         """The rows, filters applied, as a lazy frame into which Polars can push columns.
 
         Missing values are null: there is no NaN.
+
+        Parameters
+        ----------
+        where : polars.Expr, optional
+            A further filter, which takes NaN for null and so can be applied as early as may be.
         """
         ...
 

@@ -52,7 +52,10 @@ def taken_apart(expr: Any) -> tuple[Any, pl.Expr | None] | None:
 
 
 def _condition(expr: Any, root: Any) -> pl.Expr | None:
-    """A condition that is true or false for every row, never missing, as in pandas."""
+    """A condition that is true or false for every row, never missing, as in pandas.
+
+    NaN counts as missing, as null does: it can be applied before one is made of the other.
+    """
     if isinstance(expr, (nodes.And, nodes.Or)):
         left, right = _condition(expr.left, root), _condition(expr.right, root)
         if left is None or right is None:
@@ -61,12 +64,14 @@ def _condition(expr: Any, root: Any) -> pl.Expr | None:
     if isinstance(expr, nodes.Invert):
         inner = _condition(expr.frame, root)
         return None if inner is None else ~inner
-    if isinstance(expr, nodes.IsNa):
+    if isinstance(expr, (nodes.IsNa, nodes.NotNull)):
         column = _column(expr.frame, root)
-        return None if column is None else column.is_null()
-    if isinstance(expr, nodes.NotNull):
-        column = _column(expr.frame, root)
-        return None if column is None else column.is_not_null()
+        if column is None:
+            return None
+        missing = column.is_null()
+        if _is_float(expr.frame):
+            missing = missing | column.is_nan().fill_null(value=False)
+        return missing if isinstance(expr, nodes.IsNa) else ~missing
     if isinstance(expr, nodes.Isin):
         return _isin(expr, root)
     compare = _COMPARISONS.get(type(expr))
@@ -75,7 +80,14 @@ def _condition(expr: Any, root: Any) -> pl.Expr | None:
     column, value = _column(expr.left, root), _constant(expr.right, expr.left)
     if column is None or value is None:
         return None
-    return compare(column, value).fill_null(value=False)
+    found = compare(column, value)
+    if _is_float(expr.left) and isinstance(expr, (nodes.GT, nodes.GE)):
+        found = found & column.is_not_nan()  # which Polars takes for the largest number
+    return found.fill_null(value=False)
+
+
+def _is_float(expr: Any) -> bool:
+    return getattr(expr._meta.dtype, "kind", "") == "f"
 
 
 def _isin(expr: Any, root: Any) -> pl.Expr | None:

@@ -36,7 +36,8 @@ def collection(df: Frame) -> dd.DataFrame:
     if isinstance(df, (str, PathLike)) or (isinstance(df, (list, tuple)) and df):
         return read(df)
     if isinstance(df, dd.DataFrame):
-        return df
+        # Partitions of a GPU become those of pandas, by Dask's own means.
+        return df if isinstance(df._meta, pd.DataFrame) else df.to_backend("pandas")
     advice = "for a pandas frame write dask.dataframe.from_pandas(df, npartitions=...)"
     raise RequestError([Fault("df", type(df).__name__, "a Dask dataframe, a URL or URLs", advice)])
 
@@ -90,9 +91,7 @@ def opened(piece: Any, columns: Sequence[str], where: pl.Expr | None) -> pl.Lazy
     """The rows of a piece, in a task."""
     if isinstance(piece, pd.DataFrame):
         return from_pandas(piece[list(columns)]).lazy()
-    rows: pl.LazyFrame = piece.scan()
-    if where is not None:
-        rows = rows.filter(where)
+    rows: pl.LazyFrame = piece.scan(where)
     return rows.select(columns)
 
 

@@ -8,6 +8,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from distributed import Client
 
@@ -144,3 +145,20 @@ def test_helpers_build_under_an_asynchronous_client(letters):
         table, number = asyncio.run(build())
     assert table["x"].to_dict() == {"a": 2, "b": 1, "c": 1}
     assert number == 1
+
+
+def test_nan_counts_as_missing_in_a_filter_that_is_applied_before_columns_are_made(tmp_path):
+    frame = pd.DataFrame({"x": [1.0, np.nan, 30.0, 5.0], "k": ["a", "a", "b", "b"]})
+    table = pa.table({"x": pa.array([1.0, np.nan, 30.0, 5.0]), "k": frame.k.to_list()})
+    pq.write_table(table, tmp_path / "a.parquet")  # NaN, and no null
+    df = read(tmp_path)
+    for chosen, want in (
+        (df[df.x > 4], frame[frame.x > 4]),
+        (df[df.x >= 1], frame[frame.x >= 1]),
+        (df[~(df.x > 4)], frame[~(frame.x > 4)]),
+        (df[df.x < 4], frame[frame.x < 4]),
+        (df[df.x.isna()], frame[frame.x.isna()]),
+        (df[df.x.notnull()], frame[frame.x.notna()]),
+    ):
+        made = group_agg(chosen, "k", {"x": "size"}).compute(scheduler="sync")
+        assert made.x.to_dict() == want.groupby("k").size().to_dict()

@@ -51,7 +51,7 @@ class Guarded:
     nbytes: int = 1000
     urls: tuple[str, ...] = ("a/file.parquet",)
 
-    def scan(self):
+    def scan(self, where=None):
         raise AssertionError("it was read")
 
     def bounds(self, column):

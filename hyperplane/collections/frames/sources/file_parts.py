@@ -70,10 +70,11 @@ class FilePart(ABC):
         """The files, for messages."""
         return tuple(dict.fromkeys(unit.file.url for unit in self.units))
 
-    def scan(self) -> pl.LazyFrame:
+    def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
         """The rows, filters applied; only the columns that are needed are made."""
         # Polars calls back in a thread of its own, which no worker knows.
-        return scanned(partial(self._each, worker_here()), self._schema)
+        rows = scanned(partial(self._each, worker_here()), self._schema)
+        return rows if where is None else rows.filter(where)
 
     def collected(self, names: Sequence[str]) -> pl.DataFrame:
         """Some columns of the rows; without the copy that a scan makes."""

@@ -116,13 +116,13 @@ class ParquetPart(FilePart):
     def _by_python(self) -> bool:
         return self.on_error == "skip" or not self.pieces[0].file.store.local
 
-    def scan(self) -> pl.LazyFrame:
+    def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
         """The rows, filters applied; Polars skips columns that are not needed."""
         if self._by_python:
-            return super().scan()
+            return super().scan(where)
         runs = groupby(self.pieces, key=lambda piece: piece.together)
         frames = [_scanned_together(list(run)) for _, run in runs]
-        made = [recipe.applied(raw, self.filters) for raw, recipe in frames]
+        made = [recipe.applied(raw, self.filters, where=where) for raw, recipe in frames]
         return made[0] if len(made) == 1 else pl.concat(made)
 
     def collected(self, names: Sequence[str]) -> pl.DataFrame:

@@ -35,19 +35,30 @@ class Recipe:
     fixed: tuple[tuple[str, Any], ...] = ()
 
     def applied(
-        self, raw: pl.LazyFrame, filters: Filters, names: Collection[str] | None = None
+        self,
+        raw: pl.LazyFrame,
+        filters: Filters,
+        names: Collection[str] | None = None,
+        where: pl.Expr | None = None,
     ) -> pl.LazyFrame:
-        """The rows of a file that pass the filters, with columns of the data set."""
+        """The rows of a file that pass the filters and a condition, as the data set has them."""
         values = dict(self.fixed)
         if filters:
             kinds = dict(self.looked_at)
             used = {name: self._had(name, kind, values) for name, kind in kinds.items()}
             raw = raw.filter(row_filters.expression(filters, kinds, used))
+        early = where is not None and self._has_as_they_are(where.meta.root_names())
+        if where is not None and early:
+            raw = raw.filter(where)  # so low that Polars need not make columns of other rows
         wanted = [entry for entry in self.schema if names is None or entry[0] in names]
         made = [self._made(name, kind, values) for name, kind in wanted]
         # Fixed ones are literals, which alone would make a frame of one row: so not select.
         complete = raw.with_columns([column for column in made if column is not None])
-        return complete.select([name for name, _ in wanted])
+        complete = complete.select([name for name, _ in wanted])
+        return complete if where is None or early else complete.filter(where)
+
+    def _has_as_they_are(self, names: Collection[str]) -> bool:
+        return self.cast.union(dict(self.fixed)).isdisjoint(names)
 
     def raw(self, names: Collection[str]) -> list[str]:
         """The columns of the file that these columns and the filters need; at least one."""
