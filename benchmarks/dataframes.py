@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import event_log_jobs, event_log_rows
+from benchmarks import event_log_csv, event_log_jobs, event_log_rows
 from benchmarks.event_log import make
 from benchmarks.event_log_jobs import ENGINES, Job
 from benchmarks.measure import cpu_seconds, measured
@@ -29,6 +29,7 @@ JOBS: dict[str, dict[str, Job]] = {
     for module, jobs in (
         (event_log_jobs, ("windows", "counts")),
         (event_log_rows, ("top", "filter", "duplicates", "join", "sort")),
+        (event_log_csv, ("csv",)),
     )
     for job in jobs
 }
