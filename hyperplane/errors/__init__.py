@@ -1,0 +1,77 @@
+"""The errors that hyperplane raises.
+
+::
+
+    HyperplaneError
+    +- RequestError (ValueError)      .faults
+    |  +- UnknownPool .name .known    +- DoesNotFit .pool .asked .allowed
+    +- ConfigError (ValueError)       .faults .path
+    +- MissingPackage (ImportError)   .package .extra
+    +- DataError (ValueError)         .column
+    +- ReadError (OSError)            .url
+    +- BadLines (ValueError)          .file .line .bad .lines
+    +- WrongType (TypeError)          .field .value .where
+    +- StorageError (OSError)         .url
+    |  +- OutputExists (FileExistsError)  +- OutputConflict
+    +- EngineError (RuntimeError)     .engine .log_tail
+       +- EngineUnavailable  +- StartFailed  +- StartTimeout (TimeoutError)
+
+    UserWarning: SkippedFile, BadLinesWarning
+
+A message says what was asked, what is allowed and what to do next. All of them pickle with
+their fields, because an error may have to travel from a worker process to the client.
+"""
+
+from __future__ import annotations
+
+from hyperplane.errors.data import (
+    BadLines,
+    BadLinesWarning,
+    DataError,
+    OutputConflict,
+    OutputExists,
+    ReadError,
+    SkippedFile,
+    StorageError,
+    WrongType,
+)
+from hyperplane.errors.engines import (
+    EngineError,
+    EngineUnavailable,
+    StartFailed,
+    StartTimeout,
+)
+from hyperplane.errors.requests import (
+    ConfigError,
+    DoesNotFit,
+    Fault,
+    HyperplaneError,
+    MissingPackage,
+    RequestError,
+    UnknownPool,
+    check,
+)
+
+__all__ = [
+    "BadLines",
+    "BadLinesWarning",
+    "ConfigError",
+    "DataError",
+    "DoesNotFit",
+    "EngineError",
+    "EngineUnavailable",
+    "Fault",
+    "HyperplaneError",
+    "MissingPackage",
+    "OutputConflict",
+    "OutputExists",
+    "ReadError",
+    "RequestError",
+    "SkippedFile",
+    "StartFailed",
+    "StartTimeout",
+    "StorageError",
+    "UnknownPool",
+    "WrongType",
+    "check",
+]
