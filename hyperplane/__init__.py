@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hyperplane import defaults as _defaults
 
 if TYPE_CHECKING:
-    from hyperplane import array, bag, dataframe
+    from hyperplane import array, bag, dataframe, storage
     from hyperplane.cluster import (
         get_cluster,
         initialize_cluster,
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
         StartTimeout,
         UnknownPool,
     )
+    from hyperplane.shards.files import shard_files
+    from hyperplane.shards.identity import Shard, shard
+    from hyperplane.shards.output import output_path
+    from hyperplane.shards.rows import shard_rows
     from hyperplane.sizing.advice import SizingAdvice
     from hyperplane.sizing.calculator import closest_pool, fit_workers, size_cluster
     from hyperplane.spec.memory import MemoryPolicy
@@ -43,6 +47,8 @@ if TYPE_CHECKING:
     from hyperplane.spec.pool import PoolSpec
     from hyperplane.spec.request import ClusterRequest
     from hyperplane.spec.worker import WorkerSpec
+    from hyperplane.storage.loading import load
+    from hyperplane.storage.saving import save
 
 __all__ = [
     "ClusterPlan",
@@ -58,6 +64,7 @@ __all__ = [
     "MissingPackage",
     "PoolSpec",
     "RequestError",
+    "Shard",
     "SizingAdvice",
     "StartFailed",
     "StartTimeout",
@@ -71,11 +78,18 @@ __all__ = [
     "get_cluster",
     "get_pool",
     "initialize_cluster",
+    "load",
+    "output_path",
     "plan_cluster",
     "pools",
     "quickstart",
+    "save",
+    "shard",
+    "shard_files",
+    "shard_rows",
     "size_cluster",
     "start",
+    "storage",
 ]
 
 __version__ = "0.1.0"
@@ -104,6 +118,10 @@ _HOMES = {
         "StartTimeout",
         "UnknownPool",
     ),
+    "hyperplane.shards.files": ("shard_files",),
+    "hyperplane.shards.identity": ("Shard", "shard"),
+    "hyperplane.shards.output": ("output_path",),
+    "hyperplane.shards.rows": ("shard_rows",),
     "hyperplane.sizing.advice": ("SizingAdvice",),
     "hyperplane.sizing.calculator": ("closest_pool", "fit_workers", "size_cluster"),
     "hyperplane.spec.memory": ("MemoryPolicy",),
@@ -111,9 +129,11 @@ _HOMES = {
     "hyperplane.spec.pool": ("PoolSpec",),
     "hyperplane.spec.request": ("ClusterRequest",),
     "hyperplane.spec.worker": ("WorkerSpec",),
+    "hyperplane.storage.loading": ("load",),
+    "hyperplane.storage.saving": ("save",),
 }
 # Modules of helpers, one for each kind of collection; imported on first use too.
-_MODULES = ("array", "bag", "dataframe")
+_MODULES = ("array", "bag", "dataframe", "storage")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 _defaults.register()

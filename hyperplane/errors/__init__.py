@@ -75,3 +75,7 @@ __all__ = [
     "WrongType",
     "check",
 ]
+
+# A traceback shall name them as they are imported, wherever they stand.
+for _name in __all__:
+    globals()[_name].__module__ = __name__

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import dask.dataframe as dd
-import pandas as pd
 
 from hyperplane.collections.frames.sources import (
     avro_plan,
@@ -23,6 +22,7 @@ from hyperplane.collections.frames.sources.request import OnError, Request, Tabl
 from hyperplane.collections.frames.sources.text_plan import TextOptions
 from hyperplane.errors import Fault, check
 from hyperplane.stores import listing
+from hyperplane.stores.places import File
 
 if TYPE_CHECKING:
     from hyperplane.collections.frames.sources.schemas import Mixing
@@ -133,26 +133,48 @@ def read(
     check(faults)
     files = listing.find(urls, storage_options)
     kind = formats.format_of(files, format)
-    given = {
-        name: value
-        for name, value in {
-            "dtypes": dtypes,
-            "parse_dates": parse_dates,
-            "separator": separator,
-            "encoding": encoding,
-            "names": names,
-            "multiline": multiline,
-        }.items()
-        if value is not None
-    }
-    check(_unused(kind, given) or _text_faults(given))
     request = Request(columns, filters, size, schema, decimals, on_error)
+    table = planned(
+        files,
+        kind,
+        request,
+        dtypes=dtypes,
+        parse_dates=parse_dates,
+        separator=separator,
+        encoding=encoding,
+        names=names,
+        multiline=multiline,
+    )
+    return of_parts(table.parts, table.like, "read")
+
+
+def planned(files: Sequence[File], kind: str, request: Request, **text: Any) -> Table:
+    """The table that files of one format make.
+
+    Parameters
+    ----------
+    files : sequence of File
+        At least one.
+    kind : str
+        The format.
+    request : Request
+        What is asked for.
+    **text
+        The arguments for text of :func:`read`; those that are None are not given.
+
+    Raises
+    ------
+    RequestError, ReadError
+        As :func:`read` does.
+    """
+    given = {name: value for name, value in text.items() if value is not None}
+    check(_unused(kind, given) or _text_faults(given))
     if kind == "parquet":
-        return _collection(parquet_plan.plan(files, request))
+        return parquet_plan.plan(files, request)
     if kind == "avro":
-        return _collection(avro_plan.plan_files(files, request))
-    planned = csv_plan.plan if kind == "csv" else jsonl.plan
-    return _collection(planned(files, request, TextOptions(**cast("dict[str, Any]", given))))
+        return avro_plan.plan_files(files, request)
+    plan_text = csv_plan.plan if kind == "csv" else jsonl.plan
+    return plan_text(files, request, TextOptions(**given))
 
 
 def _choices(**given: Any) -> list[Fault]:
@@ -200,13 +222,3 @@ def _is_like_ascii(encoding: Any) -> bool:
 def _are_names(names: Any) -> bool:
     listed = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
     return listed and 0 < len(set(names)) == len(names)
-
-
-def _collection(table: Table) -> dd.DataFrame:
-    like = pd.DataFrame(
-        {
-            name: pd.Series(dtype=types.in_pandas(kind, name in table.optional))
-            for name, kind in table.columns.items()
-        }
-    )
-    return of_parts(table.parts, like, "read")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -13,6 +14,8 @@ T = TypeVar("T")
 
 #: Bytes in memory below which it does not pay to give a thread a partition of its own.
 WORTHWHILE = 10_000_000
+#: A size of partitions by which all is one partition, and no file is divided.
+UNDIVIDED = sys.maxsize
 
 
 def size_of(partition_size: Any) -> tuple[int, list[Fault]]:
@@ -29,6 +32,8 @@ def size_of(partition_size: Any) -> tuple[int, list[Fault]]:
 
 def target(total: int, partition_size: int) -> float:
     """Bytes in memory that a part should have: less than asked where threads would idle."""
+    if partition_size == UNDIVIDED:
+        return partition_size
     workers = threads() if total > WORTHWHILE else 1
     return min(partition_size, max(WORTHWHILE, total / workers))
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import pandas as pd
 import polars as pl
 
 from hyperplane.collections.frames.sources import filters as row_filters
+from hyperplane.collections.frames.sources import types
 from hyperplane.collections.frames.sources.errors import joined, tell_skipped
 from hyperplane.errors import Fault, ReadError, check
 
@@ -37,6 +39,16 @@ class Table:
     parts: Sequence[Part]
     columns: Mapping[str, pl.DataType]
     optional: set[str]
+
+    @property
+    def like(self) -> pd.DataFrame:
+        """No rows; the columns with their pandas types."""
+        return pd.DataFrame(
+            {
+                name: pd.Series(dtype=types.in_pandas(kind, name in self.optional))
+                for name, kind in self.columns.items()
+            }
+        )
 
 
 @dataclass(frozen=True)

@@ -132,11 +132,13 @@ def cuts(file: File, start: int, count: int, breaking: bool) -> list[int]:
         Whether quoted values may go over lines; then all of the file is read, for the quotes.
     """
     wanted = [start + round(i * (file.size - start) / count) for i in range(1, count)]
-    ends = _outside_quotes(file, start, wanted) if breaking else (_line(file, w) for w in wanted)
+    ends = (
+        outside_quotes(file, start, wanted) if breaking else (line_after(file, w) for w in wanted)
+    )
     return sorted({start, *(end for end in ends if end < file.size), file.size})
 
 
-def _line(file: File, position: int) -> int:
+def line_after(file: File, position: int) -> int:
     """Where the next line begins."""
     while position < file.size:
         text = file.between(position, min(file.size, position + STEP))
@@ -147,7 +149,7 @@ def _line(file: File, position: int) -> int:
     return file.size
 
 
-def _outside_quotes(file: File, start: int, wanted: Sequence[int]) -> Iterator[int]:
+def outside_quotes(file: File, start: int, wanted: Sequence[int]) -> Iterator[int]:
     """Where the next records begin, by the number of quotes before."""
     quotes, position, step = 0, start, STEP * 64
     rest = list(wanted)

@@ -1,0 +1,105 @@
+"""One share of a large CSV: ``shard_rows``, and reading all of it to keep a share.
+
+Each runs in a process of its own, in turn; the file is made once, imports are not counted. Memory
+is the peak of the process less what it had before it began to read.
+
+    python benchmarks/shard_rows.py --size 1GB --shards 8 --rounds 5
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import abab
+
+ROWS = 200_000
+
+
+def make(path: Path, size: int) -> None:
+    """Rows of numbers, words and, now and then, a text of two lines, up to a size."""
+    import numpy as np
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    words = np.array([f"word-{number}" for number in range(5_000)])
+    note = np.array(["short", "with, comma", 'of\n"two" lines'])
+    block = pd.DataFrame(
+        {
+            "id": np.arange(ROWS),
+            "user": rng.integers(0, 10**6, ROWS),
+            "price": rng.random(ROWS).round(6),
+            "weight": rng.normal(size=ROWS).round(6),
+            "word": words[rng.integers(0, 5_000, ROWS)],
+            "note": note[rng.choice(3, ROWS, p=[0.9, 0.05, 0.05])],
+        }
+    )
+    text = block.to_csv(index=False).encode()
+    header, _, rows = text.partition(b"\n")
+    with path.open("wb") as file:
+        file.write(header + b"\n")
+        while file.tell() < size:
+            file.write(rows)
+
+
+def once(how: str, path: str, shards: int) -> None:
+    """One measurement in this process, as JSON."""
+    import numpy as np
+    import pandas as pd
+
+    import hyperplane
+
+    read = hyperplane.shard_rows
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    if how == "ours":
+        share = read(path, shards, shards // 2)
+    else:
+        every = pd.read_csv(path)
+        places = np.array_split(np.arange(len(every)), shards)[shards // 2]
+        share = every.iloc[places]
+    seconds = time.perf_counter() - start
+    assert len(share)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps({"time [s]": seconds, "memory [GB]": (peak - before) * 1024 / 1e9}))
+
+
+def main() -> None:
+    from hyperplane.units import parse_bytes
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--size", default="1GB")
+    parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", help="where the file is made; a temporary folder by default")
+    parser.add_argument("--once", nargs=2, metavar=("HOW", "PATH"), help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.once:
+        once(*chosen.once, chosen.shards)
+        return
+    with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
+        path = Path(folder, "big.csv")
+        make(path, parse_bytes(chosen.size))
+        size = path.stat().st_size
+        commands = {
+            name: [__file__, "--shards", str(chosen.shards), "--once", name, str(path)]
+            for name in ("load all", "ours")
+        }
+        found = abab.in_turn(commands, chosen.rounds)
+    print(f"One of {chosen.shards} shares of a CSV of {size / 1e9:.2f} GB, {chosen.rounds} rounds")
+    print(f"{'':14}{'load all':>10}{'ours':>10}   times less (min-max)")
+    for key, ours in found["ours"].items():
+        theirs = found["load all"][key]
+        less = [there / here for there, here in zip(theirs, ours, strict=True)]
+        print(
+            f"{key:14}{statistics.median(theirs):10.3f}{statistics.median(ours):10.3f}   "
+            f"{statistics.median(less):.1f} ({min(less):.1f}-{max(less):.1f})"
+        )
+
+
+if __name__ == "__main__":
+    main()

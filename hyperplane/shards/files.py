@@ -1,0 +1,83 @@
+"""A share of many files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from hyperplane.errors import Fault, check
+from hyperplane.shards.identity import Shard, found, rows_of
+from hyperplane.stores import listing
+from hyperplane.stores.places import File
+
+
+def shard_files(
+    urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    n_machines: int | None = None,
+    idx: int | None = None,
+    *,
+    by: Literal["count", "bytes"] = "count",
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[str]:
+    """A shard's share of files; all shards together have each file once.
+
+    The files are put in natural order, ``part-2`` before ``part-10``, whatever order the store or
+    the list has, and are divided into neighbours: the shares one after the other are the whole.
+
+    Parameters
+    ----------
+    urls : str, path, or list of these
+        Files, globs, folders (all files in them), or URLs that fsspec opens.
+    n_machines, idx : int, optional
+        How many shards there are, and the number of this one, from 0; :func:`shard` says it when
+        they are not given.
+    by : {"count", "bytes"}
+        Equal numbers of files, the first shares one longer, as ``numpy.array_split`` makes them;
+        or about equal bytes: a file goes to the share in which its middle byte lies, so that no
+        share is farther from the mean than the size of the largest file.
+    storage_options : dict, optional
+        For fsspec. They are never shown.
+
+    Returns
+    -------
+    list of str
+        Absolute paths, or URLs; empty if there are fewer files than shards.
+
+    Raises
+    ------
+    RequestError
+        With everything that is wrong: no such files, a number out of range.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for number in range(11):
+    ...     _ = (folder / f"part-{number}.csv").write_text("a")
+    >>> [Path(file).name for file in shard_files(folder / "*.csv", n_machines=4, idx=3)]
+    ['part-9.csv', 'part-10.csv']
+    """
+    share, faults = found(idx, n_machines, ("idx", "n_machines"))
+    if by not in ("count", "bytes"):
+        faults.append(Fault("by", repr(by)[:80], "'count' or 'bytes'"))
+    check(faults)
+    files = listing.find(urls, storage_options, sized=by == "bytes")
+    # Names that differ in leading zeros only are equal in natural order.
+    files.sort(key=lambda file: (listing.natural(file.address), file.address))
+    first, last = _by_bytes(files, share) if by == "bytes" else rows_of(share, len(files))
+    return [file.address for file in files[first:last]]
+
+
+def _by_bytes(files: Sequence[File], share: Shard) -> tuple[int, int]:
+    total = sum(file.size for file in files)
+    if not total:
+        return rows_of(share, len(files))
+    owners, before = [], 0
+    for file in files:
+        middle = 2 * before + file.size  # twice, to be whole
+        owners.append(min(share.n - 1, middle * share.n // (2 * total)))
+        before += file.size
+    first = sum(owner < share.idx for owner in owners)
+    return first, first + owners.count(share.idx)

@@ -1,0 +1,78 @@
+"""A share of the rows of Parquet: the row groups that hold them, and of these the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from hyperplane.collections.frames.sources.parquet import ParquetPart, Piece
+from hyperplane.shards.identity import Shard, rows_of
+
+
+@dataclass(frozen=True)
+class Rows(Piece):
+    """Some rows of neighbouring row groups.
+
+    Parameters
+    ----------
+    skip : int
+        Rows of the first row group that are left out.
+    """
+
+    skip: int = 0
+
+    def fetch(self, names: Collection[str]) -> pl.LazyFrame:
+        """Some raw columns."""
+        raw = super().fetch(names)
+        # From the disk Polars takes these rows only; elsewhere row groups come whole.
+        return raw if self.file.store.local else raw.slice(self.skip, self.rows)
+
+
+def share(parts: Sequence[ParquetPart], shard: Shard) -> ParquetPart | None:
+    """The rows of one shard.
+
+    Parameters
+    ----------
+    parts : sequence of ParquetPart
+        All files, divided into row groups.
+    shard : Shard
+        Which share.
+
+    Returns
+    -------
+    ParquetPart or None
+        None when nothing is left for this shard.
+    """
+    pieces = [piece for part in parts for piece in part.pieces if piece.rows]
+    first, last = rows_of(shard, sum(piece.rows for piece in pieces))
+    mine: list[Rows] = []
+    before = 0
+    for piece in pieces:
+        start, stop = max(first - before, 0), min(last - before, piece.rows)
+        before += piece.rows
+        if start < stop:
+            mine.append(_rows(piece, start, stop))
+            if len(mine) > 1 and _go_on(mine[-2], mine[-1]):
+                one, other = mine[-2:]
+                groups, rows = one.groups + other.groups, one.rows + other.rows
+                mine[-2:] = [replace(one, groups=groups, rows=rows)]
+    return replace(parts[0], pieces=tuple(mine)) if mine else None
+
+
+def _rows(piece: Piece, start: int, stop: int) -> Rows:
+    return Rows(
+        piece.file,
+        piece.groups,
+        piece.start + start,
+        stop - start,
+        whole=False,
+        likes=None,
+        recipe=piece.recipe,
+        skip=start,
+    )
+
+
+def _go_on(one: Rows, other: Rows) -> bool:
+    return one.file is other.file and one.start + one.rows == other.start

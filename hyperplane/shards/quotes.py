@@ -1,0 +1,164 @@
+"""Where records of CSV begin, found from the bytes around a place and not from all before it.
+
+A line end is the end of a record unless it stands within quotes, and whether it does follows from
+all bytes before it, or from one quote after it that can only be the first of a value, or only the
+last. Quotes are those of RFC 4180: around a whole value, and doubled within it. So a run of
+quotes says, by its length and its neighbours, on which side of quotes it stands:
+
+===========  ==============================  =========================================
+run of       outside of quotes before it     within quotes before it
+===========  ==============================  =========================================
+odd length   a value must begin here         a value must end here
+even length  a whole value must stand here   anything; these are doubled
+===========  ==============================  =========================================
+
+Some runs fit both, such as the one of ``,",``; then the next one is asked, and at the end of the
+file the number of quotes. Where neither fits, a parser takes the quote for text of a value without
+quotes, so that after it one is outside.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hyperplane.stores.places import File
+
+#: Bytes that are read at first, and bytes after which no quote is waited for any more.
+STEP, ENOUGH = 1 << 16, 1 << 22
+
+#: What to say when cuts turn out to be wrong.
+CONTRADICTION = (
+    "its quotes are not those of CSV near the ends of this share, or a value within quotes is very "
+    "long; write multiline=True, which counts all quotes before"
+)
+_RUN = re.compile(rb'"+')
+_QUOTED = re.compile(rb'"[^"]*("|\Z)')
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How records look.
+
+    Parameters
+    ----------
+    columns : int
+        Values in each.
+    separator : str
+        One character between them.
+    """
+
+    columns: int
+    separator: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """What is known of a place in a text.
+
+    Parameters
+    ----------
+    at : int
+        The place.
+    within : bool
+        Whether it is within quotes.
+    """
+
+    at: int
+    within: bool
+
+
+def record_after(file: File, target: int, rows: Rows) -> int:
+    """Where the first record begins after a place; the end of the file when there is none.
+
+    A value within quotes that goes on for more than ``ENOUGH`` bytes in which no quote tells, and
+    whose lines all have as many values as the file has columns, is taken for such lines.
+
+    Parameters
+    ----------
+    file : File
+        Not packed.
+    target : int
+        The place, after the beginning of the first record.
+    rows : Rows
+        How the records look.
+    """
+    begin, length = target - 1, STEP
+    text = file.between(begin, min(file.size, begin + length))
+    while True:
+        whole = begin + len(text) >= file.size
+        place = known(text, whole, rows)
+        if place is None and len(text) >= ENOUGH:
+            place = Place(_first(text), not _are_rows(text, rows))
+        if place is not None:
+            return _line_end(file, begin, text, place)
+        length *= 2
+        text += file.between(begin + len(text), min(file.size, begin + length))
+
+
+def _first(text: bytes) -> int:
+    """The first place after the first byte that has no quote before it."""
+    run = _RUN.match(text)
+    return run.end() if run else 1
+
+
+def known(text: bytes, whole: bool, rows: Rows) -> Place | None:
+    """What the first run of quotes that can be only one thing says of a place near the start.
+
+    Parameters
+    ----------
+    text : bytes
+        The first byte is there for what it is beside.
+    whole : bool
+        Whether the file ends with it.
+    rows : Rows
+        How the records look.
+
+    Returns
+    -------
+    Place or None
+        None when more of the file must be seen.
+    """
+    ends = b"\r\n" + rows.separator.encode()
+    first = _first(text)
+    before = 0
+    for run in _RUN.finditer(text, first):
+        if run.end() == len(text) and not whole:
+            return None
+        odd = len(run[0]) % 2 == 1
+        last = run.end() == len(text)
+        closes = last or text[run.end()] in ends
+        opens = text[run.start() - 1] in ends
+        outside = opens and (not last if odd else closes)
+        within = closes if odd else not last
+        if outside != within:
+            return Place(first, within != (before % 2 == 1))
+        if not outside:
+            return Place(run.end(), False)
+        before += len(run[0])
+    return Place(first, before % 2 == 1) if whole else None
+
+
+def _are_rows(text: bytes, rows: Rows) -> bool:
+    """Whether all whole records of a text that begins outside of quotes are such rows."""
+    separator = rows.separator.encode()
+    lines = _QUOTED.sub(b"", text[_first(text) :]).split(b"\n")[1:-1]
+    return all(line.count(separator) == rows.columns - 1 for line in lines if line.strip(b"\r"))
+
+
+def _line_end(file: File, begin: int, text: bytes, place: Place) -> int:
+    """Where the line after a place begins that ends outside of quotes."""
+    quotes, done = int(place.within), place.at
+    while True:
+        line = text.find(b"\n", done)
+        if line < 0:
+            quotes += text.count(b'"', done)
+            begin, done = begin + len(text), 0
+            if begin >= file.size:
+                return file.size
+            text = file.between(begin, min(file.size, begin + STEP))
+            continue
+        quotes += text.count(b'"', done, line)
+        done = line + 1
+        if quotes % 2 == 0:
+            return begin + done

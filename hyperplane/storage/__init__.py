@@ -1,0 +1,9 @@
+"""Saving that never loses or half-writes: what there is beside ``hyperplane.save`` and ``load``."""
+
+from __future__ import annotations
+
+from hyperplane.storage.cleaning import Cleaned, clean
+from hyperplane.storage.result import SaveResult
+from hyperplane.storage.shards import missing_shards
+
+__all__ = ["Cleaned", "SaveResult", "clean", "missing_shards"]

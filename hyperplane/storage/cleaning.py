@@ -1,0 +1,174 @@
+"""What killed runs left beside a place: found, and removed."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import psutil
+from dask.utils import parse_timedelta
+
+from hyperplane.errors import Fault, RequestError
+from hyperplane.storage.commits import State
+from hyperplane.storage.place import commits_of
+from hyperplane.storage.shelf import Shelf
+from hyperplane.storage.target import Target, target_of
+from hyperplane.units import format_bytes, plural
+
+_ATTEMPT = re.compile(r"attempt-(.+)-([0-9]+)-[0-9a-f]{12}")
+_COMMIT = re.compile(r"commit-([0-9]{8})\.(?:json|done)")
+_SHARDS = re.compile(r"shards-[0-9]+-(.+)")
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What was found beside a place.
+
+    Parameters
+    ----------
+    url : str
+        The place.
+    removed : tuple of str
+        Names of what was removed, or would have been.
+    files, nbytes : int
+        Files and bytes in it.
+    kept : tuple of str
+        Names of what may be in use still.
+    """
+
+    url: str
+    removed: tuple[str, ...]
+    files: int
+    nbytes: int
+    kept: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.url}: {plural(self.files, 'file')} left over, {format_bytes(self.nbytes)}"]
+        lines += [f"  removed {name}" for name in self.removed]
+        lines += [f"  kept {name}: it may be in use" for name in self.kept]
+        return "\n".join(lines)
+
+
+def clean(
+    url: str | PathLike[str],
+    *,
+    older_than: str | float = "24h",
+    dry_run: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Cleaned:
+    """Remove what killed runs left beside a place, and finish what one had published.
+
+    Nobody ever reads these leftovers; they only take space. Shards that wait for others of the
+    same run stay.
+
+    Parameters
+    ----------
+    url : str or path
+        Where something is saved.
+    older_than : str or float
+        Age in seconds, or as ``"2h"``, from which files of other machines are leftovers. Those
+        of this machine are as soon as their process is gone.
+    dry_run : bool
+        Whether only to look.
+    storage_options : mapping, optional
+        For the file system.
+    **options
+        More of them.
+
+    Returns
+    -------
+    Cleaned
+        What was removed, and what was kept.
+
+    Examples
+    --------
+    >>> import pandas as pd, hyperplane
+    >>> rows = pd.DataFrame({"n": [1, 2, 3]})
+    >>> result = hyperplane.save(rows, "memory://docs/tidy.parquet")
+    >>> hyperplane.storage.clean("memory://docs/tidy.parquet").files
+    0
+    """
+    target = target_of(url, {**(storage_options or {}), **options})
+    try:
+        age = float(parse_timedelta(older_than))
+    except (ValueError, KeyError, TypeError) as error:
+        raise RequestError(
+            [Fault("older_than", repr(older_than), "a time such as '2h' or seconds")]
+        ) from error
+    commits = commits_of(target)
+    state = commits.state()
+    if not dry_run:
+        commits.settle(state)
+    shelf = commits.shelf
+    groups: dict[str, dict[str, int]] = {}
+    for name, info in shelf.listing(target.beside).items():
+        group = name.partition("/")[0]
+        groups.setdefault(group, {})[name] = int(info["size"] or 0)
+    dead = [name for name in groups if _is_left(name, state, target, shelf, groups[name], age)]
+    kept = [name for name in groups if name not in dead and _ATTEMPT.fullmatch(name)]
+    drafts = _drafts(target, age)
+    if not dry_run:
+        shelf.remove(f"{target.beside}/{file}" for name in dead for file in groups[name])
+        for name in dead:
+            shelf.remove_folder(f"{target.beside}/{name}")
+        for draft in drafts:
+            draft.unlink(missing_ok=True)
+    sizes = [size for name in dead for size in groups[name].values()]
+    sizes += [draft.stat().st_size for draft in drafts if draft.exists()]
+    return Cleaned(
+        target.url,
+        tuple(sorted([*dead, *(draft.name for draft in drafts)])),
+        sum(len(groups[name]) for name in dead) + len(drafts),
+        sum(sizes),
+        tuple(sorted(kept)),
+    )
+
+
+def _is_left(
+    name: str, state: State, target: Target, shelf: Shelf, files: Mapping[str, int], age: float
+) -> bool:
+    """Whether something beside the place is of nobody any more."""
+    attempt = _ATTEMPT.fullmatch(name)
+    if attempt and attempt[1] == socket.gethostname():
+        return not psutil.pid_exists(int(attempt[2]))
+    if attempt:
+        return all(_older(shelf, f"{target.beside}/{file}", age) for file in files)
+    shards = _SHARDS.fullmatch(name)
+    if shards:
+        return shards[1] != (state.version or "first")
+    commit = _COMMIT.fullmatch(name)
+    if commit:
+        return int(commit[1]) < int(state.version or 0)
+    # A manifest is written just before its parts are published, so a fresh one may be of somebody.
+    current = state.manifest.key if state.manifest else ""
+    stale = name.endswith(".part") or (name.endswith(".json") and name != f"{current}.json")
+    return stale and _older(shelf, f"{target.beside}/{name}", age)
+
+
+def _older(shelf: Shelf, path: str, age: float) -> bool:
+    with contextlib.suppress(OSError, NotImplementedError, KeyError):
+        written: dt.datetime = shelf.store.system.modified(path)
+        now = dt.datetime.now(tz=written.tzinfo or dt.timezone.utc)
+        return (now - written.replace(tzinfo=now.tzinfo)).total_seconds() >= age
+    return False
+
+
+def _drafts(target: Target, age: float) -> list[Path]:
+    """Files of a local disk that were not written to their end."""
+    if not target.store.local:
+        return []
+    folder = Path(target.parent)
+    now = dt.datetime.now(tz=dt.timezone.utc).timestamp()
+    return [
+        file
+        for file in folder.glob(f".{target.name}.*.part")
+        if now - file.stat().st_mtime > age or age == 0
+    ]

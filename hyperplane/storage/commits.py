@@ -1,0 +1,95 @@
+"""What others see of a place, and how it changes in one step.
+
+On a local disk the folder of parts takes the place of the old one by one rename
+(:mod:`~hyperplane.storage.renames`). On an object store, which has no rename, a numbered manifest
+that can be created only once is the step (:mod:`~hyperplane.storage.numbers`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from dataclasses import dataclass
+from typing import Protocol
+
+from hyperplane.errors import OutputConflict
+from hyperplane.storage.manifest import Manifest, Part
+from hyperplane.storage.shelf import Shelf
+from hyperplane.storage.target import Target
+
+#: Stands in the manifest for what another program wrote.
+FOREIGN = "foreign"
+
+
+@dataclass(frozen=True)
+class State:
+    """What others see of a place.
+
+    Parameters
+    ----------
+    version : str
+        Changes whenever it does; empty when there is nothing.
+    manifest : Manifest or None
+        What is there.
+    """
+
+    version: str = ""
+    manifest: Manifest | None = None
+
+
+def new_attempt() -> str:
+    """A name for one attempt, by which its owner can be found."""
+    return f"attempt-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(6)}"
+
+
+class Commits(Protocol):
+    """How a set of parts is published on one kind of store."""
+
+    target: Target
+    shelf: Shelf
+
+    def state(self) -> State:
+        """What others see now."""
+        ...
+
+    def settle(self, state: State) -> None:
+        """Finish what somebody who published it, and was killed, has not."""
+        ...
+
+    def publish(self, manifest: Manifest, staged: str, base: State) -> Manifest:
+        """Make parts in a folder that only we see what all see.
+
+        Raises
+        ------
+        OutputConflict
+            When what others see is no longer ``base``.
+        """
+        ...
+
+    def where(self, manifest: Manifest) -> list[str]:
+        """The paths of the parts."""
+        ...
+
+    def folder(self, manifest: Manifest) -> str:
+        """The path of a folder that has all of them."""
+        ...
+
+
+def conflict(target: Target) -> OutputConflict:
+    """The error of one who came second."""
+    return OutputConflict(
+        target.url,
+        "somebody else has saved there since this began; what they saved stands, and nothing of "
+        "this was published",
+    )
+
+
+def foreign(names: dict[str, int], saved: Manifest | None = None) -> Manifest:
+    """A manifest of what another program wrote, or changed since it was saved."""
+    parts = tuple(Part(name, size) for name, size in sorted(names.items()))
+    details = {}
+    if saved is not None:
+        had = {part.name for part in saved.parts}
+        details = {"missing": sorted(had - set(names)), "added": sorted(set(names) - had)}
+    return Manifest(format=FOREIGN, kind=FOREIGN, parts=parts, details=details)

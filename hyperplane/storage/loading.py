@@ -1,0 +1,236 @@
+"""``hyperplane.load``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, TypeVar
+
+import dask.bag as db
+import dask.dataframe as dd
+import pyarrow as pa
+from dask import config
+from dask.dataframe.utils import clear_known_categories
+from dask.delayed import delayed
+from pyarrow import parquet
+
+from hyperplane.errors import Fault, ReadError, RequestError, StorageError
+from hyperplane.storage.arrays import load_array
+from hyperplane.storage.commits import FOREIGN
+from hyperplane.storage.formats import SUFFIXES, decoded
+from hyperplane.storage.manifest import Manifest, Part
+from hyperplane.storage.place import commits_of
+from hyperplane.storage.request import suffix_of
+from hyperplane.storage.retrying import attempt, passes
+from hyperplane.storage.shelf import Shelf
+from hyperplane.storage.target import Target, target_of
+from hyperplane.stores.places import Store
+from hyperplane.stores.secrets import said
+
+_ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
+_GONE = "is gone: somebody has replaced it; load it again"
+T = TypeVar("T")
+#: What a file of a format is loaded as.
+_KINDS = {
+    "parquet": "table", "csv": "table", "tsv": "table", "jsonl": "table", "json": "json",
+    "npy": "numpy", "text": "text", "skops": "model", "joblib": "model",
+}  # fmt: skip
+
+
+def load(
+    url: str | PathLike[str],
+    *,
+    trusted: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Any:
+    """Load what :func:`save` saved: one whole version of it.
+
+    Parameters
+    ----------
+    url : str or path
+        Where it was saved.
+    trusted : bool
+        Whether a model saved with joblib may be opened: that runs code which whoever wrote the
+        file has chosen. Models saved with skops need no trust.
+    storage_options : mapping, optional
+        For the file system.
+    **options
+        More of them.
+
+    Returns
+    -------
+    object
+        A folder of parts is a lazy Dask dataframe or bag, which checks the size and, of Parquet,
+        the checksums of what it reads. One file is what it holds: a pandas frame, a NumPy array,
+        a dict, text, a model, or bytes.
+
+    Raises
+    ------
+    RequestError
+        When it is a pickle and ``trusted`` is not set.
+    StorageError
+        When there is nothing, or parts of it are missing.
+
+    Examples
+    --------
+    >>> import pandas as pd, hyperplane
+    >>> flights = pd.DataFrame({"carrier": ["UA", "AA"], "delay": [12, 30]})
+    >>> result = hyperplane.save(flights, "memory://docs/late.parquet")
+    >>> hyperplane.load("memory://docs/late.parquet")["delay"].sum()
+    np.int64(42)
+    """
+    target = target_of(url, {**(storage_options or {}), **options})
+    shelf = Shelf(target.store)
+    if shelf.is_file(target.path):
+        return _file(target, shelf, trusted)
+    commits = commits_of(target)
+    manifest = commits.state().manifest
+    if manifest is None:
+        raise StorageError(target.url, "there is nothing; check the name, or save it first")
+    if manifest.format == FOREIGN:
+        manifest = _guessed(target, manifest)
+    if manifest.format == "zarr":
+        return load_array(target, manifest.kind, commits.folder(manifest))
+    paths = commits.where(manifest)
+    units = [
+        Unit(target.store, path, part, manifest.format)
+        for path, part in zip(paths, manifest.parts, strict=True)
+    ]
+    if manifest.kind == "bag":
+        return db.from_delayed([delayed(read_records)(unit) for unit in units])
+    like = units[0].like()
+    with config.set({"dataframe.convert-string": False}):
+        return dd.from_map(ReadPart(), units, meta=like, label="load")
+
+
+def _file(target: Target, shelf: Shelf, trusted: bool) -> Any:
+    form = SUFFIXES.get(suffix_of(target), "bytes")
+    if form == "joblib" and not trusted:
+        allowed = "True, for a file from somebody whom you trust: to open it runs code in it"
+        raise RequestError([Fault("trusted", "False", allowed, "or save models as .skops")])
+    data = shelf.get(target.path)
+    if data is None:
+        raise StorageError(target.url, "it was removed just now")
+    try:
+        return decoded(data, _KINDS.get(form, "bytes"), form)
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise ReadError(target.url, f"is damaged, or not what its name says ({said(error)})") from (
+            error
+        )
+
+
+def _guessed(target: Target, manifest: Manifest) -> Manifest:
+    """What another program wrote, by the ends of the names."""
+    missing, added = (manifest.details.get(what, []) for what in ("missing", "added"))
+    if missing or added:
+        raise StorageError(
+            target.url,
+            "is not as it was saved: "
+            + "; ".join(
+                f"{len(names)} files {what} ({', '.join(names[:3])}{', ...' * (len(names) > 3)})"
+                for names, what in ((missing, "are missing"), (added, "were added"))
+                if names
+            )
+            + ". Save it again, or read it with another tool",
+        )
+    if any(part.name.rpartition("/")[2] in _ZARR_MARKS for part in manifest.parts):
+        return Manifest("zarr", "dataset", manifest.parts)
+    forms = {SUFFIXES.get(_suffix(part.name), "") for part in manifest.parts}
+    if len(forms) != 1 or not forms <= {"parquet", "csv", "tsv", "jsonl"}:
+        raise StorageError(
+            target.url,
+            "is a folder that hyperplane did not save, with files of several kinds; read it with "
+            "hyperplane.dataframe.read or hyperplane.bag.read_records",
+        )
+    return Manifest(forms.pop(), "dataframe", manifest.parts)
+
+
+def _suffix(name: str) -> str:
+    return "." + name.rpartition(".")[2].lower()
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A part and where it lies."""
+
+    store: Store
+    path: str
+    part: Part
+    format: str
+
+    @property
+    def url(self) -> str:
+        """The part, for messages."""
+        return Target(self.store, self.path).url
+
+    def data(self) -> bytes:
+        """All bytes of it.
+
+        Raises
+        ------
+        ReadError
+            When it is gone, or not of the size that was written.
+        """
+        found = Shelf(self.store).get(self.path)
+        if found is None:
+            raise ReadError(self.url, _GONE)
+        if len(found) != self.part.size:
+            raise ReadError(self.url, f"has {len(found)} bytes, and {self.part.size} were saved")
+        return found
+
+    def _read(self, read: Callable[[Any], T]) -> T:
+        def once() -> T:
+            with self.store.system.open(self.path, "rb") as opened:
+                return read(opened)
+
+        try:
+            return attempt(once, self.url)
+        except (OSError, pa.ArrowException) as error:
+            cause = error.__cause__ or error
+            if passes(cause):
+                raise
+            if isinstance(cause, FileNotFoundError):
+                raise ReadError(self.url, _GONE) from error
+            raise ReadError(self.url, f"is damaged ({said(cause)})") from error
+
+    def table(self, columns: Sequence[str] | None) -> pa.Table:
+        """Some columns of Parquet, their checksums compared."""
+        names = None if columns is None else list(columns)
+        return self._read(
+            lambda opened: parquet.read_table(
+                opened,
+                columns=names,
+                use_threads=False,
+                use_pandas_metadata=True,  # the index, too
+                page_checksum_verification=True,
+            )
+        )
+
+    def like(self) -> Any:
+        """A frame without rows, of the columns and types that it has."""
+        if self.format == "parquet":
+            empty = self._read(parquet.read_schema).empty_table().to_pandas()
+            return clear_known_categories(empty)
+        return decoded(self.data(), "table", self.format).iloc[:0]
+
+
+class ReadPart:
+    """Makes the frame of a part; Dask pushes the needed columns into it."""
+
+    def __call__(self, unit: Unit, columns: Sequence[str] | None = None) -> Any:
+        """Read a part."""
+        if unit.format != "parquet":
+            frame = decoded(unit.data(), "table", unit.format)
+            return frame if columns is None else frame[list(columns)]
+        frame = unit.table(columns).to_pandas()
+        return frame if columns is None else frame[list(columns)]
+
+
+def read_records(unit: Unit) -> list[Any]:
+    """The items of a part of a bag."""
+    # Not splitlines: JSON may hold other ends of lines as they are.
+    lines = unit.data().decode().split("\n")[:-1]
+    return lines if unit.format == "text" else [json.loads(line) for line in lines]

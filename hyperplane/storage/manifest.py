@@ -1,0 +1,120 @@
+"""What was saved: every part with its size, its rows and its checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+#: Of the manifest's form; a newer one is not read.
+FORM = 1
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file.
+
+    Parameters
+    ----------
+    name : str
+        Below the folder.
+    size : int
+        Bytes.
+    sha256 : str
+        Of its bytes; empty where another library wrote them.
+    rows : int or None
+        Rows, records or elements; None where that means nothing.
+    shard : int or None
+        The shard that wrote it.
+    """
+
+    name: str
+    size: int
+    sha256: str = ""
+    rows: int | None = None
+    shard: int | None = None
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """What two parts of the same content have in common."""
+        return (self.size, self.sha256, self.rows)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All parts of something that was saved.
+
+    Parameters
+    ----------
+    format : str
+        Of the parts.
+    kind : str
+        What was saved, so that the same comes back.
+    parts : tuple of Part
+        In order.
+    token : str
+        Names the content before it is computed; empty where that cannot be.
+    shards : int or None
+        How many shards it was made of.
+    details : dict
+        What the format has to know.
+    """
+
+    format: str
+    kind: str
+    parts: tuple[Part, ...]
+    token: str = ""
+    shards: int | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of all parts, where all are known."""
+        rows = [part.rows for part in self.parts]
+        return None if None in rows else sum(row for row in rows if row is not None)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all parts."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def key(self) -> str:
+        """Follows from the names of the parts: whoever lists them finds their manifest."""
+        return key_of(part.name for part in self.parts)
+
+    def same_content(self, other: Manifest | None) -> bool:
+        """Whether other parts hold the same, byte for byte, in the same order."""
+        return (
+            other is not None
+            and self.format == other.format
+            and all(part.sha256 for part in self.parts)
+            and [part.content for part in self.parts] == [part.content for part in other.parts]
+        )
+
+    def to_json(self) -> str:
+        """As it is stored."""
+        return json.dumps({"form": FORM, **asdict(self)}, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Manifest:
+        """A stored manifest.
+
+        Raises
+        ------
+        ValueError
+            When it is none, or one of a newer version of hyperplane.
+        """
+        fields = json.loads(text)
+        if not isinstance(fields, dict) or fields.pop("form", None) != FORM:
+            raise ValueError("no manifest that this version of hyperplane can read")
+        parts = tuple(Part(**part) for part in fields.pop("parts"))
+        return cls(parts=parts, **fields)
+
+
+def key_of(names: Iterable[str]) -> str:
+    """A key of the names of parts, in whatever order they are listed."""
+    listed = "\n".join(sorted(names))
+    return hashlib.sha256(listed.encode()).hexdigest()[:24]

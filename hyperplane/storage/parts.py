@@ -1,0 +1,182 @@
+"""Saving a folder of parts: each by a task of its own, and all of them published at once."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dask.tokenize import tokenize
+
+from hyperplane.collections.frames import plan
+from hyperplane.errors import OutputExists, StorageError
+from hyperplane.storage.commits import Commits, State, new_attempt
+from hyperplane.storage.files import exists
+from hyperplane.storage.formats import ENCODERS, SUFFIX_OF, Encoded, records
+from hyperplane.storage.manifest import Manifest, Part
+from hyperplane.storage.place import commits_of
+from hyperplane.storage.progress import run
+from hyperplane.storage.request import Request
+from hyperplane.storage.result import SaveResult
+from hyperplane.storage.shelf import Shelf
+from hyperplane.stores.places import Store
+
+#: Seconds until a listing must show what was written; some stores take their time.
+LISTED_WITHIN = 60.0
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How tasks write parts.
+
+    Parameters
+    ----------
+    store : Store
+        Where.
+    folder : str
+        Path of the folder for parts that are not yet published.
+    format : str
+        In what form.
+    refuse : str
+        URL for the error of a part that differs from what is there; empty to write it.
+    shard : int or None
+        The shard that writes.
+    """
+
+    store: Store
+    folder: str
+    format: str
+    refuse: str = ""
+    shard: int | None = None
+
+
+def save_parts(obj: Any, request: Request) -> SaveResult:
+    """Save a collection as a folder of parts."""
+    commits = commits_of(request.target)
+    base = commits.state()
+    commits.settle(base)
+    if base.manifest is not None and request.mode == "skip":
+        return _result(request, base.manifest, written=0)
+    attempt = f"{request.target.beside}/{new_attempt()}"
+    check_writable(commits, attempt)
+    try:
+        manifest = written_parts(obj, request, base, f"{attempt}/data")
+        old = base.manifest
+        if old is not None and manifest.parts == old.parts:
+            return _result(request, old, written=0)
+        had = {part.name for part in old.parts} if old else set()
+        new = [part for part in manifest.parts if part.name not in had]
+        verify(commits.shelf, f"{attempt}/data", new)
+        published = commits.publish(manifest, f"{attempt}/data", base)
+        return _result(request, published, written=len(new))
+    finally:
+        commits.shelf.remove_folder(attempt)
+
+
+def written_parts(
+    obj: Any, request: Request, base: State, folder: str, *, reuse: bool = False
+) -> Manifest:
+    """Have the parts of a collection written aside; those that are there already are not.
+
+    Parameters
+    ----------
+    reuse : bool
+        Whether to go on when a part differs from what is there, though the mode is ``"error"``.
+    """
+    old = base.manifest.parts if base.manifest else ()
+    kept = old if request.mode == "append" else ()
+    there = () if kept else old
+    pieces = obj.to_delayed() if hasattr(obj, "to_delayed") else [obj]
+    refuses = bool(there) and request.mode == "error" and not reuse
+    if refuses and len(pieces) != len(there):
+        raise exists(request)
+    writing = Writing(
+        request.target.store,
+        folder,
+        request.format,
+        request.target.url if refuses else "",
+        request.shard[0] if request.shard else None,
+    )
+    each = [
+        [piece, number + len(kept), writing, there[number] if number < len(there) else None]
+        for number, piece in enumerate(pieces)
+    ]
+    if hasattr(obj, "to_delayed"):
+        tasks = plan.tasks("save", tokenize(request.target.path, folder), write_part, each)
+        parts = run(tasks, f"saving {request.target.url}")
+    else:
+        parts = [write_part(*arguments) for arguments in each]
+    kind = "bag" if request.kind == "bag" else "dataframe"
+    return Manifest(request.format, kind, (*kept, *parts))
+
+
+def write_part(piece: Any, number: int, writing: Writing, there: Part | None) -> Part:
+    """Write one part, in a task; unless the same is there already."""
+    made = _encoded(piece, writing.format)
+    sha = hashlib.sha256(made.data).hexdigest()
+    prefix = "part-" if writing.shard is None else f"part-{writing.shard:05d}-"
+    # A task may run twice; only the part that its result names is ever published.
+    name = f"{prefix}{number:05d}-{secrets.token_hex(4)}{SUFFIX_OF[writing.format]}"
+    part = Part(name, len(made.data), sha, made.rows, writing.shard)
+    if there is not None and there.content == part.content:
+        return replace(there, shard=writing.shard)
+    if writing.refuse:
+        raise OutputExists(
+            writing.refuse,
+            f"part {number} is not the one that is there; write mode='overwrite' to replace what "
+            "is there, or mode='skip' to keep it",
+        )
+    Shelf(writing.store).put(f"{writing.folder}/{name}", made.data)
+    return part
+
+
+def _encoded(piece: Any, format: str) -> Encoded:  # noqa: A002
+    if hasattr(piece, "columns"):
+        return ENCODERS[format](piece)
+    return records(piece, format)
+
+
+def check_writable(commits: Commits, attempt: str) -> None:
+    """Write next to nothing, so that a save that cannot be fails before a long computation."""
+    probe = f"{attempt}/probe"
+    commits.shelf.put(probe, b"")
+    commits.shelf.remove([probe])
+
+
+def verify(shelf: Shelf, folder: str, parts: Sequence[Part]) -> None:
+    """Compare what was written with what the store lists.
+
+    Raises
+    ------
+    StorageError
+        When a part is missing, or of another size or checksum.
+    """
+    deadline = time.monotonic() + LISTED_WITHIN
+    while True:
+        seen = shelf.listing(folder)
+        missing = [part for part in parts if part.name not in seen]
+        if not missing or time.monotonic() > deadline:
+            break
+        time.sleep(0.2)
+    wrong = [part.name for part in missing]
+    wrong += [
+        part.name
+        for part in parts
+        if part.name in seen and int(seen[part.name]["size"] or 0) != part.size
+    ]
+    if wrong:
+        some = ", ".join(wrong[:3]) + (", ..." if len(wrong) > 3 else "")
+        raise StorageError(
+            folder if shelf.store.local else shelf.store.system.unstrip_protocol(folder),
+            f"{len(wrong)} of {len(parts)} parts are not listed as they were written ({some}); "
+            "nothing was published, save again",
+        )
+
+
+def _result(request: Request, manifest: Manifest, *, written: int) -> SaveResult:
+    return SaveResult(
+        request.target.url, len(manifest.parts), manifest.rows, manifest.size, written
+    )

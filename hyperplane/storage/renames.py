@@ -1,0 +1,124 @@
+"""Publishing on a local disk: a folder takes the place of another by one rename."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from hyperplane.storage.commits import State, conflict, foreign, new_attempt
+from hyperplane.storage.manifest import Manifest, key_of
+from hyperplane.storage.shelf import Shelf
+from hyperplane.storage.target import Target
+
+_EXCHANGE = 2  # RENAME_EXCHANGE of linux/fs.h
+_AT_FDCWD = -100
+
+
+class Renames:
+    """On a local disk: by a rename, which is one step for every reader."""
+
+    def __init__(self, target: Target, shelf: Shelf) -> None:
+        self.target, self.shelf = target, shelf
+
+    def state(self) -> State:
+        """What others see now; the names in the folder say which manifest is of them."""
+        path = Path(self.target.path)
+        if path.is_dir():
+            sizes = {
+                name: int(info["size"]) for name, info in self.shelf.listing(str(path)).items()
+            }
+            if not sizes:
+                return State()
+        elif path.exists():
+            sizes = {"": path.stat().st_size}
+        else:
+            return State()
+        key = key_of(sizes)
+        found = self.shelf.get(f"{self.target.beside}/{key}.json")
+        if found is not None:
+            return State(key, Manifest.from_json(found))
+        return State(key, foreign(sizes, self._saved()))
+
+    def _saved(self) -> Manifest | None:
+        """What was saved here before somebody else changed it."""
+        for file in Path(self.target.beside).glob("*.json"):
+            with contextlib.suppress(ValueError, TypeError, OSError):
+                return Manifest.from_json(file.read_bytes())
+        return None
+
+    def settle(self, state: State) -> None:
+        """Nothing: a rename is all or nothing."""
+
+    def publish(self, manifest: Manifest, staged: str, base: State) -> Manifest:
+        """Rename the folder; see :class:`Commits`."""
+        # A folder of its own, into which no task that runs twice can still write.
+        whole = f"{self.target.beside}/{new_attempt()}"
+        for part in manifest.parts:
+            fresh = Path(staged, part.name)
+            _link(fresh if fresh.exists() else Path(self.target.path, part.name), whole, part.name)
+        self.shelf.put(f"{self.target.beside}/{manifest.key}.json", manifest.to_json().encode())
+        with self._alone():
+            if self.state().version != base.version:
+                shutil.rmtree(whole, ignore_errors=True)
+                raise conflict(self.target)
+            _take_place(whole, self.target.path)
+        shutil.rmtree(whole, ignore_errors=True)
+        for file in Path(self.target.beside).glob("*.json"):
+            if file.stem != manifest.key:
+                file.unlink(missing_ok=True)
+        return manifest
+
+    def where(self, manifest: Manifest) -> list[str]:
+        """The paths of the parts."""
+        return [f"{self.target.path}/{part.name}".rstrip("/") for part in manifest.parts]
+
+    def folder(self, manifest: Manifest) -> str:
+        """The path of a folder that has all of them."""
+        return self.target.path
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Among those who publish at the same place; a process that dies lets go of it."""
+        with Path(self.target.beside, "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _link(file: Path, folder: str, name: str) -> None:
+    to = Path(folder, name)
+    to.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(file, to)
+    except OSError:  # a disk without hard links
+        shutil.copy2(file, to)
+
+
+def _take_place(staged: str, path: str) -> None:
+    """Put a folder where another thing may be; that is then where the folder was."""
+    if not os.path.lexists(path):
+        Path(staged).rename(path)
+    elif not _exchanged(staged, path):
+        aside = f"{staged}.old"
+        Path(path).rename(aside)  # a reader in this moment finds nothing, and never a half
+        Path(staged).rename(path)
+        Path(aside).rename(staged)
+    if Path(staged).is_file():
+        Path(staged).unlink()
+
+
+def _exchanged(one: str, other: str) -> bool:
+    """Whether two places could be exchanged in one step, as Linux can."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        exchange = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return False
+    done = exchange(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE)
+    return bool(done == 0)

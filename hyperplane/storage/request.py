@@ -1,0 +1,118 @@
+"""What a call of ``save`` asks for, checked whole."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, get_args
+
+from hyperplane.errors import Fault, check
+from hyperplane.storage.formats import FILES, PARTS, SUFFIXES, kind_of
+from hyperplane.storage.target import Target
+
+Mode = Literal["error", "overwrite", "append", "skip"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to save where, and how.
+
+    Parameters
+    ----------
+    target : Target
+        Where.
+    kind, format : str
+        What it is, and in what form it is written.
+    mode : {"error", "overwrite", "append", "skip"}
+        What to do when there is something else already.
+    shard : (int, int) or None
+        Which shard this is, and of how many.
+    """
+
+    target: Target
+    kind: str
+    format: str
+    mode: Mode
+    shard: tuple[int, int] | None
+
+    @property
+    def suffix(self) -> str:
+        """What the name ends in."""
+        return suffix_of(self.target)
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether it becomes a folder of parts, and not one file."""
+        return self.kind in PARTS or self.shard is not None
+
+
+def suffix_of(target: Target) -> str:
+    """What a name ends in, in small letters."""
+    return PurePosixPath(target.path).suffix.lower()
+
+
+def understood(
+    obj: Any,
+    target: Target,
+    format: str | None,  # noqa: A002
+    mode: Any,
+    shard: Any,
+) -> Request:
+    """A request, or all that is wrong with it.
+
+    Raises
+    ------
+    RequestError
+        With every fault.
+    """
+    kind = kind_of(obj)
+    faults: list[Fault] = []
+    if mode not in get_args(Mode):
+        faults.append(Fault("mode", repr(mode), "one of " + ", ".join(get_args(Mode))))
+    if shard is not None and not _is_shard(shard):
+        allowed = "(index, count) with 0 <= index < count, as hyperplane.shard() gives it"
+        faults.append(Fault("shard", repr(shard), allowed))
+    if kind == "series":
+        faults.append(Fault("obj", "a Dask series", "a dataframe", "write series.to_frame()"))
+    if kind == "text" and len(obj) < 4096 and "\n" not in obj and _names_a_file(obj):
+        advice = f"for the file write pathlib.Path({obj!r}), for the text itself obj.encode()"
+        faults.append(Fault("obj", repr(obj), "text that is not the name of a file here", advice))
+    many = kind in PARTS or (shard is not None and kind == "table")
+    known = PARTS["dataframe" if kind == "table" else kind] if many else FILES.get(kind, ())
+    if shard is not None and not many and kind not in ("series",):
+        allowed = "a dataframe, table or bag"
+        faults.append(Fault("shard", f"with {type(obj).__name__}", allowed, "leave shard out"))
+    if mode == "append" and not many:
+        advice = "use a Dask collection, or overwrite"
+        faults.append(Fault("mode", "'append'", "for folders of parts only", advice))
+    wanted = format or SUFFIXES.get(suffix_of(target), known[0] if many and known else "")
+    if kind == "bytes" and format is None:
+        wanted = "bytes"
+    if kind == "text" and wanted not in known:
+        wanted = "text"
+    if kind not in ("path", "array", "series") and wanted not in known:
+        asked = repr(format) if format else f"{target.name!r}, which ends in {suffix_of(target)!r}"
+        near = difflib.get_close_matches(str(format or ""), known, 1)
+        advice = f"did you mean {near[0]!r}?" if near else "say it with format="
+        endings = [end for end, name in SUFFIXES.items() if name in known]
+        allowed = f"one of {', '.join(known)} for {type(obj).__name__} ({', '.join(endings)})"
+        faults.append(Fault("format" if format else "url", asked, allowed, advice))
+    check(faults)
+    return Request(target, kind, wanted, mode, None if shard is None else (shard[0], shard[1]))
+
+
+def _is_shard(shard: Any) -> bool:
+    return (
+        isinstance(shard, tuple)
+        and len(shard) == 2
+        and all(isinstance(one, int) and not isinstance(one, bool) for one in shard)
+        and 0 <= shard[0] < shard[1]
+    )
+
+
+def _names_a_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):
+        return False

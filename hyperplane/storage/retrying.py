@@ -1,0 +1,200 @@
+"""Which faults of a store pass by themselves, and how long to wait for that."""
+
+from __future__ import annotations
+
+import errno
+import random
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import tenacity
+
+from hyperplane.errors import HyperplaneError, StorageError
+from hyperplane.stores.secrets import said
+
+T = TypeVar("T")
+#: Seconds for all attempts together.
+BUDGET = 300.0
+#: Seconds before the second attempt, and at most between two.
+FIRST, LONGEST = 0.25, 30.0
+
+_PASSING_CODES = {408, 429, 500, 502, 503, 504}
+_PASSING_NAMES = {
+    "SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "Throttling",
+    "ThrottlingException", "RequestLimitExceeded", "TooManyRequests", "OperationAborted",
+    "ConditionalRequestConflict",
+}  # fmt: skip
+_PASSING_ERRNO = {
+    errno.ECONNRESET, errno.ECONNABORTED, errno.ECONNREFUSED, errno.EPIPE, errno.ETIMEDOUT,
+    errno.EAGAIN, errno.EBUSY, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ESTALE,
+    errno.EINTR,
+}  # fmt: skip
+#: Classes of libraries for connections that broke; some are no OSError.
+_BROKEN = {
+    "ClientConnectionError", "ClientConnectorError", "ClientOSError", "ClientPayloadError",
+    "ConnectionClosedError", "ConnectTimeoutError", "EndpointConnectionError", "ProxyError",
+    "ProxyConnectionError", "ReadTimeoutError", "ServerDisconnectedError", "ServerTimeoutError",
+    "HTTPClientError", "ResponseStreamingError", "IncompleteReadError",
+}  # fmt: skip
+#: In the text of an OSError that carries nothing else.
+_PASSING_TEXT = re.compile(
+    r"too many requests|slow ?down|service ?unavailable|timed? ?out|connection (reset|aborted)|"
+    r"internal (server )?error|temporarily unavailable|rate ?limit|reduce your request rate",
+    re.IGNORECASE,
+)
+_FORBIDDEN = re.compile(r"\b(forbidden|access ?denied|unauthorized)\b", re.IGNORECASE)
+_ADVICE = {
+    errno.ENOSPC: "no space is left there; free some, or save elsewhere",
+    errno.EDQUOT: "the quota is used up; free some space, or save elsewhere",
+    errno.EACCES: "not allowed; check the rights of the folder, or the credentials",
+    errno.EPERM: "not allowed; check the rights of the folder, or the credentials",
+    errno.EROFS: "the disk is read-only; save elsewhere",
+    errno.ENOENT: "the bucket or folder is not there; create it, or check its name",
+    errno.ENOTDIR: "a part of the path is a file; save elsewhere",
+    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+}
+
+
+def passes(error: BaseException) -> bool:
+    """Whether a fault may be gone at the next attempt."""
+    chain = list(_chain(error))
+    # What the store answered says most; libraries wrap it in errors that say less.
+    for one in chain:
+        code = _code(one)
+        if code in _PASSING_CODES or _name(one) in _PASSING_NAMES:
+            return True
+        if code is not None and 400 <= code < 500:
+            return False
+    for one in chain:
+        if isinstance(one, (TimeoutError, ConnectionError)) or type(one).__name__ in _BROKEN:
+            return True
+        if isinstance(one, OSError) and one.errno is not None:
+            return one.errno in _PASSING_ERRNO
+    return isinstance(error, OSError) and bool(_PASSING_TEXT.search(str(error)))
+
+
+def asked_to_wait(error: BaseException) -> float:
+    """Seconds that the store asks for in ``Retry-After``; 0 where it asks for none."""
+    for one in _chain(error):
+        response = getattr(one, "response", None)
+        headers: Any = getattr(one, "headers", None)
+        if isinstance(response, dict):
+            headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", headers)
+        elif response is not None:
+            headers = getattr(response, "headers", headers)
+        with _ignoring():
+            found = {str(key).lower(): value for key, value in dict(headers or {}).items()}
+            return max(0.0, float(found["retry-after"]))
+    return 0.0
+
+
+def attempt(
+    work: Callable[[], T],
+    url: str,
+    *,
+    budget: float | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    throttled: Callable[[], None] = lambda: None,
+) -> T:
+    """Do something with a store, again and again while faults may pass.
+
+    Raises
+    ------
+    StorageError
+        When a fault does not pass; it says what to do.
+    """
+
+    def wait(state: tenacity.RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        longest: float = min(LONGEST, FIRST * 2.0 ** (state.attempt_number - 1))
+        # Between half and all of it, so that those who were refused together part.
+        jittered = longest * random.uniform(0.5, 1.0)  # noqa: S311
+        return max(jittered, asked_to_wait(error) if error else 0.0)
+
+    def before(state: tenacity.RetryCallState) -> None:
+        throttled()
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(passes),
+        wait=wait,
+        stop=tenacity.stop_after_delay(BUDGET if budget is None else budget),
+        before_sleep=before,
+        sleep=sleep,
+        reraise=True,
+    )
+    with told(url):
+        return retrying(work)
+
+
+@contextmanager
+def told(url: str) -> Iterator[None]:
+    """Make of what a store raises an error that says where it was and what to do.
+
+    That something is not there, or is there already, is an answer and stays as it is.
+    """
+    try:
+        yield
+    except (HyperplaneError, FileExistsError):
+        raise
+    except Exception as error:
+        advice = _advice(error)
+        if advice is None:
+            raise
+        raise StorageError(url, f"{advice} ({said(error)})") from error
+
+
+def _advice(error: BaseException) -> str | None:
+    if passes(error):
+        return "the store did not answer as it should, however often it was asked; try later"
+    for one in _chain(error):
+        code, name = _code(one), _name(one)
+        if code in (401, 403) or name in ("AccessDenied", "Forbidden", "InvalidAccessKeyId"):
+            return "not allowed; check the credentials and their rights on the bucket"
+        if code == 404 or name in ("NoSuchBucket", "NoSuchKey"):
+            return "the bucket is not there; create it, or check its name"
+        if type(one) is OSError and one.errno is None and _FORBIDDEN.search(str(one)):
+            return _ADVICE[errno.EACCES]
+        if isinstance(one, FileNotFoundError):
+            return _ADVICE[errno.ENOENT]
+        if isinstance(one, PermissionError):
+            return _ADVICE[errno.EACCES]
+        if isinstance(one, OSError):
+            return _ADVICE.get(one.errno or 0, "it failed")
+    return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        yield one
+        one = one.__cause__ or one.__context__
+
+
+def _code(error: BaseException) -> int | None:
+    """The status of HTTP that an error carries, in the ways of the libraries below."""
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        found = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        return int(found) if found is not None else None
+    for holder, name in ((error, "status"), (error, "code"), (response, "status_code")):
+        with _ignoring():
+            return int(getattr(holder, name))
+    return None
+
+
+def _name(error: BaseException) -> str:
+    response = getattr(error, "response", None)
+    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
+
+
+@contextmanager
+def _ignoring() -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return

@@ -1,0 +1,98 @@
+"""``hyperplane.save``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from os import PathLike
+from typing import Any
+
+from hyperplane.storage.arrays import save_array
+from hyperplane.storage.copies import save_path
+from hyperplane.storage.files import save_file
+from hyperplane.storage.parts import save_parts
+from hyperplane.storage.request import Mode, understood
+from hyperplane.storage.result import SaveResult
+from hyperplane.storage.shards import save_shard
+from hyperplane.storage.target import target_of
+
+
+def save(
+    obj: Any,
+    url: str | PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002
+    mode: Mode = "error",
+    shard: tuple[int, int] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> SaveResult:
+    """Save an object so that whoever looks sees all of it, or what was there before.
+
+    Nothing is written when the same is there already, byte for byte: to save twice is to save
+    once, and a repeated job changes nothing.
+
+    Parameters
+    ----------
+    obj : object
+        A Dask dataframe or bag becomes a folder with a file for each partition, a Dask array or
+        an xarray object a Zarr store; a pandas, Polars or Arrow table, a NumPy array, a dict or
+        list, text, bytes, a matplotlib figure or a fitted scikit-learn model becomes one file. A
+        ``pathlib.Path`` is the file or folder of this machine of that name.
+    url : str or path
+        A path, or any URL of fsspec: ``gs://``, ``s3://``, ``az://``, ``memory://``.
+    format : str, optional
+        ``"parquet"``, ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"json"``, ``"npy"``, ``"text"``,
+        ``"skops"``, ``"joblib"``; by the end of the name when not given.
+    mode : {"error", "overwrite", "append", "skip"}
+        When there is something else: raise, replace it, add parts to it (folders only), or keep
+        it and write nothing.
+    shard : (int, int), optional
+        Which shard ``obj`` is, and of how many, as :func:`hyperplane.shard` says. Each shard
+        commits for itself, once; others see the whole when all are there.
+    storage_options : mapping, optional
+        For the file system.
+    **options
+        More of them, as ``project=`` and ``token=`` for Google Cloud Storage.
+
+    Returns
+    -------
+    SaveResult
+        Files, rows, bytes and seconds.
+
+    Raises
+    ------
+    RequestError
+        With all that is wrong with the call.
+    OutputExists
+        When there is something else and ``mode`` is ``"error"``.
+    OutputConflict
+        When somebody else has saved there meanwhile; what they saved stands.
+    StorageError
+        When the store refuses, or lists something else than what was written.
+
+    Examples
+    --------
+    >>> import pandas as pd, hyperplane
+    >>> flights = pd.DataFrame({"carrier": ["UA", "AA"], "delay": [12, 30]})
+    >>> result = hyperplane.save(flights, "memory://docs/flights.parquet")
+    >>> result.files, result.rows
+    (1, 2)
+    >>> hyperplane.save(flights, "memory://docs/flights.parquet").changed
+    False
+    """
+    began = time.monotonic()
+    target = target_of(url, {**(storage_options or {}), **options})
+    request = understood(obj, target, format, mode, shard)
+    if request.kind == "array":
+        result = save_array(obj, request)
+    elif request.kind == "path":
+        result = save_path(obj, request)
+    elif request.shard is not None:
+        result = save_shard(obj, request)
+    elif request.in_parts:
+        result = save_parts(obj, request)
+    else:
+        result = save_file(obj, request)
+    return replace(result, seconds=time.monotonic() - began)

@@ -1,0 +1,236 @@
+"""What can be done with a store: whole files put, listed, copied and removed, faults absorbed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import mimetypes
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fsspec.spec import AbstractFileSystem
+
+from hyperplane.errors import StorageError
+from hyperplane.storage.retrying import attempt
+from hyperplane.storage.throttle import MANY, Throttle
+from hyperplane.stores.places import Store
+
+T = TypeVar("T")
+
+_TYPES = {
+    ".parquet": "application/vnd.apache.parquet",
+    ".jsonl": "application/x-ndjson",
+    ".ndjson": "application/x-ndjson",
+    ".avro": "application/avro",
+    ".npy": "application/octet-stream",
+}
+#: One for each store that this process writes to.
+_throttles: dict[str, Throttle] = {}
+
+
+def content_type(name: str) -> str:
+    """What a browser is told of a file by its name."""
+    suffix = Path(name).suffix.lower()
+    return _TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+
+
+class Shelf:
+    """One store, for whole files.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.throttle = _throttles.setdefault(store.protocol, Throttle())
+
+    def put(self, path: str, data: Any) -> None:
+        """Write a file; who looks at it sees the old one or all of the new one."""
+        self._do(path, partial(_replace if self.store.local else self._pipe, path, data))
+
+    def put_new(self, path: str, data: bytes) -> None:
+        """Write a file that is not there yet.
+
+        Raises
+        ------
+        FileExistsError
+            When it is there, with something else in it.
+        """
+        try:
+            self._do(path, partial(_create if self.store.local else self._pipe_new, path, data))
+        except FileExistsError:
+            # After a lost answer it may have been ourselves.
+            if self.get(path) != data:
+                raise
+
+    def get(self, path: str) -> bytes | None:
+        """All of a file; None when it is not there."""
+        try:
+            found: bytes = self._do(path, partial(self.store.system.cat_file, path))
+            return found
+        except (FileNotFoundError, StorageError) as error:
+            if self.missing(error):
+                return None
+            raise
+
+    def listing(self, folder: str) -> dict[str, dict[str, Any]]:
+        """The files below a folder by their names there, with what the store says of each."""
+        system = self.store.system
+        # fsspec's own way of listing takes a folder that it cannot read for an empty one.
+        own = type(system).find is AbstractFileSystem.find
+        strict = {"on_error": "raise"} if own else {}
+
+        def listed() -> dict[str, dict[str, Any]]:
+            system.invalidate_cache()
+            found: dict[str, dict[str, Any]] = system.find(folder, detail=True, **strict)
+            return found
+
+        try:
+            found = self._do(folder, listed)
+        except (FileNotFoundError, StorageError) as error:
+            if self.missing(error):
+                return {}
+            raise
+        prefix = folder.rstrip("/") + "/"
+        inside = {path: info for path, info in found.items() if path.startswith(prefix)}
+        return {path.removeprefix(prefix): info for path, info in inside.items()}
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a file of that name."""
+        # Not fsspec's isfile, which says no whatever goes wrong.
+        self.store.system.invalidate_cache()
+        try:
+            info = self._do(path, partial(self.store.system.info, path))
+        except (FileNotFoundError, StorageError) as error:
+            if self.missing(error):
+                return False
+            raise
+        return bool(info["type"] == "file")
+
+    def verify(self, path: str, data: bytes) -> None:
+        """Compare what the store says of a file with what was written.
+
+        Raises
+        ------
+        StorageError
+            When it is of another size, or of another checksum where the store tells one.
+        """
+        self.store.system.invalidate_cache()
+        info = self._do(path, partial(self.store.system.info, path))
+        if int(info["size"] or 0) != len(data) or _told(info) not in ("", _md5(data)):
+            raise StorageError(
+                path if self.store.local else self.store.system.unstrip_protocol(path),
+                f"has {info['size']} bytes in the store, and {len(data)} were written, or other "
+                "ones; save again",
+            )
+
+    def copy(self, path: str, to: str) -> None:
+        """Copy a file within the store; no byte comes here."""
+        self._do(to, partial(self.store.system.cp_file, path, to))
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Remove files that may be gone already."""
+        self.each(self._remove, list(paths))
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder with all that is in it."""
+        if self.store.local:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            self.remove(f"{folder}/{name}" for name in self.listing(folder))
+
+    def each(self, work: Callable[[Any], T], over: Sequence[Any]) -> list[T]:
+        """Do something for each of many, as many at once as the store takes."""
+        if not over:
+            return []
+        with ThreadPoolExecutor(min(MANY, len(over))) as pool:
+            return list(pool.map(work, over))
+
+    def missing(self, error: BaseException) -> bool:
+        """Whether an error says that a file is not there."""
+        return isinstance(error, FileNotFoundError) or isinstance(
+            error.__cause__, FileNotFoundError
+        )
+
+    def _do(self, path: str, work: Callable[[], T]) -> T:
+        url = path if self.store.local else self.store.system.unstrip_protocol(path)
+
+        def in_turn() -> T:
+            with self.throttle.turn():
+                return work()
+
+        return attempt(in_turn, url, throttled=self.throttle.refused)
+
+    def _remove(self, path: str) -> None:
+        try:
+            self._do(path, partial(self.store.system.rm_file, path))
+        except (FileNotFoundError, StorageError) as error:
+            if not self.missing(error):
+                raise
+
+    def _pipe(self, path: str, data: Any, **options: Any) -> None:
+        system = self.store.system
+        protocol = system.protocol if isinstance(system.protocol, str) else system.protocol[0]
+        kind = content_type(path)
+        if protocol in ("gs", "gcs"):
+            options["content_type"] = kind
+        elif protocol in ("s3", "s3a"):
+            options["ContentType"] = kind
+        system.pipe_file(path, bytes(data), **options)
+
+    def _pipe_new(self, path: str, data: bytes) -> None:
+        self._pipe(path, data, mode="create")
+
+
+def _told(info: Mapping[str, Any]) -> str:
+    """The MD5 of a file as hexadecimal digits, where the store tells it; else empty."""
+    if info.get("md5Hash"):
+        return base64.b64decode(info["md5Hash"]).hex()
+    # Of what was sent in several pieces, the ETag is no checksum of the whole.
+    etag = str(info.get("ETag", "")).strip('"')
+    return etag if re.fullmatch("[0-9a-f]{32}", etag) else ""
+
+
+def _md5(data: Any) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+def _draft(path: str, data: Any) -> Path:
+    """The data in a file of another name, in the same folder."""
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name[:200]}.{secrets.token_hex(6)}.part")
+    try:
+        with draft.open("xb") as opened:
+            opened.write(data)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    return draft
+
+
+def _replace(path: str, data: Any) -> None:
+    draft = _draft(path, data)
+    try:
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _create(path: str, data: bytes) -> None:
+    draft = _draft(path, data)
+    try:
+        os.link(draft, path)  # unlike a rename it fails when the name is taken
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,87 @@
+"""Shares of lists of files."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from counting_store import fresh
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hyperplane import RequestError, shard_files
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for number in range(23):
+        (tmp_path / f"part-{number}.csv").write_text("a" * number)
+    return tmp_path
+
+
+def ordered(folder):
+    return [str(folder / f"part-{number}.csv") for number in range(23)]
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 23, 30])
+def test_shares_are_those_of_array_split_in_natural_order(folder, n):
+    expected = [list(part) for part in np.array_split(np.array(ordered(folder)), n)]
+    assert [shard_files(folder / "*.csv", n, idx) for idx in range(n)] == expected
+
+
+def test_the_order_of_the_list_does_not_matter(folder):
+    shuffled = ordered(folder)
+    random.Random(0).shuffle(shuffled)
+    for by in ("count", "bytes"):
+        for idx in range(4):
+            of_list = shard_files([*shuffled, *shuffled], 4, idx, by=by)
+            assert of_list == shard_files(folder, 4, idx, by=by)
+
+
+def test_names_that_are_equal_as_numbers_have_an_order(tmp_path):
+    paths = [tmp_path / name for name in ("a-1", "a-01", "a-001")]
+    for path in paths:
+        path.write_text("")
+    assert shard_files(paths, 3, 0) == shard_files(paths[::-1], 3, 0) == [str(paths[2])]
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(sizes=st.lists(st.integers(0, 60), min_size=1, max_size=20), n=st.integers(1, 12))
+def test_shares_by_bytes_are_gapless_and_near_the_mean(sizes, n):
+    store = fresh()
+    for number, size in enumerate(sizes):
+        store.pipe_file(f"/d/{number}.bin", b"x" * size)
+    found = [shard_files("tally://d/*", n, idx, by="bytes") for idx in range(n)]
+    together = [url for one in found for url in one]
+    assert together == [f"tally:///d/{number}.bin" for number in range(len(sizes))]
+    length = dict(zip(together, sizes, strict=True))
+    for one in found:
+        nbytes = sum(length[url] for url in one)
+        assert abs(nbytes - sum(sizes) / n) <= max(sizes)
+
+
+def test_a_file_goes_where_its_middle_byte_lies(tmp_path):
+    for name, size in (("a", 1), ("b", 10), ("c", 1)):
+        (tmp_path / name).write_text("x" * size)
+    assert shard_files(tmp_path, 2, 0, by="bytes") == [str(tmp_path / "a")]
+
+
+def test_by_bytes_is_not_by_count(folder):
+    sizes = [len(shard_files(folder, 4, idx, by="bytes")) for idx in range(4)]
+    assert sum(sizes) == 23
+    assert sizes[0] > 2 * sizes[3]
+
+
+def test_the_environment_says_which_share(folder, monkeypatch):
+    monkeypatch.setenv("CLOUD_RUN_TASK_INDEX", "2")
+    monkeypatch.setenv("CLOUD_RUN_TASK_COUNT", "3")
+    assert shard_files(folder) == shard_files(folder, 3, 2)
+
+
+def test_everything_wrong_is_said_at_once(folder):
+    with pytest.raises(RequestError) as raised:
+        shard_files(folder, 0, "one", by="size")
+    assert [fault.where for fault in raised.value.faults] == ["idx", "n_machines", "by"]
+    with pytest.raises(RequestError, match="none were found"):
+        shard_files(folder / "*.parquet", 2, 0)

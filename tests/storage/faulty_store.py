@@ -1,0 +1,98 @@
+"""What goes wrong in a faulty store, what was asked of it, and what a test holds of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import store_errors
+from faulty_objects import Objects
+
+#: ``create`` is a put that fails where there is an object; ``part`` is one of an unfinished file.
+WRITES = ("put", "create", "part", "copy", "remove")
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What goes wrong, for all processes; shares are of calls, from 0 to 1."""
+
+    #: Whose errors are raised: ``plain``, ``gcs`` or ``s3``.
+    like: str = "plain"
+    seed: int = 0
+    #: Calls that fail before they do anything, and with which of ``store_errors.TRANSIENT``.
+    transient: float = 0.0
+    kinds: tuple[str, ...] = store_errors.TRANSIENT
+    #: Seconds in the header Retry-After, which only ``s3`` hands on.
+    retry_after: int | None = None
+    #: Writes that are done and whose answer is lost: the caller gets a transient error, or of
+    #: ``gcs`` and ``s3`` a FileExistsError for an object that it has created itself.
+    lost: float = 0.0
+    #: One of ``store_errors.PERMANENT``: 404 for every call, the others for writes.
+    permanent: str | None = None
+    #: Calls that take so many seconds more.
+    slow: float = 0.0
+    slow_seconds: float = 0.0
+    #: More writes in a second of the clock get 429.
+    writes_per_second: int | None = None
+    #: Seconds for which a new object can be read but is neither listed nor has an ``info``.
+    listing_delay: float = 0.0
+    #: The write at which the process is killed, from 1, and whether ``before`` or ``after`` it.
+    kill: tuple[int, str] | None = None
+    #: The paths that all of this is about, without the protocol.
+    only: str = "*"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call to the store, as the journal has it."""
+
+    op: str
+    path: str
+    began: float
+    seconds: float
+    #: ``ok``, the kind of the error, ``lost``, ``killed``, or the class of another error.
+    outcome: str
+    #: Bytes that were read or written.
+    size: int = 0
+    #: How often this was done to this path, from 1.
+    attempt: int = 1
+    pid: int = field(default_factory=os.getpid)
+
+
+class Store:
+    """What a test holds of a faulty store."""
+
+    url = "faulty://bucket"
+
+    def __init__(self, root: Path, **faults: Any) -> None:
+        for folder in ("objects", "counts", "drafts"):
+            (root / folder).mkdir(parents=True)
+        self.root = root
+        self.options = {"root": str(root)}
+        self.faults = Faults()
+        self.set(**faults)
+
+    def set(self, **faults: Any) -> None:
+        """Change what goes wrong, from the next call of any process on."""
+        self.faults = replace(self.faults, **faults)
+        draft = self.root / "drafts" / "faults"
+        draft.write_text(json.dumps(asdict(self.faults)))
+        draft.replace(self.root / "faults.json")
+
+    def journal(self) -> list[Call]:
+        """Every call that has ended."""
+        path = self.root / "journal.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [Call(**json.loads(line)) for line in lines]
+
+    def writes(self) -> list[Call]:
+        """The calls that took place and change something, whether the caller knows or not."""
+        done = ("ok", "lost")
+        return [call for call in self.journal() if call.op in WRITES and call.outcome in done]
+
+    def objects(self) -> dict[str, bytes]:
+        """What is there, faults or not."""
+        return Objects(self.root).all()

@@ -1,0 +1,141 @@
+"""Programs that are killed, at a moment of the test's choice."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+_MARK = "HYPERPLANE_TEST_FAMILY"
+Whom = Callable[[list[psutil.Process]], "psutil.Process | None"]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended."""
+
+    #: Whether something of it was killed; if not, it had ended before.
+    killed: bool
+    code: int
+    seconds: float
+    out: str
+    err: str
+
+
+def moments(count: int, longest: float, seed: int = 0) -> Iterator[float]:
+    """Times from 0 to ``longest`` seconds, random and yet spread over all of it."""
+    dice = random.Random(seed)
+    shares = [(number + dice.random()) / count for number in range(count)]
+    dice.shuffle(shares)
+    return (share * longest for share in shares)
+
+
+def run(
+    script: str,
+    *arguments: str,
+    after: float | None = None,
+    when: Callable[[], bool] | None = None,
+    whom: Whom | None = None,
+    patience: float = 60.0,
+) -> Ended:
+    """Run a program in a session of its own, and kill it with SIGKILL.
+
+    ``after`` so many seconds, or ``when`` something is so; with neither it runs to its end, or
+    to where it kills itself. ``whom`` chooses one of its processes instead of the first (none:
+    not yet); the others then go on, and their end is waited for. Nothing that the program
+    started is left. The folder of this module is on its path.
+    """
+    mark = uuid.uuid4().hex
+    places = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(place for place in places if place)
+    began = time.monotonic()
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err, _swept(mark):
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": path, _MARK: mark},
+        )
+        killed = False
+        if after is not None or when is not None:
+            killed = _kill(process, mark, after, when, whom, began + patience)
+        try:
+            code = process.wait(max(0.1, began + patience - _now()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            said = "\n".join(map(_text, (out, err)))
+            raise TimeoutError(f"not ended in {patience} s\n{said}") from None
+        seconds = _now() - began
+        return Ended(killed or code == -9, code, seconds, _text(out), _text(err))
+
+
+def _text(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
+
+
+_now = time.monotonic
+
+
+def _kill(
+    process: subprocess.Popen[bytes],
+    mark: str,
+    after: float | None,
+    when: Callable[[], bool] | None,
+    whom: Whom | None,
+    deadline: float,
+) -> bool:
+    """Wait for the moment, and kill; false if the program has ended by then."""
+    due = _now() + (after or 0.0)
+    while process.poll() is None and _now() < deadline:
+        if _now() >= due and (when is None or when()):
+            if whom is None:
+                process.kill()
+                return True
+            victim = whom(family(mark))
+            if victim is not None:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    victim.kill()
+                    return True
+        time.sleep(0.001 if when else min(0.05, max(0.0005, due - _now())))
+    return False
+
+
+def family(mark: str) -> list[psutil.Process]:
+    """The living processes of a program, wherever they have moved to, oldest first."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(_MARK) == mark:
+                found.append(process)
+    return sorted(found, key=lambda process: process.create_time())
+
+
+def _sweep(mark: str) -> None:
+    while left := family(mark):  # again, for what these start meanwhile
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=10)
+
+
+@contextlib.contextmanager
+def _swept(mark: str) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        _sweep(mark)

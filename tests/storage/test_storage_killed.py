@@ -1,0 +1,100 @@
+"""Killed at any moment: readers see the old version or the new one; a second run completes it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+#: Forks a process for each moment, so that imports are paid for once.
+SCRIPT = """
+import json, os, pathlib, random, signal, sys, time
+sys.path.insert(0, sys.argv[3])
+import dask, dask.dataframe as dd, pandas as pd, pyarrow
+import hyperplane, hyperplane.storage
+from hyperplane.storage.place import commits_of
+from hyperplane.storage.target import target_of
+
+dask.config.set({"scheduler": "sync", "dataframe.convert-string": False})
+kind, place, _, rounds = sys.argv[1:]
+if kind == "object store":
+    import faulty
+    store = faulty.Store(pathlib.Path(place))
+    url, options = store.url + "/out", store.options
+else:
+    url, options = place + "/out", {}
+
+def frame(version):
+    return pd.DataFrame({"row": range(400), "version": version})
+
+def save(version, **more):
+    df = dd.from_pandas(frame(version), npartitions=8)
+    return hyperplane.save(df, url, mode="overwrite", storage_options=options, **more)
+
+def version_seen():
+    found = hyperplane.load(url, storage_options=options).compute()
+    assert found.row.to_list() == list(range(400)), len(found)
+    (version,) = set(found.version)
+    if kind == "disk":
+        plain = pd.read_parquet(url)
+        assert sorted(plain.row) == list(range(400)), len(plain)
+        assert set(plain.version) == {version}
+    return version
+
+save(0)
+began = time.monotonic()
+if not (child := os.fork()):
+    save(1)
+    os._exit(0)
+os.waitpid(child, 0)
+full = time.monotonic() - began
+dice = random.Random(7)
+last, seen = 1, {"old": 0, "new": 0, "not killed": 0}
+for number in range(int(rounds)):
+    version = last + 1
+    moment = (number + dice.random()) / int(rounds) * full * 1.15
+    child = os.fork()
+    if child == 0:
+        save(version)
+        os._exit(0)
+    time.sleep(moment)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if not os.WIFSIGNALED(status):
+        seen["not killed"] += 1
+    now = version_seen()
+    assert now in (last, version), (last, version, now)
+    seen["new" if now == version else "old"] += 1
+    save(version)
+    assert version_seen() == version
+    last = version
+target = target_of(url, options)
+shelf = commits_of(target).shelf
+left = len(shelf.listing(target.beside))
+hyperplane.storage.clean(url, older_than=0, storage_options=options)
+seen["left"], seen["kept"] = left, sorted(shelf.listing(target.beside))
+seen["parts"] = len(shelf.listing(target.path))
+seen["at"] = version_seen() == last
+print(json.dumps(seen))
+"""
+
+
+@pytest.mark.parametrize("kind", ["disk", "object store"])
+def test_a_killed_client_leaves_the_old_version_or_the_new_one(kind: str, tmp_path: Path) -> None:
+    rounds = 100
+    here = str(Path(__file__).parent)
+    command = [sys.executable, "-c", SCRIPT, kind, str(tmp_path), here, str(rounds)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170)
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["old"] + seen["new"] == rounds
+    assert min(seen["old"], seen["new"]) >= 3, seen  # before the commit, and after it
+    assert seen["parts"] == 8
+    assert seen["at"]
+    assert seen["left"] > len(seen["kept"])  # there was something to clear away
+    assert len(seen["kept"]) == 2, seen["kept"]

@@ -1,0 +1,97 @@
+"""What gcsfs and s3fs make of a store in trouble, and that our own errors are the same."""
+
+from __future__ import annotations
+
+import asyncio
+
+import fsspec
+import proxy
+import pytest
+import store_errors
+from faulty_store import Faults
+
+pytestmark = pytest.mark.service
+PROTOCOLS = {"gcs": "gs", "s3": "s3"}
+
+
+@pytest.fixture(params=PROTOCOLS)
+def like(request):
+    return request.param
+
+
+@pytest.fixture
+def bucket(request, like):
+    return request.getfixturevalue(like)
+
+
+@pytest.fixture
+def spoiled(request, bucket, like, monkeypatch):
+    """A proxy, the file system through it, and the bucket; no retry waits long."""
+    sleep = asyncio.sleep
+    monkeypatch.setattr(asyncio, "sleep", lambda seconds, *rest: sleep(seconds / 500, *rest))
+    short = "timeout" in request.node.name
+    with proxy.before(bucket.options["endpoint_url"], like=like) as between:
+        options = {**bucket.options, "endpoint_url": between.url}
+        if short and like == "gcs":
+            import aiohttp
+
+            options["requests_timeout"] = aiohttp.ClientTimeout(total=0.1)
+        elif short:
+            options["config_kwargs"] = {"read_timeout": 0.1}
+        system = fsspec.filesystem(PROTOCOLS[like], skip_instance_cache=True, **options)
+        yield between, system, bucket.url.partition("://")[2]
+
+
+@pytest.mark.parametrize("kind", ["429", "500", "503", "reset", "closed", "timeout", "403", "404"])
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # connections that the proxy cut off
+def test_errors_of_ours_are_those_of_the_libraries(spoiled, like, kind):
+    between, system, top = spoiled
+    between.faults = Faults(like=like, transient=1, kinds=(kind,), retry_after=7, slow_seconds=0.3)
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - compared below
+        system.pipe_file(f"{top}/a", b"1")
+    real, ours = caught.value, store_errors.make(kind, like, "url", 7)
+    assert type(ours) is type(real)
+    for field in ("errno", "code"):
+        assert getattr(ours, field, None) == getattr(real, field, None)
+    answers = [getattr(error.__cause__, "response", None) for error in (ours, real)]
+    if like == "gcs" or not kind.isdigit():
+        assert answers == [None, None]
+        return
+    for answer in answers:
+        told = answer["ResponseMetadata"]
+        assert told["HTTPHeaders"]["retry-after"] == "7"
+        assert told["HTTPStatusCode"] == int(kind)
+    assert answers[0]["Error"]["Code"] == answers[1]["Error"]["Code"]
+
+
+def test_the_first_may_be_told_that_it_is_the_second(spoiled):
+    """The library asks again by itself when an answer is lost, and finds its own object."""
+    between, system, top = spoiled
+    between.faults = Faults(like=between.faults.like, lost=1)
+    answers = iter(["lost", "ok"])
+    between.draw = lambda request, writes: next(answers)
+    with pytest.raises(FileExistsError):
+        system.pipe_file(f"{top}/a", b"1", mode="create")
+    assert between.outcomes == {"lost": 1, "ok": 1}
+    between.draw = lambda request, writes: "ok"
+    assert system.cat_file(f"{top}/a") == b"1"
+
+
+def test_a_few_faults_are_absorbed_by_the_libraries(spoiled, like):
+    between, system, top = spoiled
+    between.faults = Faults(like=like, transient=0.1, kinds=("503",))
+    system.pipe({f"{top}/{number}": str(number).encode() for number in range(100)})
+    between.faults = Faults(like=like)
+    system.invalidate_cache()
+    assert len(system.find(top)) == 100
+    assert between.outcomes["503"] > 2
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_large_upload_goes_through(spoiled):
+    between, system, top = spoiled
+    data = bytes(range(256)) * 50_000
+    with system.open(f"{top}/big", "wb", block_size=5 * 2**20) as file:
+        file.write(data)
+    assert system.cat_file(f"{top}/big") == data
+    assert between.outcomes["ok"] >= 3

@@ -1,0 +1,121 @@
+"""Shards commit for themselves, once; the whole is there when all are."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import dask
+import dask.dataframe as dd
+import fsspec
+import numpy as np
+import pandas as pd
+import pytest
+
+import hyperplane
+from hyperplane.errors import OutputConflict, OutputExists, RequestError, StorageError
+from hyperplane.storage import missing_shards
+from hyperplane.storage.place import commits_of
+from hyperplane.storage.target import target_of
+
+
+@pytest.fixture(autouse=True)
+def _here():
+    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
+        yield
+
+
+@pytest.fixture(params=["disk", "memory"])
+def url(request, tmp_path):
+    yield f"{tmp_path}/out" if request.param == "disk" else "memory://shards/out"
+    fsspec.filesystem("memory").store.clear()
+
+
+def rows(index, add=0):
+    return pd.DataFrame({"n": np.arange(index * 10, index * 10 + 10) + add})
+
+
+def test_the_whole_is_seen_when_all_shards_are_there(url):
+    with pytest.raises(StorageError, match="no shard has been saved"):
+        missing_shards(url)
+    for done, index in enumerate([2, 0]):
+        result = hyperplane.save(rows(index), url, shard=(index, 3))
+        assert (result.complete, result.written) == (False, 1)
+        assert len(missing_shards(url)) == 2 - done
+        with pytest.raises(StorageError, match="there is nothing"):
+            hyperplane.load(url)
+    last = dd.from_pandas(rows(1), npartitions=2)
+    assert hyperplane.save(last, url, shard=(1, 3)).complete
+    assert missing_shards(url) == []
+    assert hyperplane.load(url).compute().n.to_list() == list(range(30))
+    if url.startswith("/"):
+        assert pd.read_parquet(url).n.to_list() == list(range(30))
+
+
+def test_a_committed_shard_is_not_written_again(url):
+    hyperplane.save(rows(0), url, shard=(0, 2))
+    assert not hyperplane.save(rows(0), url, shard=(0, 2)).changed
+    with pytest.raises(OutputConflict, match="another run of shard"):
+        hyperplane.save(rows(0, add=1), url, shard=(0, 2))
+    assert hyperplane.save(rows(1), url, shard=(1, 2)).complete
+    assert [hyperplane.save(rows(i), url, shard=(i, 2)).changed for i in (0, 1)] == [False, False]
+    with pytest.raises(OutputExists):
+        hyperplane.save(rows(1, add=1), url, shard=(1, 2))
+    assert not hyperplane.save(rows(1, add=1), url, shard=(1, 2), mode="skip").changed
+    assert hyperplane.load(url).compute().n.to_list() == list(range(20))
+
+
+def test_a_new_run_replaces_the_whole_at_once(url):
+    for index in (0, 1, 2):
+        hyperplane.save(rows(index), url, shard=(index, 3))
+    for index in (0, 1, 2):
+        add = 100 if index else 0  # shard 0 is as it was
+        assert hyperplane.load(url).compute().n.to_list() == list(range(30))
+        result = hyperplane.save(rows(index, add), url, shard=(index, 3), mode="overwrite")
+        assert result.complete == (index == 2)
+    want = [*range(10), *range(110, 130)]
+    assert hyperplane.load(url).compute().n.to_list() == want
+
+
+def test_another_number_of_shards_is_another_run(url):
+    for index in (0, 1):
+        hyperplane.save(rows(index), url, shard=(index, 2))
+    with pytest.raises(OutputExists):
+        hyperplane.save(rows(0), url, shard=(0, 3))
+    for index in (0, 1, 2):
+        hyperplane.save(rows(index), url, shard=(index, 3), mode="overwrite")
+    assert hyperplane.load(url).compute().n.to_list() == list(range(30))
+
+
+def test_of_two_runs_of_a_shard_one_wins(url):
+    def one(add):
+        try:
+            return hyperplane.save(rows(0, add), url, shard=(0, 2)).changed
+        except OutputConflict:
+            return "told"
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(one, range(8)))
+    assert sorted(map(str, found)) == ["True", *["told"] * 7]
+    hyperplane.save(rows(1), url, shard=(1, 2))
+    winner = found.index(True)
+    assert hyperplane.load(url).compute().n.to_list()[:10] == rows(0, winner).n.to_list()
+
+
+def test_all_at_once(url):
+    with ThreadPoolExecutor(8) as pool:
+        results = list(
+            pool.map(lambda index: hyperplane.save(rows(index), url, shard=(index, 8)), range(8))
+        )
+    assert any(result.complete for result in results)
+    assert missing_shards(url) == []
+    assert hyperplane.load(url).compute().n.to_list() == list(range(80))
+    beside = commits_of(target_of(url, None)).shelf.listing(target_of(url, None).beside)
+    assert not [name for name in beside if name.startswith(("attempt", "shards"))]
+
+
+def test_what_cannot_be_a_shard(tmp_path):
+    for shard in ((2, 2), (-1, 2), (0,), "0/2", (0.0, 2)):
+        with pytest.raises(RequestError, match="0 <= index < count"):
+            hyperplane.save(rows(0), tmp_path / "out", shard=shard)
+    with pytest.raises(RequestError, match="leave shard out"):
+        hyperplane.save({"a": 1}, tmp_path / "out", shard=(0, 2))
