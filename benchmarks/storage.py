@@ -1,0 +1,94 @@
+"""Saving a dataframe to a local disk: ``hyperplane.save`` against Dask's ``to_parquet``.
+
+The dataframe is in the memory of one worker process of two threads; each measurement runs in a
+process of its own and writes to a new folder. What is saved again, unchanged, is measured too.
+
+    python benchmarks/storage.py --size 1GB --partitions 16 --rounds 5
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import tempfile
+import time
+from typing import Any
+
+import abab
+
+ROW = 8 + 8 + 8 + 8
+
+
+def block(number: int, rows: int) -> Any:
+    """One partition: whole numbers, measured values, times and few words."""
+    import numpy as np
+    import pandas as pd
+
+    rng = np.random.default_rng(number)
+    return pd.DataFrame(
+        {
+            "id": np.arange(rows) + number * rows,
+            "value": rng.normal(size=rows),
+            "at": pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(0, 10**9, rows), "us"),
+            "kind": rng.integers(0, 9, rows),
+        }
+    )
+
+
+def once(how: str, folder: str, size: int, partitions: int) -> None:
+    """One measurement in this process, as JSON."""
+    import dask.dataframe as dd
+    from distributed import wait
+
+    import hyperplane
+
+    with contextlib.redirect_stdout(None):
+        client, cluster = hyperplane.initialize_cluster(
+            num_workers=1, nprocs=1, nthreads=2, ram_gb_per_proc=8
+        )
+    rows = size // ROW // partitions
+    df = dd.from_map(block, range(partitions), rows=rows, meta=block(0, 1)).persist()
+    wait(df)
+    figures = {}
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        begun = time.perf_counter()
+        if how == "ours":
+            hyperplane.save(df, f"{place}/out")
+        else:
+            df.to_parquet(f"{place}/out")
+        figures["time [s]"] = time.perf_counter() - begun
+        begun = time.perf_counter()
+        if how == "ours":
+            assert not hyperplane.save(df, f"{place}/out").changed
+        else:
+            df.to_parquet(f"{place}/out", overwrite=True)
+        figures["the same again [s]"] = time.perf_counter() - begun
+        assert len(dd.read_parquet(f"{place}/out")) == rows * partitions
+    client.close()
+    cluster.close()
+    print(json.dumps(figures))
+
+
+def main() -> None:
+    from hyperplane.units import parse_bytes
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--size", default="1GB")
+    parser.add_argument("--partitions", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", default=tempfile.gettempdir(), help="on the disk to measure")
+    parser.add_argument("--once", choices=("ours", "dask"), help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.once:
+        once(chosen.once, chosen.folder, parse_bytes(chosen.size), chosen.partitions)
+        return
+    shared = ["--size", chosen.size, "--partitions", str(chosen.partitions), "--folder"]
+    command = [__file__, *shared, chosen.folder, "--once"]
+    found = abab.in_turn({name: [*command, name] for name in ("ours", "dask")}, chosen.rounds)
+    title = f"{chosen.size} in {chosen.partitions} partitions"
+    abab.report(title, found, "ours", "dask")
+
+
+if __name__ == "__main__":
+    main()
