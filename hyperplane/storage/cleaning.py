@@ -18,6 +18,7 @@ from dask.utils import parse_timedelta
 from hyperplane.errors import Fault, RequestError
 from hyperplane.storage.commits import State
 from hyperplane.storage.place import commits_of
+from hyperplane.storage.shards import FIRST
 from hyperplane.storage.shelf import Shelf
 from hyperplane.storage.target import Target, target_of
 from hyperplane.units import format_bytes, plural
@@ -67,7 +68,7 @@ def clean(
     """Remove what killed runs left beside a place, and finish what one had published.
 
     Nobody ever reads these leftovers; they only take space. Shards that wait for others of the
-    same run stay.
+    same run stay while they are younger than ``older_than``.
 
     Parameters
     ----------
@@ -143,7 +144,9 @@ def _is_left(
         return all(_older(shelf, f"{target.beside}/{file}", age) for file in files)
     shards = _SHARDS.fullmatch(name)
     if shards:
-        return shards[1] != (state.version or "first")
+        run = "" if shards[1] == FIRST else shards[1]
+        ended = state.manifest is not None and state.manifest.details.get("run") == run
+        return ended or all(_older(shelf, f"{target.beside}/{file}", age) for file in files)
     commit = _COMMIT.fullmatch(name)
     if commit:
         return int(commit[1]) < int(state.version or 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, get_args
@@ -11,6 +12,7 @@ from hyperplane.errors import Fault, check
 from hyperplane.storage.formats import FILES, PARTS, SUFFIXES, kind_of
 from hyperplane.storage.target import Target
 
+_RUN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 Mode = Literal["error", "overwrite", "append", "skip"]
 
 
@@ -28,6 +30,8 @@ class Request:
         What to do when there is something else already.
     shard : (int, int) or None
         Which shard this is, and of how many.
+    run : str
+        The run that the shard is of; empty when there is only one.
     """
 
     target: Target
@@ -35,6 +39,7 @@ class Request:
     format: str
     mode: Mode
     shard: tuple[int, int] | None
+    run: str = ""
 
     @property
     def suffix(self) -> str:
@@ -58,6 +63,7 @@ def understood(
     format: str | None,  # noqa: A002
     mode: Any,
     shard: Any,
+    run: str | None = None,
 ) -> Request:
     """A request, or all that is wrong with it.
 
@@ -73,6 +79,14 @@ def understood(
     if shard is not None and not _is_shard(shard):
         allowed = "(index, count) with 0 <= index < count, as hyperplane.shard() gives it"
         faults.append(Fault("shard", repr(shard), allowed))
+    if run is not None and not (isinstance(run, str) and _RUN.fullmatch(run)):
+        faults.append(Fault("run", repr(run), "a name of letters, digits and . _ -"))
+    if shard is not None and mode == "overwrite" and run is None:
+        allowed = "a name that all shards of this run share, when they replace those of another"
+        advice = "a job's own id will do; hyperplane.shard() does not know it"
+        faults.append(Fault("run", "None", allowed, advice))
+    if shard is not None and mode == "append":
+        faults.append(Fault("mode", "'append'", "not with shard", "save to a URL of its own"))
     if kind == "series":
         faults.append(Fault("obj", "a Dask series", "a dataframe", "write series.to_frame()"))
     if kind == "text" and len(obj) < 4096 and "\n" not in obj and _names_a_file(obj):
@@ -99,7 +113,8 @@ def understood(
         allowed = f"one of {', '.join(known)} for {type(obj).__name__} ({', '.join(endings)})"
         faults.append(Fault("format" if format else "url", asked, allowed, advice))
     check(faults)
-    return Request(target, kind, wanted, mode, None if shard is None else (shard[0], shard[1]))
+    of = None if shard is None else (shard[0], shard[1])
+    return Request(target, kind, wanted, mode, of, run or "")
 
 
 def _is_shard(shard: Any) -> bool:

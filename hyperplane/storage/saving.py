@@ -25,6 +25,7 @@ def save(
     format: str | None = None,  # noqa: A002
     mode: Mode = "error",
     shard: tuple[int, int] | None = None,
+    run: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> SaveResult:
@@ -51,6 +52,9 @@ def save(
     shard : (int, int), optional
         Which shard ``obj`` is, and of how many, as :func:`hyperplane.shard` says. Each shard
         commits for itself, once; others see the whole when all are there.
+    run : str, optional
+        A name that all shards of one run share, and needed when they replace those of another
+        with ``mode="overwrite"``: so that no whole is ever of two runs.
     storage_options : mapping, optional
         For the file system.
     **options
@@ -84,7 +88,7 @@ def save(
     """
     began = time.monotonic()
     target = target_of(url, {**(storage_options or {}), **options})
-    request = understood(obj, target, format, mode, shard)
+    request = understood(obj, target, format, mode, shard, run)
     if request.kind == "array":
         result = save_array(obj, request)
     elif request.kind == "path":

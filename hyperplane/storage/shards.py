@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
-from hyperplane.errors import OutputConflict, StorageError
+from hyperplane.errors import Fault, OutputConflict, RequestError, StorageError
 from hyperplane.storage.commits import Commits, State
 from hyperplane.storage.files import exists
 from hyperplane.storage.manifest import Manifest, Part
@@ -18,6 +18,8 @@ from hyperplane.storage.result import SaveResult
 from hyperplane.storage.target import target_of
 
 _RECORD = re.compile(r"shards-([0-9]+)-([^/]+)/records/([0-9]+)\.json")
+#: Stands for the run without a name.
+FIRST = "first"
 
 
 def save_shard(obj: Any, request: Request) -> SaveResult:
@@ -27,28 +29,27 @@ def save_shard(obj: Any, request: Request) -> SaveResult:
     base = commits.state()
     commits.settle(base)
     old = base.manifest
-    if old is not None and (request.mode == "skip" or old.shards != count):
-        if request.mode == "error":
-            raise exists(request)
-        if request.mode == "skip":
-            return SaveResult(request.target.url, len(old.parts), old.rows, old.size)
-    run = _Run(commits, base, count)
-    committed = run.record(index)
+    run = _Run(commits, count, request.run)
+    if old is not None and request.mode == "skip":
+        return SaveResult(request.target.url, len(old.parts), old.rows, old.size)
+    if old is not None and request.mode == "error" and old.shards != count:
+        raise exists(request)
+    published = tuple(part for part in old.parts if part.shard == index) if old else ()
+    ended = old is not None and run.is_of(old)
+    committed = None if ended else run.record(index)
     check_writable(commits, run.folder)
-    of_old = old.parts if old is not None and old.shards == count else ()
-    there = committed.parts if committed else tuple(p for p in of_old if p.shard == index)
-    seen = State(base.version, Manifest(request.format, "dataframe", there)) if there else State()
+    there = committed.parts if committed else published
+    seen = State("there", Manifest(request.format, "dataframe", there)) if there else State()
     made = written_parts(obj, request, seen, f"{run.folder}/data", reuse=True)
     known = {part.name for part in there}
     new = [part for part in made.parts if part.name not in known]
     if committed is not None:
         return _repeated(request, run, made, committed, new)
-    if there and not new and request.mode == "error":
-        commits.shelf.remove_folder(run.folder)
-        return _result(request, made, 0, complete=True)
-    if there and request.mode == "error":
+    if ended or (old is not None and request.mode == "error"):
         run.discard(new)
-        raise exists(request)
+        if not new:
+            return _result(request, made, 0, complete=True)
+        raise _other_rows(request) if ended and request.run else exists(request)
     verify(commits.shelf, f"{run.folder}/data", new)
     try:
         commits.shelf.put_new(run.path(index), made.to_json().encode())
@@ -58,11 +59,15 @@ def save_shard(obj: Any, request: Request) -> SaveResult:
 
 
 class _Run:
-    """The shards of one run at one place: all that began from what is published there now."""
+    """The shards of one run at one place."""
 
-    def __init__(self, commits: Commits, base: State, count: int) -> None:
-        self.commits, self.base, self.count = commits, base, count
-        self.folder = f"{commits.target.beside}/shards-{count}-{base.version or 'first'}"
+    def __init__(self, commits: Commits, count: int, name: str) -> None:
+        self.commits, self.count, self.name = commits, count, name
+        self.folder = f"{commits.target.beside}/shards-{count}-{name or FIRST}"
+
+    def is_of(self, manifest: Manifest) -> bool:
+        """Whether this run has published that."""
+        return manifest.shards == self.count and manifest.details.get("run", "") == self.name
 
     def path(self, index: int) -> str:
         """Where the manifest of a shard is."""
@@ -76,31 +81,38 @@ class _Run:
     def discard(self, parts: list[Part]) -> None:
         """Remove parts that are not to be published."""
         self.commits.shelf.remove(f"{self.folder}/data/{part.name}" for part in parts)
+        if not self.commits.shelf.listing(f"{self.folder}/records"):
+            self.commits.shelf.remove_folder(self.folder)
 
     def publish_if_whole(self) -> bool:
         """Publish when all shards are there; the one that sees that first does it."""
+        base = self.commits.state()
+        if base.manifest is not None and self.is_of(base.manifest):
+            return True  # another one has, meanwhile
         names = self.commits.shelf.listing(f"{self.folder}/records")
         if len(names) < self.count:
             return False
         shards = [self.record(index) for index in range(self.count)]
         found = [shard for shard in shards if shard is not None]
-        if len(found) < self.count:
-            return self._published(())  # somebody has published and cleared away meanwhile
-        parts = tuple(part for shard in found for part in shard.parts)
-        whole = Manifest(found[0].format, found[0].kind, parts, shards=self.count)
-        old = self.base.manifest
-        if old is None or whole.parts != old.parts:
+        if len(found) == self.count:
+            parts = tuple(part for shard in found for part in shard.parts)
+            details = {"run": self.name}
+            whole = Manifest(found[0].format, found[0].kind, parts, "", self.count, details)
             try:
-                self.commits.publish(whole, f"{self.folder}/data", self.base)
-            except OutputConflict:
-                if not self._published(parts):
+                self.commits.publish(whole, f"{self.folder}/data", base)
+            except (OutputConflict, FileNotFoundError):
+                if not self._published():
                     raise
         self.commits.shelf.remove_folder(self.folder)
-        return True
+        old = base.manifest
+        if old is not None and old.shards:  # whoever published that may not have come to it
+            before = _Run(self.commits, old.shards, old.details.get("run", ""))
+            self.commits.shelf.remove_folder(before.folder)
+        return self._published()
 
-    def _published(self, parts: tuple[Part, ...]) -> bool:
+    def _published(self) -> bool:
         now = self.commits.state().manifest
-        return now is not None and now.shards == self.count and (not parts or now.parts == parts)
+        return now is not None and self.is_of(now)
 
 
 def _repeated(
@@ -110,9 +122,14 @@ def _repeated(
     run.discard(new)
     if committed is not None and made.same_content(committed):
         return _result(request, committed, 0, complete=run.publish_if_whole())
-    raise OutputConflict(
+    raise _other_rows(request)
+
+
+def _other_rows(request: Request) -> OutputConflict:
+    return OutputConflict(
         request.target.url,
-        f"another run of shard {request.shard} has committed other rows; what it committed stands",
+        f"shard {request.shard} of this run is committed with other rows; what was committed "
+        "stands. For a new run give it a name of its own, with run=",
     )
 
 
@@ -130,6 +147,7 @@ def _result(request: Request, manifest: Manifest, written: int, *, complete: boo
 def missing_shards(
     url: str | PathLike[str],
     *,
+    run: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> list[int]:
@@ -139,6 +157,8 @@ def missing_shards(
     ----------
     url : str or path
         Where the shards are saved.
+    run : str, optional
+        The name of the run, when several are under way.
     storage_options : mapping, optional
         For the file system.
     **options
@@ -151,6 +171,8 @@ def missing_shards(
 
     Raises
     ------
+    RequestError
+        When several runs are under way and none is named.
     StorageError
         When no shard has been saved there.
 
@@ -164,15 +186,22 @@ def missing_shards(
     """
     target = target_of(url, {**(storage_options or {}), **options})
     commits = commits_of(target)
-    base = commits.state()
-    version = base.version or "first"
-    found: dict[int, set[int]] = {}
+    base = commits.state().manifest
+    found: dict[tuple[int, str], set[int]] = {}
     for match in map(_RECORD.fullmatch, commits.shelf.listing(target.beside)):
-        if match and match[2] == version:
-            found.setdefault(int(match[1]), set()).add(int(match[3]))
-    if found:
-        count, have = max(found.items(), key=lambda item: len(item[1]))
+        if match and run in (None, match[2]):
+            found.setdefault((int(match[1]), match[2]), set()).add(int(match[3]))
+    under_way = {
+        (count, name): have
+        for (count, name), have in found.items()
+        if base is None or not _Run(commits, count, "" if name == FIRST else name).is_of(base)
+    }
+    if len(under_way) > 1:
+        names = " and ".join(sorted(f"{name} of {count}" for count, name in under_way))
+        raise RequestError([Fault("run", repr(run), f"the name of one run: there are {names}")])
+    if under_way:
+        (((count, _), have),) = under_way.items()
         return sorted(set(range(count)) - have)
-    if base.manifest is None or base.manifest.shards is None:
+    if base is None or base.shards is None or run not in (None, base.details.get("run")):
         raise StorageError(target.url, "no shard has been saved there; check the name")
     return []

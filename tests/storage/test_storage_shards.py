@@ -54,7 +54,7 @@ def test_the_whole_is_seen_when_all_shards_are_there(url):
 def test_a_committed_shard_is_not_written_again(url):
     hyperplane.save(rows(0), url, shard=(0, 2))
     assert not hyperplane.save(rows(0), url, shard=(0, 2)).changed
-    with pytest.raises(OutputConflict, match="another run of shard"):
+    with pytest.raises(OutputConflict, match="committed with other rows"):
         hyperplane.save(rows(0, add=1), url, shard=(0, 2))
     assert hyperplane.save(rows(1), url, shard=(1, 2)).complete
     assert [hyperplane.save(rows(i), url, shard=(i, 2)).changed for i in (0, 1)] == [False, False]
@@ -70,7 +70,9 @@ def test_a_new_run_replaces_the_whole_at_once(url):
     for index in (0, 1, 2):
         add = 100 if index else 0  # shard 0 is as it was
         assert hyperplane.load(url).compute().n.to_list() == list(range(30))
-        result = hyperplane.save(rows(index, add), url, shard=(index, 3), mode="overwrite")
+        result = hyperplane.save(
+            rows(index, add), url, shard=(index, 3), mode="overwrite", run="second"
+        )
         assert result.complete == (index == 2)
     want = [*range(10), *range(110, 130)]
     assert hyperplane.load(url).compute().n.to_list() == want
@@ -82,7 +84,7 @@ def test_another_number_of_shards_is_another_run(url):
     with pytest.raises(OutputExists):
         hyperplane.save(rows(0), url, shard=(0, 3))
     for index in (0, 1, 2):
-        hyperplane.save(rows(index), url, shard=(index, 3), mode="overwrite")
+        hyperplane.save(rows(index), url, shard=(index, 3), mode="overwrite", run="b")
     assert hyperplane.load(url).compute().n.to_list() == list(range(30))
 
 
@@ -119,3 +121,25 @@ def test_what_cannot_be_a_shard(tmp_path):
             hyperplane.save(rows(0), tmp_path / "out", shard=shard)
     with pytest.raises(RequestError, match="leave shard out"):
         hyperplane.save({"a": 1}, tmp_path / "out", shard=(0, 2))
+
+
+def test_no_whole_is_ever_of_two_runs(url):
+    def save(index, add, run):
+        return hyperplane.save(
+            rows(index, add), url, shard=(index, 2), mode="overwrite", run=run
+        ).complete
+
+    assert [save(0, 0, "a"), save(1, 0, "a")] == [False, True]
+    assert not hyperplane.save(rows(0), url, shard=(0, 2), mode="overwrite", run="a").changed
+    with pytest.raises(OutputConflict, match="run="):
+        save(0, 5, "a")
+    assert [save(0, 5, "b"), save(1, 9, "c")] == [False, False]
+    assert hyperplane.load(url).compute().n.to_list() == list(range(20))
+    with pytest.raises(RequestError, match="b of 2 and c of 2"):
+        missing_shards(url)
+    assert missing_shards(url, run="b") == [1]
+    assert save(1, 5, "b")
+    assert hyperplane.load(url).compute().n.to_list() == [*range(5, 15), *range(15, 25)]
+    assert missing_shards(url) == [0]
+    with pytest.raises(RequestError, match="a name that all shards of this run share"):
+        hyperplane.save(rows(0), url, shard=(0, 2), mode="overwrite")

@@ -1,0 +1,141 @@
+"""A killed shard or worker: nothing is lost, and what is committed is not written again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+import hyperplane
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = """
+import json, os, pathlib, random, signal, sys, time
+import dask, pandas as pd, pyarrow
+import hyperplane, hyperplane.storage
+from hyperplane.storage.place import commits_of
+from hyperplane.storage.target import target_of
+
+sys.path.insert(0, sys.argv[3])
+kind, place, _, rounds = sys.argv[1:]
+if kind == "object store":
+    import faulty
+    store = faulty.Store(pathlib.Path(place))
+    url, options = store.url + "/out", store.options
+else:
+    url, options = place + "/out", {}
+COUNT = 4
+
+def rows(shard, version):
+    return pd.DataFrame({"row": range(shard * 50, shard * 50 + 50), "version": version})
+
+def save(shard, version):
+    return hyperplane.save(
+        rows(shard, version), url, shard=(shard, COUNT), mode="overwrite", run=f"v{version}",
+        storage_options=options,
+    )
+
+def version_seen():
+    found = hyperplane.load(url, storage_options=options).compute(scheduler="sync")
+    assert found.row.to_list() == list(range(50 * COUNT)), len(found)
+    (version,) = set(found.version)
+    return version
+
+for shard in range(COUNT):
+    save(shard, 0)
+began = time.monotonic()
+if not (child := os.fork()):
+    save(0, 0)
+    os._exit(0)
+os.waitpid(child, 0)
+full = 1.3 * (time.monotonic() - began)
+dice = random.Random(3)
+seen = {"uncommitted": 0, "committed": 0, "published": 0}
+for number in range(int(rounds)):
+    version, killed = number + 1, number % COUNT
+    if number % 2:  # the killed one is the last of its run: it publishes the whole
+        for shard in range(COUNT):
+            if shard != killed:
+                assert not save(shard, version).complete
+    child = os.fork()
+    if child == 0:
+        save(killed, version)
+        os._exit(0)
+    time.sleep((number + dice.random()) / int(rounds) * full)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    now = version_seen()
+    assert now in (version - 1, version)
+    if now == version:
+        seen["published"] += 1
+        assert not save(killed, version).changed
+        continue
+    missing = hyperplane.storage.missing_shards(url, storage_options=options)
+    again = save(killed, version)
+    committed = number % 2 and not missing or not number % 2 and missing and killed not in missing
+    seen["committed" if committed else "uncommitted"] += 1
+    assert again.changed == (not committed), (missing, killed, number)
+    for shard in range(COUNT):
+        if shard != killed and not number % 2:
+            save(shard, version)
+    assert version_seen() == version
+hyperplane.storage.clean(url, older_than=0, storage_options=options)
+target = target_of(url, options)
+seen["kept"] = len(commits_of(target).shelf.listing(target.beside))
+seen["parts"] = len(commits_of(target).shelf.listing(target.path))
+print(json.dumps(seen))
+"""
+
+
+@pytest.mark.parametrize("kind", ["disk", "object store"])
+def test_a_killed_shard_runs_again_and_the_whole_is_there_once(kind: str, tmp_path: Path) -> None:
+    rounds = 100
+    here = str(Path(__file__).parent)
+    command = [sys.executable, "-c", SCRIPT, kind, str(tmp_path), here, str(rounds)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170)
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["uncommitted"] >= 5, seen
+    assert seen["committed"] + seen["published"] >= 5, seen
+    assert (seen["parts"], seen["kept"]) == (4, 2)
+
+
+def slowly(part: pd.DataFrame) -> pd.DataFrame:
+    time.sleep(0.05)
+    return part
+
+
+@pytest.mark.cluster
+def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"n": np.arange(4000), "x": np.random.default_rng(0).random(4000)})
+    df = dd.from_pandas(frame, npartitions=40)
+    client, cluster = hyperplane.initialize_cluster(
+        nprocs=2, nthreads=1, num_workers=1, ram_gb_per_proc=0.6
+    )
+    try:
+        for moment in (0.1, 0.4, 0.8):
+            pid = next(iter(client.run(os.getpid).values()))
+            killer = threading.Timer(moment, os.kill, [pid, signal.SIGKILL])
+            killer.start()
+            url = str(tmp_path / f"out-{moment}")
+            result = hyperplane.save(df.map_partitions(slowly, meta=df._meta), url)
+            killer.join()
+            assert (result.files, result.rows) == (40, 4000)
+            assert len(list(Path(url).iterdir())) == 40
+            found = pd.read_parquet(url).sort_values("n", ignore_index=True)
+            pd.testing.assert_frame_equal(found, df.compute().reset_index(drop=True))
+            client.wait_for_workers(2, timeout=60)
+    finally:
+        client.close()
+        cluster.close()
