@@ -68,9 +68,7 @@ def _condition(expr: Any, root: Any) -> pl.Expr | None:
         column = _column(expr.frame, root)
         if column is None:
             return None
-        missing = column.is_null()
-        if _is_float(expr.frame):
-            missing = missing | column.is_nan().fill_null(value=False)
+        missing = _is_missing(column) if _is_float(expr.frame) else column.is_null()
         return missing if isinstance(expr, nodes.IsNa) else ~missing
     if isinstance(expr, nodes.Isin):
         return _isin(expr, root)
@@ -84,6 +82,11 @@ def _condition(expr: Any, root: Any) -> pl.Expr | None:
     if _is_float(expr.left) and isinstance(expr, (nodes.GT, nodes.GE)):
         found = found & column.is_not_nan()  # which Polars takes for the largest number
     return found.fill_null(value=False)
+
+
+def _is_missing(column: pl.Expr) -> pl.Expr:
+    """Whether a float is null or NaN."""
+    return column.is_null() | column.is_nan().fill_null(value=False)
 
 
 def _is_float(expr: Any) -> bool:
@@ -101,8 +104,9 @@ def _isin(expr: Any, root: Any) -> pl.Expr | None:
         if kind == "i" and len(small) == len(values):
             return column.cast(pl.Int64).is_in(pl.Series(small, dtype=pl.Int64).implode())
     if kind == "f" and values and all(type(value) in (int, float) for value in values):
-        numbers = pl.Series(values, dtype=pl.Float64, strict=False).drop_nans()
-        return column.is_in(numbers.implode()).fill_null(value=False)
+        numbers = pl.Series(values, dtype=pl.Float64, strict=False)
+        found = column.is_in(numbers.drop_nans().implode()).fill_null(value=False)
+        return found if not numbers.is_nan().any() else found | _is_missing(column)
     text = isinstance(expr.frame._meta.dtype, pd.StringDtype)
     if text and values and all(isinstance(value, str) for value in values):
         texts = pl.Series(values, dtype=pl.String)

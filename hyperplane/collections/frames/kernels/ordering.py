@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from hyperplane.collections.frames.kernels.polars_kernel import numbered
+from hyperplane.collections.frames.kernels.polars_kernel import numbered, together
 
 #: Values of a task that say how its rows are spread.
 _SAMPLE = 2048
 
 
 def sample(frame: pl.LazyFrame, column: str) -> tuple[pl.Series, int]:
-    """Evenly spaced values of a column's sorted rows are its quantiles; the number of rows."""
+    """Some values of a column, drawn by chance, and for how many they stand."""
     values = frame.select(column).collect().to_series().drop_nulls()
     if len(values) > _SAMPLE:
         # Neighbours often are alike, so not a slice; a fixed seed, so that a lost task comes back
@@ -34,10 +34,10 @@ def edges(
     some = [(values, rows) for values, rows in samples if len(values)]
     if not some:
         return None
+    name = some[0][0].name
     weights = np.concatenate([np.full(len(values), rows / len(values)) for values, rows in some])
-    table = pl.concat(
-        [pl.DataFrame({"value": values}) for values, _ in some], how="vertical_relaxed"
-    ).with_columns(weight=pl.Series(weights))
+    table = together([pl.DataFrame({name: values}) for values, _ in some])
+    table = table.rename({name: "value"}).with_columns(weight=pl.Series(weights))
     table = table.sort("value", descending=descending)
     share = np.cumsum(table.get_column("weight").to_numpy()) / weights.sum()
     places = np.searchsorted(share, np.arange(1, into) / into).clip(0, table.height - 1)

@@ -24,6 +24,7 @@ from hyperplane.collections.frames.kernels.states import (
     from_states,
     sets_of,
 )
+from hyperplane.errors import DataError
 
 #: Column with a number of rows.
 N = "__n__"
@@ -64,7 +65,7 @@ def merge(
     tables: Sequence[pl.DataFrame], keys: Sequence[str], states: Sequence[State]
 ) -> pl.DataFrame:
     """Combine partial tables, in the order of their rows, into one."""
-    table = pl.concat(tables, how="vertical_relaxed")
+    table = together(tables)
     made = [from_states(state, states) for state in states]
     made += [pl.col(counted_name(state)).sum() for state in sets_of(states)]
     made += _merged_instants(table.columns)
@@ -109,6 +110,8 @@ def _canonical(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
     """Equal values as one type, since partitions may hold a column in types of different width."""
     if kind.is_numeric():
         return column.cast(pl.Float64)
+    if isinstance(kind, pl.Duration):
+        return column.cast(pl.Duration("us"))
     return column.cast(pl.Datetime("us")) if isinstance(kind, pl.Datetime) else column
 
 
@@ -190,8 +193,25 @@ def top(
 
 
 def together(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Tables of the same columns as one, in their order."""
-    return tables[0] if len(tables) == 1 else pl.concat(tables, how="vertical_relaxed")
+    """Tables of the same columns as one, in their order.
+
+    Raises
+    ------
+    DataError
+        When a column holds text in one and something else in another, which would become text.
+    """
+    if len(tables) == 1:
+        return tables[0]
+    for name in tables[0].columns:
+        kinds = {str(table.schema[name]): table.schema[name] for table in tables}
+        others = [kind for kind in kinds.values() if kind not in (pl.String, pl.Null)]
+        if "String" in kinds and others:
+            raise DataError(
+                name,
+                f"holds text in one partition and {str(others[0]).lower()} in another; make them "
+                "one, as with astype('str')",
+            )
+    return pl.concat(tables, how="vertical_relaxed")
 
 
 def distinct(
@@ -220,7 +240,7 @@ def counts(frame: pl.LazyFrame, keys: Sequence[str], targets: Sequence[str]) -> 
 
 def add_counts(tables: Sequence[pl.DataFrame], keys: Sequence[str], target: str) -> pl.DataFrame:
     """Add up counts of the same keys and values."""
-    table = pl.concat(tables, how="vertical_relaxed")
+    table = together(tables)
     return table.group_by([target, *keys]).agg(*_merged_instants(table.schema), pl.col(N).sum())
 
 
