@@ -92,6 +92,8 @@ def load(
         raise StorageError(target.url, "there is nothing; check the name, or save it first")
     if manifest.format == FOREIGN:
         manifest = _guessed(target, manifest)
+    if manifest.format == "files":
+        raise StorageError(target.url, "is a folder of files; load each by its own URL")
     if manifest.format == "zarr":
         return load_array(target, manifest.kind, commits.folder(manifest))
     paths = commits.where(manifest)

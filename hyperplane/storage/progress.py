@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from dask.base import compute
+from dask import threaded
+from dask.base import get_scheduler
 from dask.callbacks import Callback
 
 from hyperplane.collections.in_use import active_client
@@ -17,19 +18,23 @@ AFTER = 2.0
 
 
 def run(tasks: Sequence[Any], what: str) -> list[Any]:
-    """The results of tasks, in their order.
+    """The results of tasks of one graph, in their order.
 
     When one fails, the others are not waited for.
     """
+    if not tasks:
+        return []
     client = active_client()
+    # One graph holds all tasks; to compute them as so many objects would merge it with itself.
+    graph, keys = tasks[0].dask, [task.key for task in tasks]
     with _bar(what, len(tasks)) as advance:
         if client is None:
-            kinds = {task.key for task in tasks}
-            with _Counter(kinds, advance):
-                return list(compute(*tasks))
+            get = get_scheduler() or threaded.get
+            with _Counter(set(keys), advance):
+                return list(get(graph, keys))
         from distributed import as_completed
 
-        futures = client.compute(list(tasks), sync=False)
+        futures = client.get(graph, keys, sync=False)
         places = {future.key: place for place, future in enumerate(futures)}
         results: list[Any] = [None] * len(futures)
         try:

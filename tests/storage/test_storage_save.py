@@ -226,6 +226,9 @@ def test_files_and_folders_of_this_machine(base, tmp_path):
     assert hyperplane.save(folder, f"{base}/copy").files == 2
     assert not hyperplane.save(folder, f"{base}/copy").changed
     assert parts_of(f"{base}/copy") == ["a.txt", "deep er/ü.txt"]
+    assert hyperplane.load(f"{base}/copy/deep er/ü.txt") == "b"
+    with pytest.raises(StorageError, match="load each by its own URL"):
+        hyperplane.load(f"{base}/copy")
     assert hyperplane.save(folder / "a.txt", f"{base}/b.txt").nbytes == 1
     with pytest.raises(RequestError, match="a file or folder with files in it"):
         hyperplane.save(pathlib.Path("nowhere"), f"{base}/c")
