@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import dask
 
 from hyperplane.collections.arrays.urls import listed, nested
+from hyperplane.collections.flags import flag_faults
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.stores import listing
 
 if TYPE_CHECKING:
     from hyperplane.collections.arrays.stores import KeepingStore
@@ -30,6 +33,7 @@ _ALLOWED = {
 }
 #: Options of xarray.open_dataset that this package sets itself.
 _OURS = {"filename_or_obj", "engine", "chunks", "cache", "backend_kwargs", "kwargs"}
+_STORED = "hyperplane.array.rechunk(data, chunks) changes the chunks of what comes back"
 
 
 def faults_of(
@@ -38,6 +42,7 @@ def faults_of(
     compat: str,
     combine_attrs: Any,
     join: str,
+    load: Any,
     decoding: Mapping[str, Any],
 ) -> Iterator[Fault]:
     """Everything that is wrong with the arguments, but for the URLs."""
@@ -56,10 +61,15 @@ def faults_of(
                 yield Fault("concat_dim", repr(dim)[:80], allowed)
     if combine == "concat" and isinstance(concat_dim, list):
         yield Fault("concat_dim", repr(concat_dim)[:80], "one dimension", "or combine='nested'")
+    yield from flag_faults(load=load)
     known = _options()
     for name in decoding:
         if name not in known:
-            yield Fault(name, "an argument", "one of " + ", ".join(sorted(known)))
+            near = difflib.get_close_matches(name, known | set(words) | {"concat_dim", "load"})
+            advice = f"did you mean {' or '.join(near)}?" if near else ""
+            advice = _STORED if name == "chunks" else advice
+            allowed = f"no argument of that name; there are {', '.join(sorted(known))}"
+            yield Fault(name, "an argument", allowed, advice)
 
 
 def _options() -> set[str]:
@@ -104,6 +114,15 @@ def stores_of(
         found.append(KeepingStore(store))
     check(faults)
     return found
+
+
+def advice_on(url: str, storage_options: Mapping[str, Any] | None) -> str:
+    """What is beside a store that is not there, under a name like its own."""
+    try:
+        listing.named(url, storage_options)
+    except RequestError as error:
+        return error.faults[0].advice
+    return ""
 
 
 def _workers_are_elsewhere() -> bool:

@@ -12,7 +12,6 @@ from hyperplane.collections.arrays.asking import (
 )
 from hyperplane.errors import check
 from hyperplane.optional import need
-from hyperplane.stores.secrets import secrets_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -101,7 +100,7 @@ def open_zarr_many(
     """
     need("xarray", "array")
     need("zarr", "array")
-    check(faults_of(combine, concat_dim, compat, combine_attrs, join, decoding))
+    check(faults_of(combine, concat_dim, compat, combine_attrs, join, load, decoding))
     names, tree, dims = named(urls, combine, concat_dim, storage_options)
 
     from hyperplane.collections.arrays import combining
@@ -109,7 +108,7 @@ def open_zarr_many(
     from hyperplane.collections.arrays.tidying import tidy
 
     stores = stores_of(names, storage_options, load)
-    opened = open_all(names, stores, group, decoding, secrets_of(storage_options))
+    opened = open_all(names, stores, group, decoding, storage_options)
     rules = combining.Rules(compat, join, combine_attrs, data_vars, coords)
     if combine == "merge":
         result = combining.merge(opened, rules)

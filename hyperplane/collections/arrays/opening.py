@@ -11,9 +11,11 @@ from typing import Any
 import xarray as xr
 import zarr
 
+from hyperplane.collections.arrays.asking import advice_on
 from hyperplane.collections.arrays.reading import Part
 from hyperplane.collections.arrays.stores import KeepingStore, secrets_in, shown
 from hyperplane.errors import Fault, RequestError
+from hyperplane.stores.secrets import secrets_of
 
 #: Reads that wait for their stores at the same time.
 THREADS = 32
@@ -46,7 +48,7 @@ def open_all(
     stores: Sequence[KeepingStore],
     group: str | None,
     options: Mapping[str, Any],
-    secrets: Sequence[str] = (),
+    storage_options: Mapping[str, Any] | None,
 ) -> list[Opened]:
     """Open the metadata and the indexes of all stores, on threads of this process.
 
@@ -60,8 +62,8 @@ def open_all(
         The group inside each of them.
     options : mapping
         How xarray is to decode them.
-    secrets : sequence of str
-        Texts that no message may show.
+    storage_options : mapping, optional
+        Options for fsspec; no message shows them.
 
     Raises
     ------
@@ -76,7 +78,10 @@ def open_all(
                 lazy = _open(stores[number], group, options, readers)
             except Exception as error:  # noqa: BLE001 - whatever a store or a codec may raise
                 why = shown(_reason(error, group))
-                for secret in [*secrets, *secrets_in(urls[number])]:
+                if isinstance(error, FileNotFoundError):
+                    near = advice_on(urls[number], storage_options)
+                    why = f"{why}; {near}" if near else why
+                for secret in [*secrets_of(storage_options), *secrets_in(urls[number])]:
                     why = why.replace(secret, "***")
                 asked = repr(shown(urls[number]))
                 return Fault(f"urls[{number}]", asked, "a Zarr group that can be read", why)

@@ -8,7 +8,7 @@ from typing import Any
 from hyperplane.collections.arrays.proposing import memory_limit
 from hyperplane.collections.arrays.steps import Chunks, largest, rechunk_steps
 from hyperplane.errors import Fault, RequestError
-from hyperplane.units import format_bytes
+from hyperplane.units import format_bytes, whole_number
 
 
 def rechunk(array: Any, chunks: Any, *, memory: str | int = "1GB") -> Any:
@@ -80,9 +80,10 @@ def _by_dimension(chunks: Any, array: Any) -> dict[Any, Any]:
 
 def _of_variable(variable: Any, wanted: dict[Any, Any], limit: int, where: str) -> Any:
     own = {dim: wanted[dim] for dim in variable.dims if dim in wanted}
-    if variable.chunks is None:
-        return variable.chunk(own).data
     axes = {variable.dims.index(dim): size for dim, size in own.items()}
+    if variable.chunks is None:
+        sizes = _normal(variable.chunk().data, axes)
+        return variable.chunk(dict(zip(variable.dims, sizes, strict=True))).data
     return _rechunked(variable.data, axes, limit, where)
 
 
@@ -117,15 +118,32 @@ def _normal(array: Any, chunks: Any) -> Chunks:
         advice = "call compute_chunk_sizes() first"
         raise RequestError([Fault("array", "of unknown shape", "known sizes of chunks", advice)])
     if isinstance(chunks, dict):
-        chunks = tuple(chunks.get(axis, sizes) for axis, sizes in enumerate(array.chunks))
+        axes = _axes(chunks, array.ndim)
+        chunks = tuple(axes.get(axis, sizes) for axis, sizes in enumerate(array.chunks))
     try:
         found: Chunks = normalize_chunks(
             chunks, array.shape, dtype=array.dtype, previous_chunks=array.chunks
         )
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, ZeroDivisionError) as error:
         allowed = f"sizes for an array of shape {array.shape}"
-        raise RequestError([Fault("chunks", repr(chunks)[:80], allowed, str(error))]) from error
+        given = chunks if isinstance(chunks, list | tuple) else [chunks]
+        advice = " ".join(str(error).split())
+        if any(isinstance(size, int) and size < 1 and size != -1 for size in given):
+            advice = "sizes are from 1; -1 stands for a whole axis"
+        raise RequestError([Fault("chunks", repr(chunks)[:80], allowed, advice)]) from error
     return found
+
+
+def _axes(chunks: dict[Any, Any], count: int) -> dict[int, Any]:
+    """Sizes by axis, those counted from the end too."""
+    axes = {}
+    for given, size in chunks.items():
+        axis = whole_number(given)
+        if axis is None or not -count <= axis < count:
+            allowed = f"axes 0 to {count - 1}, or from the end -1 to -{count}"
+            raise RequestError([Fault("chunks", repr(chunks)[:80], allowed)])
+        axes[axis % count] = size
+    return axes
 
 
 def _has_client() -> bool:

@@ -38,8 +38,9 @@ def count_by(bag: Bag, key: str | Callable[[Any], Any]) -> Bag:
         Of mappings; with a function as ``key``, of anything.
     key : str or callable
         Path of a field, as in :func:`select`, or a function of a record. A missing field counts
-        as None. Lists and mappings are counted too; NaN counts as one value. Values are equal
-        as in Python: 1, 1.0 and True are one value, shown as it came first.
+        as None, so that a misspelt name gives ``[(None, n)]``. Lists and mappings are counted
+        too; NaN counts as one value. Values are equal as in Python: 1, 1.0 and True are one
+        value, shown as it came first.
 
     Returns
     -------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from dask._task_spec import Task, TaskRef
 from dask.bag import Bag
 from dask.base import tokenize
 
-from hyperplane.collections.bags.fields import Getter, read_fields
+from hyperplane.collections.bags.fields import MISSING, Getter, read_fields
 from hyperplane.collections.bags.graph import Reading, bag_faults, reading_of
 from hyperplane.collections.bags.rows import ReadFrame, arrays, frame
 from hyperplane.collections.bags.take import compute_heads, heads
@@ -20,6 +21,7 @@ from hyperplane.collections.bags.types import (
     infer,
     read_types,
 )
+from hyperplane.collections.flags import flag_faults
 from hyperplane.errors import Fault, check
 from hyperplane.units import whole_number
 
@@ -65,7 +67,8 @@ def to_dataframe(
         Of mappings.
     fields : list of str or mapping of str to str, optional
         Fields, or names of columns and fields, by path as in :func:`select`. By default all
-        fields that the sample holds, in order of appearance.
+        fields that the sample holds, in order of appearance. A field that no record of the
+        sample has is refused, unless both ``fields`` and ``types`` name it.
     types : mapping of str to str, optional
         Types of some columns, one of those above. With ``"string"``, what is no text becomes
         text: 5 becomes ``"5"``, lists and mappings become JSON.
@@ -102,10 +105,12 @@ def to_dataframe(
     count = whole_number(sample)
     if count is None or count < 1:
         more.append(Fault("sample", repr(sample), "a whole number from 1"))
-    more += bag_faults(bag)
+    more += bag_faults(bag) + flag_faults(flatten=flatten)
     check([*faults, *more])
     records = _sampled(bag, count or 1)
     pairs = chosen.pairs if chosen else _pairs(records, flatten, kinds)
+    if chosen:
+        check(_absent(records, [pair for pair in pairs if pair[0] not in kinds], "fields"))
     decided = _columns(pairs, kinds, records)
     meta = frame(decided, [[] for _ in decided])
     reading = reading_of(bag)
@@ -171,10 +176,42 @@ def _pairs(
     if other is not None:
         check([Fault("bag", f"a field named {other!r}", "fields with names that are text")])
     paths = list(dict.fromkeys([*paths, *kinds]))
+    check(_absent(records, [(path, path) for path in paths], "types"))
     if not paths:
         asked = "a sample without fields"
         check([Fault("bag", asked, "records", "write types={'name': 'string', ...}")])
     return tuple((path, path) for path in paths)
+
+
+def _absent(
+    records: list[dict[str, Any]], pairs: Iterable[tuple[str, str]], where: str
+) -> list[Fault]:
+    """A fault for each field that none of the records has; without records there is none."""
+    if not records:
+        return []
+    top = _names_in(records, "")
+    if not top:
+        return []
+    faults = []
+    for name, path in pairs:
+        get = Getter(path)
+        if any(get(record) is not MISSING for record in records):
+            continue
+        known = dict.fromkeys([*top, *_names_in(records, path)])
+        near = difflib.get_close_matches(path, known, 3)
+        meant = f"did you mean {' or '.join(map(repr, near))}? if not, " if near else ""
+        advice = f"{meant}name a rare field in both fields= and types={{{name!r}: ...}}"
+        allowed = f"a field of the {len(records):,} records of the sample"
+        faults.append(Fault(where, repr(path), allowed, advice))
+    return faults
+
+
+def _names_in(records: list[dict[str, Any]], path: str) -> list[str]:
+    """Paths of the fields beside a path, as they come; of an empty one, names of all fields."""
+    above, dot, _ = path.rpartition(".")
+    found = map(Getter(above), records) if dot else records
+    inner = [one for one in found if isinstance(one, dict)]
+    return list(dict.fromkeys(f"{above}{dot}{name}" for one in inner for name in one))
 
 
 def _flat(records: list[dict[str, Any]], above: str) -> list[str]:

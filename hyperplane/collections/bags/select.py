@@ -24,7 +24,8 @@ def select(
     """The records that meet conditions, whole or with some of their fields.
 
     A field is named by its path: ``"user.id"`` is the field of that very name if the record has
-    one, else the field ``id`` of the mapping in ``user``.
+    one, else the field ``id`` of the mapping in ``user``. No record is read at the call, so that a
+    misspelt name is no error: nothing meets its condition, and as a field it is None everywhere.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,17 +39,27 @@ def names_of(by: Any) -> list[str]:
     if by is None:
         return []
     several = isinstance(by, Sequence) and not isinstance(by, str)
-    return list(dict.fromkeys(by if several else [by]))
+    names: list[Any] = []
+    for name in by if several else [by]:
+        # What is no text is no name and may not even be comparable: columns_fault says so.
+        if not isinstance(name, str) or name not in names:
+            names.append(name)
+    return names
 
 
-def columns_fault(like: pd.DataFrame, **asked: Sequence[Hashable]) -> list[Fault]:
+def has_column(like: pd.DataFrame, name: object) -> bool:
+    """Whether it is the name of a column, whatever was given as one."""
+    return isinstance(name, str) and name in like.columns
+
+
+def columns_fault(like: pd.DataFrame, **asked: Sequence[Any]) -> list[Fault]:
     """A fault for each column that is not there, with the names that come near."""
     check(_names_fault(like))  # at once: nothing else can be said of such a frame
     return [
         unknown_column(like, name, where)
         for where, names in asked.items()
         for name in names
-        if name not in like.columns
+        if not has_column(like, name)
     ]
 
 
@@ -67,10 +77,13 @@ def _names_fault(like: pd.DataFrame) -> list[Fault]:
 def unknown_column(like: pd.DataFrame, column: object, where: str) -> Fault:
     """The fault of a column that is not there."""
     names = [str(name) for name in like.columns]
-    near = difflib.get_close_matches(str(column), names, 3)
+    near = difflib.get_close_matches(column, names, 3) if isinstance(column, str) else []
     advice = f"did you mean {' or '.join(map(repr, near))}?" if near else ""
+    if not isinstance(column, str):
+        advice = "write the name of a column as text, not in a list of its own"
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return Fault(where, repr(column), f"one of {shown}", advice)
+    asked = " ".join(repr(column).split())[:80]
+    return Fault(where, asked, f"one of {shown}", advice)
 
 
 def count_fault(where: str, value: object) -> list[Fault]:

@@ -9,6 +9,7 @@ time is known. For the usual widths (a day, an hour, 15 minutes) a cell is a win
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from datetime import datetime, timezone, tzinfo
 from functools import lru_cache
@@ -17,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from hyperplane.collections.frames.arguments import has_column
 from hyperplane.errors import Fault, check
 
 Side = Literal["left", "right"]
@@ -29,6 +31,14 @@ INSTANT = "__instant__"
 LAST = "__last__"
 #: Column with the place of each row in the whole data, where first and last depend on it.
 ROW = "__row__"
+#: Names of frequencies that pandas no longer knows, and those that it has for them now.
+_RENAMED = {
+    **{"H": "h", "T": "min", "S": "s", "L": "ms", "U": "us", "N": "ns", "M": "ME", "Q": "QE"},
+    **{"Y": "YE", "A": "YE", "AS": "YS", "BH": "bh", "BM": "BME", "BQ": "BQE", "BY": "BYE"},
+    **{"BA": "BYE", "BAS": "BYS", "SM": "SME", "CBM": "CBME", "hour": "h", "hours": "h"},
+    **{"day": "D", "days": "D", "d": "D", "week": "W", "w": "W", "month": "MS", "year": "YS"},
+}
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _EXAMPLE = pd.DatetimeIndex(["2024-01-01 00:00", "2024-01-01 01:00"])
 
 
@@ -84,7 +94,7 @@ def windows(like: pd.DataFrame, time: str, every: str, closed: Any, label: Any) 
     RequestError
         With all that is wrong.
     """
-    dtype: Any = like[time].dtype if time in like.columns else None
+    dtype: Any = like[time].dtype if has_column(like, time) else None
     faults = [
         Fault(name, repr(side), "'left', 'right' or None for the default of pandas")
         for name, side in (("closed", closed), ("label", label))
@@ -96,13 +106,14 @@ def windows(like: pd.DataFrame, time: str, every: str, closed: Any, label: Any) 
     offset = _offset(every)
     if offset is None:
         allowed = "a frequency of pandas, such as '15min', '1h', '1D', 'W' or 'MS'"
-        faults.append(Fault("every", repr(every), allowed))
+        faults.append(Fault("every", repr(every), allowed, _newer(every)))
+    width = None if offset is None else _tick(offset)
+    if width is not None and dtype is not None and not faults:
+        faults += _unit_faults(time, dtype, every, width)
     check(faults)
-    unit = 10**9 // {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[_unit(dtype)]
     zone = _zone(dtype)
-    width = _tick(offset)
     if width is not None and not (zone and isinstance(offset, pd.offsets.Day)):
-        step = math.gcd(width, _granule(zone), *([unit] if width % unit else []))
+        step = math.gcd(width, _granule(zone))
         return Windows(time, every, closed, label, step, step == width, None, 0, width)
     fixed = _fixed_offset(zone)
     exact = isinstance(offset, pd.offsets.Day) and offset.n == 1
@@ -111,9 +122,18 @@ def windows(like: pd.DataFrame, time: str, every: str, closed: Any, label: Any) 
     return Windows(time, every, closed, label, DAY, exact, named, fixed or 0, _reach(offset), aware)
 
 
+def _unit_faults(time: str, dtype: Any, every: str, width: int) -> list[Fault]:
+    """A fault when edges of windows would lie between two times that the column can hold."""
+    unit = _unit(dtype)
+    if width % _NANOSECONDS[unit] == 0:
+        return []
+    allowed = f"a whole number of {unit}: {time!r} is of type {dtype}"
+    finer = str(dtype).replace(f"[{unit}", "[ns")
+    advice = f"make its times finer first: df[{time!r}].astype({finer!r})"
+    return [Fault("every", repr(every), allowed, advice)]
+
+
 def _unit(dtype: Any) -> str:
-    if dtype is None:
-        return "ns"
     return str(
         dtype.pyarrow_dtype.unit
         if isinstance(dtype, pd.ArrowDtype)
@@ -124,7 +144,8 @@ def _unit(dtype: Any) -> str:
 def _offset(every: Any) -> Any:
     try:
         offset: Any = pd.tseries.frequencies.to_offset(every)
-        pd.Series(1, index=_EXAMPLE).groupby(pd.Grouper(freq=offset)).size()
+        if offset is not None and _tick(offset) is None:
+            pd.Series(1, index=_EXAMPLE).groupby(pd.Grouper(freq=offset)).size()
     except (ValueError, TypeError, AttributeError, ArithmeticError):
         return None
     if offset is None or offset.n <= 0:
@@ -133,6 +154,16 @@ def _offset(every: Any) -> Any:
         steps = pd.date_range("2023-12-31", periods=30, freq=offset)
         return offset if (steps == steps.normalize()).all() else None
     return offset
+
+
+def _newer(every: Any) -> str:
+    """Advice for what older releases of pandas called a frequency."""
+    parts = re.fullmatch(r"\s*(\d*)\s*([A-Za-z]+)(-[A-Za-z]+)?\s*", str(every))
+    name = parts and _RENAMED.get(parts[2])
+    if not parts or not name:
+        return ""
+    month = ", or 'MS' to name months by their first day" if parts[2] == "M" else ""
+    return f"write {parts[1] + name + (parts[3] or '')!r}{month}"
 
 
 def _tick(offset: Any) -> int | None:

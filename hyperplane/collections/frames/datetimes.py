@@ -8,7 +8,8 @@ from typing import Any, Literal
 import dask.dataframe as dd
 import pandas as pd
 
-from hyperplane.collections.frames.arguments import collect_faults, columns_fault
+from hyperplane.collections.flags import flag_faults
+from hyperplane.collections.frames.arguments import collect_faults, columns_fault, has_column
 from hyperplane.collections.frames.source import Frame, collection
 from hyperplane.errors import DataError, Fault
 
@@ -32,6 +33,7 @@ def to_datetime(
 
     Without a format each value is read for itself, ISO 8601 first and then any form that pandas
     knows, so that what a value means depends neither on its neighbours nor on its partition.
+    A column that holds times already stays as it is, with its time zone and its unit.
 
     Parameters
     ----------
@@ -45,7 +47,8 @@ def to_datetime(
     errors : {"raise", "coerce"}
         What to do with a value that is no time: say which ones, or make it missing.
     utc : bool
-        Make times of UTC; needed when values have offsets, such as ``+02:00``.
+        Make times of UTC; needed when values have offsets, such as ``+02:00``. Times of another
+        zone are converted, those without a zone are taken to be of UTC.
     unit : {"s", "ms", "us", "ns"}, optional
         What numbers count since 1970.
     dayfirst : bool
@@ -54,7 +57,9 @@ def to_datetime(
     Returns
     -------
     dask.dataframe.DataFrame
-        Lazy, with the column of type ``datetime64[us]`` or ``datetime64[us, UTC]``.
+        Lazy, with the column of type ``datetime64[us]`` or ``datetime64[us, UTC]``: the type is
+        known before the values are, and what text says beyond microseconds is cut off. Numbers
+        with ``unit="ns"`` become ``datetime64[ns]``; a column of times keeps its unit.
 
     Raises
     ------
@@ -74,17 +79,29 @@ def to_datetime(
     df = collection(df)
     like = df._meta
     with collect_faults() as faults:
-        faults += columns_fault(like, column=[column])
+        faults += columns_fault(like, column=[column]) + flag_faults(utc=utc, dayfirst=dayfirst)
         if errors not in ("raise", "coerce"):
             faults.append(Fault("errors", repr(errors), "'raise' or 'coerce'"))
         if unit not in (None, *_UNITS):
             faults.append(Fault("unit", repr(unit), f"one of {', '.join(_UNITS)}"))
-        if column in like.columns:
+        if has_column(like, column):
             faults += _type_faults(like[column].dtype, column, format, unit)
+    own = like[column].dtype
+    kind: Any = own.categories.dtype if isinstance(own, pd.CategoricalDtype) else own
+    if pd.api.types.is_datetime64_any_dtype(kind):
+        given = df if kind is own else df.assign(**{column: df[column].astype(kind)})
+        if not utc:
+            return given
+        meta = in_utc(given._meta[column].iloc[:0])
+        times = given[column].map_partitions(in_utc, meta=meta, enforce_metadata=False)
+        return df.assign(**{column: times})
     parse = partial(
         parsed, column=column, form=format, errors=errors, utc=utc, unit=unit, dayfirst=dayfirst
     )
-    meta = pd.Series(dtype="datetime64[us, UTC]" if utc else "datetime64[us]", name=column)
+    kept = _kept(unit)
+    meta = pd.Series(
+        dtype=f"datetime64[{kept}, UTC]" if utc else f"datetime64[{kept}]", name=column
+    )
     times = df[column].map_partitions(parse, meta=meta, enforce_metadata=False)
     return df.assign(**{column: times})
 
@@ -99,6 +116,16 @@ def _type_faults(dtype: Any, column: str, form: str | None, unit: str | None) ->
     if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
         return [Fault("column", f"{column!r} of type {dtype}", "text, numbers or times")]
     return []
+
+
+def _kept(unit: str | None) -> str:
+    """The unit of the result."""
+    return "ns" if unit == "ns" else "us"
+
+
+def in_utc(times: Any) -> Any:
+    """Times of UTC, in the unit that they have; those without a zone are of UTC already."""
+    return times.dt.tz_localize("UTC") if times.dt.tz is None else times.dt.tz_convert("UTC")
 
 
 def parsed(
@@ -117,7 +144,10 @@ def parsed(
     if unit is not None:
         times: Any = read(values, unit=unit, errors="coerce", utc=True)
     elif pd.api.types.is_datetime64_any_dtype(values.dtype):
-        times = values.dt.tz_localize("UTC") if values.dt.tz is None else values
+        if values.dt.tz is not None and not utc:  # categories that were not known before
+            message = f"its values are times of {values.dt.tz}; write utc=True for times of UTC"
+            raise DataError(column, message)
+        times = in_utc(values)
     else:
         text = values.astype("str")
         text = text.where(values.notna())
@@ -131,7 +161,7 @@ def parsed(
             f"{len(bad):,} of {len(values):,} values of a partition are {kind}, such as {shown}; "
             "give their format=, or errors='coerce' to make them missing",
         )
-    times = times.dt.tz_convert("UTC").dt.as_unit("us")
+    times = times.dt.tz_convert("UTC").dt.as_unit(_kept(unit))
     return times.rename(column) if utc else times.dt.tz_localize(None).rename(column)
 
 

@@ -47,8 +47,8 @@ def drop_duplicates(
     keep : {"first", "last"}
         Which row of equal ones is kept.
     split_out : int, optional
-        Number of partitions of the result; when not given four for each thread, or one for
-        eight partitions if that is more.
+        Number of partitions of the result; when not given four for each thread, but not more
+        than four for each partition, or one for eight partitions if that is more.
 
     Returns
     -------
@@ -72,10 +72,12 @@ def drop_duplicates(
     """
     df = collection(df)
     like = df._meta.iloc[:0].reset_index(drop=True)
-    columns = names_of(subset) or list(like.columns)
+    columns = list(like.columns) if subset is None else names_of(subset)
     with collect_faults() as faults:
         faults += columns_fault(like, subset=columns)
         faults += count_fault("split_out", split_out) if split_out is not None else []
+        if subset is not None and not columns:
+            faults.append(Fault("subset", repr(subset), "at least one column, or None for all"))
         if keep not in ("first", "last"):
             faults.append(Fault("keep", repr(keep), "'first' or 'last'"))
     read = source(df, list(like.columns))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import dask.dataframe as dd
 import pandas as pd
 
+from hyperplane.collections.flags import flag_faults
 from hyperplane.collections.frames.aggregates import AggSpec, understand
 from hyperplane.collections.frames.arguments import (
     collect_faults,
@@ -18,7 +19,7 @@ from hyperplane.collections.frames.arguments import (
 )
 from hyperplane.collections.frames.grouped import Grouping, grouped
 from hyperplane.collections.frames.source import Frame, collection
-from hyperplane.errors import Fault
+from hyperplane.errors import Fault, check
 
 
 def group_agg(
@@ -63,6 +64,10 @@ def group_agg(
     """
     df = collection(df)
     like = df._meta
+    given: tuple[Any, Any] = by, agg
+    if isinstance(given[0], Mapping) and not isinstance(given[1], Mapping):
+        asked = f"{by!r} and {agg!r}"[:80]
+        check([Fault("by and agg", asked, "columns first, then functions", "exchange the two")])
     keys = names_of(by)
     with collect_faults() as faults:
         faults += columns_fault(like, by=keys) + split_fault(split_out, keys or ["by"])
@@ -96,7 +101,7 @@ def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = F
     Raises
     ------
     RequestError
-        With every column that is not there.
+        With all that is wrong.
 
     Examples
     --------
@@ -108,7 +113,7 @@ def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = F
     keys = names_of(columns)
     df = collection(df)
     with collect_faults() as faults:
-        faults += columns_fault(df._meta, columns=keys)
+        faults += columns_fault(df._meta, columns=keys) + flag_faults(normalize=normalize)
         if not keys:
             faults.append(Fault("columns", repr(columns), "at least one column"))
     sizes = group_agg(df, keys, {keys[0]: "size"})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import polars as pl
 
 from hyperplane.collections.frames import predicate
@@ -15,7 +16,7 @@ from hyperplane.collections.frames.arguments import collect_faults, columns_faul
 from hyperplane.collections.frames.parts import Bounds, Part
 from hyperplane.collections.frames.source import Frame, collection
 from hyperplane.collections.frames.sources.reader import of_parts
-from hyperplane.errors import Fault
+from hyperplane.errors import Fault, RequestError, check
 
 How = Literal["inner", "left"]
 #: A right side up to this size goes to every task; it is read there, beside the task's own rows.
@@ -106,7 +107,7 @@ def join(
     how : {"inner", "left"}
         Only rows with a partner, or all of the left side.
     suffixes : (str, str)
-        Added to other columns that both sides have.
+        Added to other columns that both sides have; one of them may be ``""``.
 
     Returns
     -------
@@ -120,7 +121,6 @@ def join(
 
     Examples
     --------
-    >>> import numpy as np, dask.dataframe as dd
     >>> import pandas as pd, dask.dataframe as dd
     >>> flights = dd.from_pandas(pd.DataFrame({"carrier": ["UA", "AA"]}), npartitions=2)
     >>> names = dd.from_pandas(
@@ -129,14 +129,27 @@ def join(
     >>> join(flights, names, "carrier").compute()["name"].to_list()
     ['United', 'American']
     """
-    left, right = collection(left), collection(right)
+    with collect_faults() as faults:
+        with faults.of():
+            left = _side(left, "left")
+        with faults.of():
+            right = _side(right, "right")
     keys = names_of(on)
     with collect_faults() as faults:
-        faults += columns_fault(left._meta, on=keys) + columns_fault(right._meta, on=keys)
+        for side, frame in (("left", left), ("right", right)):
+            with faults.of():
+                faults += [
+                    replace(fault, allowed=f"a column of {side}: {fault.allowed}")
+                    for fault in columns_fault(frame._meta, on=keys)
+                ]
         if not keys:
             faults.append(Fault("on", repr(on), "at least one column"))
         if how not in ("inner", "left"):
             faults.append(Fault("how", repr(how), "'inner' or 'left'", "others: left.merge(right)"))
+        if not faults:
+            faults += _key_faults(left._meta, right._meta, keys)
+        if not faults:
+            faults += _suffix_faults(left._meta, right._meta, keys, suffixes)
     sides = predicate.taken_apart(left.expr), predicate.taken_apart(right.expr)
     if None in sides or not all(
         _alike(left._meta[key].dtype, right._meta[key].dtype) for key in keys
@@ -162,6 +175,62 @@ def join(
         for part in root.iterables[0]
     ]
     return of_parts(parts, like, "join")
+
+
+def _side(df: Frame, side: str) -> dd.DataFrame:
+    """One of the two, as a collection; faults say which of them it is."""
+    if isinstance(df, dd.Series):
+        asked, allowed = "a Dask series", "a Dask dataframe, a URL or URLs"
+        check([Fault(side, asked, allowed, f"write {side}.to_frame()")])
+    try:
+        return collection(df)
+    except RequestError as error:
+        where = {"df": side}
+        faults = [
+            replace(fault, where=where.get(fault.where, f"{side}, {fault.where}"))
+            for fault in error.faults
+        ]
+        raise RequestError(faults) from error.__cause__
+
+
+def _key_faults(left: pd.DataFrame, right: pd.DataFrame, keys: list[str]) -> list[Fault]:
+    """A fault for each key whose types pandas does not compare; of objects only values tell."""
+    faults = []
+    for key in keys:
+        types = left[key].dtype, right[key].dtype
+        if any(dtype == np.dtype(object) for dtype in types):
+            continue
+        try:
+            left[[key]].iloc[:0].merge(right[[key]].iloc[:0], on=key)
+        except ValueError:
+            asked = f"{key!r}, {types[0]} on the left and {types[1]} on the right"
+            advice = f"make them one, as with right.assign({key}=right[{key!r}].astype(...))"
+            faults.append(Fault("on", asked, "columns of types that can be equal", advice))
+    return faults
+
+
+def _suffix_faults(
+    left: pd.DataFrame, right: pd.DataFrame, keys: list[str], suffixes: Any
+) -> list[Fault]:
+    """A fault when suffixes are no two texts, or two columns would have one name."""
+    allowed = "two texts, such as ('_x', '_y')"
+    if (
+        not isinstance(suffixes, (tuple, list))
+        or len(suffixes) != 2
+        or not all(isinstance(suffix, str) for suffix in suffixes)
+    ):
+        return [Fault("suffixes", repr(suffixes)[:80], allowed)]
+    names = [
+        name + suffix * (name in other.columns)
+        for side, other, suffix in ((left, right, suffixes[0]), (right, left, suffixes[1]))
+        for name in side.columns
+        if name not in keys
+    ]
+    twice = sorted({name for name in [*keys, *names] if [*keys, *names].count(name) > 1})
+    if not twice:
+        return []
+    asked = f"{suffixes!r}, which makes two columns {', '.join(map(repr, twice[:5]))}"
+    return [Fault("suffixes", asked, "two texts that keep the names apart")]
 
 
 def _alike(one: Any, other: Any) -> bool:

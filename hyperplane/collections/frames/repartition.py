@@ -13,10 +13,13 @@ from hyperplane.collections.frames.arguments import collect_faults
 from hyperplane.collections.frames.sources.plan import size_of
 from hyperplane.collections.in_use import active_client, memory_per_thread, threads
 from hyperplane.errors import Fault
+from hyperplane.units import format_bytes, whole_number
 
 #: A task holds its partition several times over: as read, as pandas, as result.
 _SHARE_OF_THREAD = 0.1
 _USUAL = 100 * 10**6
+#: Smaller partitions are a number of partitions, or a unit, that was meant otherwise.
+_LEAST = 10_000
 
 
 def repartition(
@@ -77,6 +80,8 @@ def repartition(
             faults += [replace(fault, where="data_size") for fault in wrong]
         elif not faults:
             total = known_size(df)
+        if not faults and wanted < _LEAST:
+            faults.append(_too_small(partition_size, wanted, total, fraction))
         if total is None and not faults:
             advice = "persist df first, or say data_size='20GB'"
             faults.append(Fault("data_size", "None", "the size in memory, unknown here", advice))
@@ -85,6 +90,17 @@ def repartition(
     if left > threads() * wanted / 10:
         number = max(number, threads())
     return df.repartition(npartitions=number)
+
+
+def _too_small(asked: Any, wanted: int, total: int | None, fraction: float) -> Fault:
+    number = whole_number(asked) or "..."
+    many = "" if total is None else f", which makes {math.ceil(total * fraction / wanted):,}"
+    return Fault(
+        "partition_size",
+        f"{asked!r}, {format_bytes(wanted)} for each partition{many}",
+        f"{format_bytes(_LEAST)} or more",
+        f"write a size such as '100MB', or for a number df.repartition(npartitions={number})",
+    )
 
 
 def known_size(df: Any) -> int | None:

@@ -17,6 +17,7 @@ from hyperplane.collections.frames.arguments import (
     collect_faults,
     columns_fault,
     count_fault,
+    has_column,
     names_of,
 )
 from hyperplane.collections.frames.convert import to_pandas
@@ -80,8 +81,8 @@ def sort_values(
         Where rows with a missing value go; with several columns, among the rows that are equal
         in the columns before.
     split_out : int, optional
-        Number of partitions of the result; when not given four for each thread, or one for
-        eight partitions if that is more.
+        Number of partitions of the result; when not given four for each thread, but not more
+        than four for each partition, or one for eight partitions if that is more.
 
     Returns
     -------
@@ -118,7 +119,7 @@ def sort_values(
         faults += [
             Fault("by", f"{key!r} of type category", "numbers, times or text", "take its codes")
             for key in keys
-            if key in like.columns and isinstance(like[key].dtype, pd.CategoricalDtype)
+            if has_column(like, key) and isinstance(like[key].dtype, pd.CategoricalDtype)
         ]
     read = source(df, list(like.columns))
     into = split_out or plan.receivers_of_rows(len(read.pieces))

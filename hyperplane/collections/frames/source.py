@@ -39,6 +39,8 @@ def collection(df: Frame) -> dd.DataFrame:
         # Partitions of a GPU become those of pandas, by Dask's own means.
         return df if isinstance(df._meta, pd.DataFrame) else df.to_backend("pandas")
     advice = "for a pandas frame write dask.dataframe.from_pandas(df, npartitions=...)"
+    if isinstance(df, dd.Series):
+        advice = "write df.to_frame()"
     raise RequestError([Fault("df", type(df).__name__, "a Dask dataframe, a URL or URLs", advice)])
 
 

@@ -12,11 +12,13 @@ import pandas as pd
 import polars as pl
 from dask.tokenize import tokenize
 
+from hyperplane.collections.flags import flag_faults
 from hyperplane.collections.frames import plan
 from hyperplane.collections.frames.arguments import (
     collect_faults,
     columns_fault,
     count_fault,
+    has_column,
     names_of,
 )
 from hyperplane.collections.frames.convert import to_pandas
@@ -93,11 +95,12 @@ def top_n_per_group(
     with collect_faults() as faults:
         faults += columns_fault(like, by=keys, column=[column])
         faults += count_fault("n", n) + count_fault("split_out", split_out)
+        faults += flag_faults(ascending=ascending)
         if not keys:
             faults.append(Fault("by", repr(by), "at least one column"))
-        if column in keys:
+        if has_column(like, column) and column in keys:
             faults.append(Fault("column", repr(column), "a column that is not in by"))
-        if column in like.columns and isinstance(like[column].dtype, pd.CategoricalDtype):
+        if has_column(like, column) and isinstance(like[column].dtype, pd.CategoricalDtype):
             kind = f"{column!r} of type category"
             faults.append(Fault("column", kind, "numbers, times or text", "take its codes"))
     ranking = Ranking(like.iloc[:0], tuple(keys), column, n, not ascending)

@@ -32,8 +32,10 @@ def window_agg(
     """Aggregate windows of time, as pandas does with ``groupby(pd.Grouper(...)).agg(...)``.
 
     The result is that of pandas row for row: windows without rows, time zones and their changes,
-    missing times and values. With ``by`` it is that of ``groupby([*by, pd.Grouper(...)])``, which
-    has the windows that occur and no empty ones.
+    missing times and values. A window is closed on the right and named by its right end unless
+    ``closed`` and ``label`` say otherwise: pandas itself takes the left for hours and days. With
+    ``by`` the result is that of ``groupby([*by, pd.Grouper(...)])``, which has the windows that
+    occur and no empty ones.
 
     Parameters
     ----------
@@ -46,7 +48,8 @@ def window_agg(
         ``"MS"``.
     agg : mapping
         Column -> function or list of functions. Functions are ``sum, mean, min, max, count, size,
-        nunique, first, last, std, var, median``; all are exact.
+        nunique, first, last, std, var, median``; all are exact. ``first`` and ``last`` are by
+        time without ``by``, and by the order of the rows with it, as in pandas.
     by : str or list of str, optional
         Columns to group by beside the windows.
     closed, label : {"right", "left"} or None

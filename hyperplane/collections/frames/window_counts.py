@@ -19,6 +19,7 @@ from hyperplane.collections.frames.arguments import (
     collect_faults,
     columns_fault,
     count_fault,
+    has_column,
     names_of,
 )
 from hyperplane.collections.frames.cells import CELL, Side, Windows, windows
@@ -87,7 +88,7 @@ def window_counts(
     by : str or list of str, optional
         Columns to group by beside the windows.
     closed, label : {"right", "left"} or None
-        As in :func:`window_agg`.
+        As in :func:`window_agg`: the right unless it is said, or None for pandas' own choice.
     categories : list, or mapping of target to list, optional
         The values that get a column, in this order; others are not counted.
     top : int, optional
@@ -127,13 +128,14 @@ def window_counts(
     targets, keys = names_of(target), names_of(by)
     with collect_faults() as faults:
         faults += columns_fault(like, time=[time], target=targets, by=keys)
-        both = [name for name in targets if name in keys]
+        both = [name for name in targets if has_column(like, name) and name in keys]
         faults += [Fault("target", repr(name), "a column that is not in by") for name in both]
         if not targets:
             faults.append(Fault("target", repr(target), "at least one column"))
         faults += count_fault("max_values", max_values)
         faults += count_fault("top", top) if top is not None else []
-        known, wrong = _known(like, targets, categories)
+        texts = [name for name in targets if isinstance(name, str)]
+        known, wrong = _known(like, texts, categories)
         faults += wrong
         if top is not None and any(values is not None for values in known):
             allowed = "targets whose categories are not known before"

@@ -37,7 +37,7 @@ BY_NAME = {
     "top_n_per_group": lambda df: hp.top_n_per_group(df, "text", "x", 2, split_out=2),
     "drop_duplicates": lambda df: hp.drop_duplicates(df, "text"),
     "to_datetime": lambda df: hp.to_datetime(df, "text"),
-    "repartition": lambda df: hp.repartition(df, "1kB"),
+    "repartition": lambda df: hp.repartition(df, "10kB"),
     "join": lambda df: hp.join(df, df, "text", "left"),
 }
 

@@ -7,6 +7,7 @@ import datetime
 import dask
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from frame_strategies import Files, cut
 from hypothesis import given, settings
@@ -128,14 +129,52 @@ def test_partitions_without_a_value():
     assert made(frame(None, dtype="float64"), unit="s") == [pd.NaT]
 
 
-def test_times_stay_times():
-    assert made(frame(*stamps("2024-01-01", None), dtype="datetime64[ns]")) == stamps(
-        "2024-01-01", None
-    )
-    zoned = frame(
-        *stamps("2024-01-01 10:00", tz="Asia/Kolkata"), dtype="datetime64[ns, Asia/Kolkata]"
-    )
-    assert made(zoned, utc=True) == stamps("2024-01-01 04:30", tz="UTC")
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "America/New_York"])
+def test_times_stay_what_they_are_unless_utc_is_asked_for(unit, zone):
+    kind = f"datetime64[{unit}, {zone}]" if zone else f"datetime64[{unit}]"
+    given = frame(*stamps("2024-07-01 10:00", None, tz=zone), dtype=kind)
+    assert made(given) == stamps("2024-07-01 10:00", None, tz=zone)
+    assert to_datetime(cut(given, []), "at")["at"].dtype == kind
+    hour = "14" if zone else "10"
+    assert made(given, utc=True) == stamps(f"2024-07-01 {hour}:00", None, tz="UTC")
+    assert to_datetime(cut(given, []), "at", utc=True)["at"].dtype == f"datetime64[{unit}, UTC]"
+
+
+@pytest.mark.parametrize("zone", [None, "America/New_York"])
+def test_times_that_are_categories_keep_their_zone(zone):
+    times = stamps("2024-07-01 10:00", None, tz=zone)
+    kind = f"datetime64[ns, {zone}]" if zone else "datetime64[ns]"
+    given = frame(*times, dtype=kind)
+    known = given.astype({"at": "category"})
+    assert made(known) == times
+    utc = pd.Timestamp("2024-07-01 14:00" if zone else "2024-07-01 10:00", tz="UTC")
+    assert made(known, utc=True)[0] == utc
+    unknown = cut(given, [1]).astype({"at": "category"})
+    assert to_datetime(unknown, "at", utc=True).compute()["at"].to_list()[0] == utc
+    if zone is None:
+        assert to_datetime(unknown, "at").compute()["at"].to_list() == times
+    else:
+        with pytest.raises(DataError, match="times of America/New_York; write utc=True"):
+            to_datetime(unknown, "at").compute()
+
+
+def test_times_of_arrow_keep_their_zone():
+    kind = pd.ArrowDtype(pa.timestamp("ms", tz="America/New_York"))
+    given = frame(*stamps("2024-07-01 10:00", None, tz="America/New_York"), dtype=kind)
+    kept = to_datetime(cut(given, [1]), "at")
+    assert kept["at"].dtype == kept.compute()["at"].dtype == kind
+    assert made(given, utc=True)[0] == pd.Timestamp("2024-07-01 14:00", tz="UTC")
+
+
+def test_nanoseconds_are_kept_where_the_type_can_be_known():
+    times = stamps("2024-01-01 00:00:00.123456789", None)
+    assert made(frame(*times, dtype="datetime64[ns]")) == times
+    numbers = frame(times[0].value, 7, dtype="int64")
+    assert made(numbers, unit="ns") == [times[0], pd.Timestamp(7)]
+    assert made(numbers, unit="ns", utc=True)[0] == times[0].tz_localize("UTC")
+    # What text says beyond microseconds is cut off, as the docstring says.
+    assert made(frame(str(times[0]))) == stamps("2024-01-01 00:00:00.123456")
 
 
 @settings(max_examples=50, deadline=None)
@@ -177,3 +216,6 @@ def test_all_faults_are_named_at_once():
         to_datetime(df, "at", unit="s")
     with pytest.raises(RequestError, match="allowed is text, numbers or times"):
         to_datetime(cut(frame(True, dtype="bool"), []), "at")
+    with pytest.raises(RequestError) as caught:
+        to_datetime(df, ["at"], utc="no", dayfirst=0)
+    assert [fault.where for fault in caught.value.faults] == ["column", "utc", "dayfirst"]

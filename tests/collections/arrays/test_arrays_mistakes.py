@@ -1,0 +1,82 @@
+"""What people write by mistake: chunks that cannot be, arguments of other functions, typos."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+from zarr_stores import month, write
+
+from hyperplane.array import open_zarr_many, rechunk
+from hyperplane.errors import RequestError
+
+
+def fault_of(call):
+    with pytest.raises(RequestError) as caught:
+        call()
+    (fault,) = caught.value.faults
+    return fault
+
+
+SQUARE = da.zeros((10, 10), chunks=5)
+
+
+@pytest.mark.parametrize("chunks", [0, -5, (0, 5), {0: 0}, {1: -2}])
+def test_sizes_of_chunks_are_from_one(chunks):
+    fault = fault_of(lambda: rechunk(SQUARE, chunks))
+    assert fault.where == "chunks"
+    assert fault.advice == "sizes are from 1; -1 stands for a whole axis"
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_sizes_of_chunks_are_from_one_for_dimensions(loaded):
+    data = xr.Dataset({"rain": (("time", "x"), np.ones((4, 3)))})
+    data = data if loaded else data.chunk()
+    assert "-1 stands for" in fault_of(lambda: rechunk(data, {"time": 0})).advice
+    assert rechunk(data, {"time": 2}).rain.chunks == ((2, 2), (3,))
+    assert rechunk(data, {"time": -1, "x": 1}).rain.chunks == ((4,), (1, 1, 1))
+
+
+@pytest.mark.parametrize("chunks", [{2: 5}, {-3: 5}, {"x": 5}, {None: 5}])
+def test_an_axis_that_is_not_there_is_told(chunks):
+    assert "axes 0 to 1" in fault_of(lambda: rechunk(SQUARE, chunks)).allowed
+
+
+def test_axes_count_from_the_end_too():
+    assert rechunk(SQUARE, {-1: 2}).chunks == ((5, 5), (2,) * 5)
+
+
+def test_an_axis_without_a_position_has_chunks_of_none():
+    assert rechunk(da.zeros((0, 3)), (0, 1)).chunks == ((0,), (1, 1, 1))
+
+
+def test_chunks_are_not_asked_for_as_stores_are_opened():
+    fault = fault_of(lambda: open_zarr_many("x.zarr", chunks={"time": 1}))
+    assert (fault.where, "rechunk(data, chunks)" in fault.advice) == ("chunks", True)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("decode_tims", "decode_times"), ("lod", "load")])
+def test_arguments_that_are_near(typed, meant):
+    assert (
+        f"did you mean {meant}" in fault_of(lambda: open_zarr_many("x.zarr", **{typed: 1})).advice
+    )
+
+
+@pytest.mark.parametrize("load", ["no", 1, None])
+def test_load_is_true_or_false(load):
+    fault = fault_of(lambda: open_zarr_many("x.zarr", load=load))
+    assert (fault.where, fault.allowed) == ("load", "True or False")
+
+
+@pytest.mark.parametrize("protocol", ["", "file://"])
+def test_a_store_that_is_not_there_is_told_with_those_beside(tmp_path, protocol):
+    for number in (1, 2):
+        write(month(number), f"{tmp_path}/weather-0{number}.zarr")
+    fault = fault_of(lambda: open_zarr_many(f"{protocol}{tmp_path}/weather-1.zarr"))
+    assert fault.advice.startswith(
+        "nothing is there, or nothing that is a Zarr group; did you mean"
+    )
+    assert "'weather-01.zarr'" in fault.advice
+    assert "did you mean" not in fault_of(lambda: open_zarr_many(f"{tmp_path}/no/a.zarr")).advice
+    assert "did you mean" not in fault_of(lambda: open_zarr_many(str(tmp_path))).advice

@@ -1,0 +1,81 @@
+"""Joins that cannot be: which side, which key and which suffix is wrong."""
+
+from __future__ import annotations
+
+import dask
+import dask.dataframe as dd
+import pandas as pd
+import pytest
+from test_frames_faults import FLIGHTS, NAMES, faults_of, flights, names
+
+from hyperplane.dataframe import join, read
+
+
+@pytest.fixture(autouse=True)
+def in_this_thread():
+    with dask.config.set(scheduler="sync"):
+        yield
+
+
+def test_a_fault_names_its_side(tmp_path):
+    assert (
+        "a column of right: one of carrier, name"
+        in faults_of(lambda: join(flights(), names(), "flight"))["on"]
+    )
+    assert (
+        "a column of left: one of time, "
+        in faults_of(lambda: join(flights(), names(), "name"))["on"]
+    )
+    assert set(faults_of(lambda: join(flights(), NAMES, "carrier"))) == {"right"}
+    assert set(faults_of(lambda: join(FLIGHTS, NAMES, "carrier"))) == {"left", "right"}
+    NAMES.to_parquet(tmp_path / "airlines.parquet")
+    missing = str(tmp_path / "airline.parquet")
+    said = faults_of(lambda: join(flights(), missing, "carrier"))["right, urls"]
+    assert "did you mean 'airlines.parquet'?" in said
+
+
+def test_a_series_is_told_how_to_become_a_frame():
+    said = faults_of(lambda: join(flights(), names().carrier, "carrier"))
+    assert list(said) == ["right"]
+    assert "right.to_frame()" in said["right"]
+    assert "from_pandas" not in said["right"]
+
+
+def test_keys_that_cannot_be_equal_are_told_at_the_call(tmp_path):
+    NAMES.to_parquet(tmp_path / "airlines.parquet")
+    FLIGHTS.to_parquet(tmp_path / "flights.parquet")
+    for left in (flights(), read(tmp_path / "flights.parquet")):
+        numbers = left.assign(carrier=left.flight)
+        said = faults_of(lambda n=numbers: join(n, tmp_path / "airlines.parquet", "carrier"))
+        assert "'carrier', int64 on the left and str" in said["on"]
+        assert "right['carrier'].astype(...)" in said["on"]
+    zoned = names().assign(time=pd.Timestamp("2024-01-01", tz="UTC"))
+    assert "on" in faults_of(lambda: join(flights(), zoned, "time"))
+
+
+def test_keys_of_types_that_meet_are_joined():
+    whole, half = FLIGHTS[["flight", "delay"]], pd.DataFrame({"flight": [1.0, 2.0], "z": [1, 2]})
+    sides = dd.from_pandas(whole, npartitions=2), dd.from_pandas(half, npartitions=1)
+    with pytest.warns(UserWarning, match="type mismatches"):  # Dask's own; the join goes on
+        made = join(*sides, "flight").compute()
+    assert made.z.sort_values().to_list() == [1, 2]
+    objects = dd.from_pandas(NAMES.astype({"carrier": "category"}), npartitions=1)
+    with pytest.warns(UserWarning, match="type mismatches"):
+        assert len(join(flights(), objects, "carrier").compute()) == len(FLIGHTS)
+
+
+@pytest.mark.parametrize("suffixes", ["_r", ("_x",), (None, "_y"), ("_x", "_y", "_z"), 5])
+def test_suffixes_are_two_texts(suffixes):
+    said = faults_of(lambda: join(flights(), flights(), "carrier", suffixes=suffixes))
+    assert "two texts, such as ('_x', '_y')" in said["suffixes"]
+
+
+def test_suffixes_keep_names_apart():
+    said = faults_of(lambda: join(flights(), flights(), "carrier", suffixes=("", "")))
+    assert "makes two columns 'delay', 'flight', 'time'" in said["suffixes"]
+    taken = flights().assign(delay_y=1)
+    said = faults_of(lambda: join(taken, flights(), "carrier"))
+    assert "makes two columns 'delay_y'" in said["suffixes"]
+    some = flights()[["carrier", "delay"]]
+    made = join(some, some, "carrier", suffixes=("", "_r"))
+    assert made.compute().columns.to_list() == ["carrier", "delay", "delay_r"]
