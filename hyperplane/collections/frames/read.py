@@ -17,6 +17,7 @@ from hyperplane.collections.frames.sources import (
     plan,
     types,
 )
+from hyperplane.collections.frames.sources.arguments import friendly, places_faults
 from hyperplane.collections.frames.sources.reader import of_parts
 from hyperplane.collections.frames.sources.request import OnError, Request, Table
 from hyperplane.collections.frames.sources.text_plan import TextOptions
@@ -36,6 +37,7 @@ _USES = {
 }
 
 
+@friendly
 def read(
     urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     columns: Sequence[str] | None = None,
@@ -129,6 +131,7 @@ def read(
     [9.5, 12.0]
     """
     size, faults = plan.size_of(partition_size)
+    faults += places_faults(urls)
     faults += _choices(schema=schema, decimals=decimals, on_error=on_error)
     check(faults)
     files = listing.find(urls, storage_options)
@@ -200,7 +203,7 @@ def _unused(kind: str, given: Mapping[str, Any]) -> list[Fault]:
 
 def _text_faults(given: Mapping[str, Any]) -> list[Fault]:
     checks: dict[str, tuple[Callable[[Any], bool], str]] = {
-        "separator": (lambda v: isinstance(v, str) and len(v) == 1, "one character"),
+        "separator": (_is_one_ascii, "one character of ASCII"),
         "encoding": (_is_like_ascii, "an encoding that has ASCII in it, such as 'latin-1'"),
         "names": (_are_names, "a list of different names"),
         "multiline": (lambda v: isinstance(v, bool), "True or False"),
@@ -210,6 +213,10 @@ def _text_faults(given: Mapping[str, Any]) -> list[Fault]:
         for name, (holds, allowed) in checks.items()
         if name in given and not holds(given[name])
     ]
+
+
+def _is_one_ascii(separator: Any) -> bool:
+    return isinstance(separator, str) and len(separator) == 1 and separator.isascii()
 
 
 def _is_like_ascii(encoding: Any) -> bool:

@@ -66,7 +66,10 @@ def test_filters_keep_the_rows_that_pandas_keeps(tmp_path_factory, rows, filters
     schema = pa.schema([(name, kind) for name, (kind, _) in VALUES.items()])
     table = pa.Table.from_pylist(rows, schema).append_column("row", pa.array(range(len(rows))))
     parquet.write_table(table, path, row_group_size=groups)
-    theirs = pd.read_parquet(path, filters=as_pyarrow(filters)).row.to_list()
+    # By statistics pyarrow leaves out 0.0 where it looks for "in [0.0]": for it they say -0.0.
+    plain = path.with_name("plain.parquet")
+    parquet.write_table(table, plain, write_statistics=False)
+    theirs = pd.read_parquet(plain, filters=as_pyarrow(filters)).row.to_list()
     assert read(path, columns=["row"], filters=filters).compute().row.to_list() == theirs
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import hyperplane
 from hyperplane.collections import in_use
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import folders, plan, samples, times, types
+from hyperplane.collections.frames.sources import folders, plan, quoting, samples, times, types
 from hyperplane.errors import Fault, SkippedFile
 from hyperplane.stores.listing import natural
 from hyperplane.stores.naming import suffix_of
@@ -56,9 +56,14 @@ def test_cuts_are_between_records(tmp_path_factory, texts, count, newline):
 
 
 def test_whole_records_and_lines_within_quotes():
-    assert samples.whole_records(b'a\n"b\nc"\nd') == b'a\n"b\nc"\n'
-    assert samples.whole_records(b'a\n"b\nc') == b"a\n"
-    assert samples.whole_records(b"a") == b""
+    for text, whole in (
+        (b'a\n"b\nc"\nd', b'a\n"b\nc"\n'),
+        (b'a\n"b\nc', b"a\n"),
+        (b"a", b""),
+        (b'5" long\n"b\nc"\n"d\n', b'5" long\n"b\nc"\n'),
+        (b'5" long\n"b\nc"d\ne', b'5" long\n"b\nc"d\n'),
+    ):
+        assert text[: quoting.last_end(text, b",")] == whole
     assert samples.breaks_lines(b'a\n"b\nc"\n')
     assert not samples.breaks_lines(b'a,"b ""c"""\nd\n')
 

@@ -7,15 +7,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from hyperplane.collections.frames.sources import times
+from hyperplane.collections.frames.sources import inference, quoting, text_errors, times
 from hyperplane.collections.frames.sources.spans import Span
 from hyperplane.collections.frames.sources.times import TimeFormat
 from hyperplane.errors import ReadError
+from hyperplane.stores.places import File
 
 #: What stands for a missing value, as in ``pandas.read_csv``.
 MISSING = (
@@ -29,7 +29,9 @@ LARGE_BLOCK = 1 << 27
 _BAD_VALUE = re.compile(
     r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): (.*)"
 )
-_BAD_ROW = re.compile(r"CSV parse error: (?:Row #(\d+): )?(.*)")
+_BAD_ROW = re.compile(
+    r"CSV parse error: (?:Row #(\d+): )?(Expected \d+ columns, got \d+): (.*)", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ class CsvForm:
     encoding: str
     breaking: bool
 
+    @property
+    def between(self) -> bytes:
+        """What stands between values."""
+        return self.separator.encode(self.encoding)
+
 
 @dataclass(frozen=True)
 class CsvDecoder:
@@ -64,11 +71,17 @@ class CsvDecoder:
         The type of each column of the file.
     times : tuple of (str, TimeFormat)
         The columns that are times.
+    asked : tuple of str
+        The columns whose type the caller set.
+    full : tuple of str
+        Those of them whose type has no missing values.
     """
 
     form: CsvForm
     kinds: tuple[pl.DataType, ...]
     times: tuple[tuple[str, TimeFormat], ...] = ()
+    asked: tuple[str, ...] = ()
+    full: tuple[str, ...] = ()
 
     def decoded(self, span: Span, names: Collection[str]) -> pl.DataFrame:
         """Some columns of a span.
@@ -79,15 +92,7 @@ class CsvDecoder:
             When a value does not fit the type of its column, or a row has too few or many.
         """
         data = span.data()
-        divided = not self.form.breaking and not span.file.packing
-        if divided and _quotes(data) % 2:
-            # Then some cut, of this span or of one before, may lie within quotes.
-            raise ReadError(
-                span.file.url,
-                f"an odd number of quotes in bytes {span.start} to {span.stop}: a quote is not "
-                "closed, or a quoted value goes over several lines; "
-                "for the latter write multiline=True",
-            )
+        self._check_quotes(data, span)
         types = {
             name: pa.string() if name in dict(self.times) else arrow_type(kind)
             for name, kind in zip(self.form.names, self.kinds, strict=True)
@@ -95,45 +100,78 @@ class CsvDecoder:
         wanted = {name: types[name] for name in names}
         try:
             table = parsed(data, self.form, wanted)
+            self._check_whole(data, wanted, span)
         except pa.ArrowInvalid as error:
-            raise ReadError(span.file.url, self._wrong(error, span)) from error
+            raise ReadError(span.file.url, self._wrong(error, data, span)) from error
         frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
+        text_errors.check_full(frame, self.full, span)
         return frame.with_columns(
             times.column(frame.get_column(name), form, span.file.url)
             for name, form in self.times
             if name in wanted
         )
 
-    def _wrong(self, error: pa.ArrowInvalid, span: Span) -> str:
+    def _check_quotes(self, data: bytes, span: Span) -> None:
+        if quoting.is_sound(data, self.form.between):
+            return
+        at = quoting.unclosed(data, self.form.between)
+        wrong = ""
+        if at is not None:
+            place = text_errors.line(span.file, span.start, data, at)
+            wrong = text_errors.quote(place, text_errors.begun(data, at))
+        divided = not self.form.breaking and not span.file.packing
+        odd = data.count(b'"') % 2 == 1
+        if divided and (odd or wrong):
+            # Then some cut, of this span or of one before, may lie within quotes.
+            what = "an odd number of quotes" if odd else "quotes out of place"
+            wrong = (
+                f"{what} in bytes {span.start} to {span.stop}: a quote is not "
+                "closed, or a quoted value goes over several lines; "
+                f"for the latter write multiline=True{wrong and '. Perhaps '}{wrong}"
+            )
+        if wrong:
+            raise ReadError(span.file.url, wrong)
+
+    def _check_whole(self, data: bytes, types: dict[str, pa.DataType], span: Span) -> None:
+        """Refuse hexadecimal numbers, which pyarrow takes for whole ones and pandas for text."""
+        whole = [name for name, kind in types.items() if pa.types.is_integer(kind)]
+        if not whole or not inference.may_be_hexadecimal(data):
+            return
+        texts = parsed(data, self.form, dict.fromkeys(whole, pa.string()))
+        for name in whole:
+            row = inference.first_hexadecimal(texts.column(name))
+            if row is not None:
+                held = texts.column(name)[row].as_py()
+                place = f"row {row + 1} of bytes {span.start} to {span.stop}"
+                wrong = text_errors.value(name, held, str(types[name]), name in self.asked, place)
+                raise ReadError(span.file.url, wrong)
+
+    def _wrong(self, error: pa.ArrowInvalid, data: bytes, span: Span) -> str:
         place = f"bytes {span.start} to {span.stop}"
         value = _BAD_VALUE.match(str(error))
         if value is None:
-            row = _BAD_ROW.match(str(error))
-            return f"{row[2] if row else error}, in row {row[1] if row else '?'} of {place}"
+            return row_error(error, self.form, data, span.file, span.start)
         name = self.form.names[int(value[1])]
         if "UTF8" in value[4]:
             return f"column {name!r}: {value[4]}; write encoding='latin-1' or what it is in"
         held = value[4].removeprefix("invalid value ").strip("'")
-        advice = "float64" if _is_number(held) else "str"
-        return (
-            f"column {name!r} holds {held!r}, but the sample held {value[3]} (row {value[2]} of "
-            f"{place}); write dtypes={{{name!r}: {advice!r}}}"
-        )
+        place = f"row {value[2]} of {place}"
+        return text_errors.value(name, held, value[3], name in self.asked, place)
 
 
-def _quotes(data: bytes) -> int:
-    """The number of quotes; numpy counts several times faster than bytes do."""
-    values = np.frombuffer(data, np.uint8)
-    pieces = (values[start : start + BLOCK] for start in range(0, len(values), BLOCK))
-    return sum(int(np.count_nonzero(piece == ord('"'))) for piece in pieces)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def row_error(error: pa.ArrowInvalid, form: CsvForm, data: bytes, file: File, start: int) -> str:
+    """What is wrong with a row, and where: the text of it is all that pyarrow says for sure."""
+    row = _BAD_ROW.match(str(error))
+    if row is None:
+        return f"{error}, in bytes {start} to {start + len(data)}"
+    text = row[3].removesuffix(" ...")
+    ending = rb"\r?(?:\n|\Z)" if text == row[3] else b""
+    line = re.compile(
+        rb"^" + re.escape(text.encode(form.encoding, "replace")) + ending, re.MULTILINE
+    )
+    found = line.search(data)
+    place = text_errors.line(file, start, data, found.start()) if found else f"row {row[1] or '?'}"
+    return text_errors.row(f"{place}: {row[2]}: {row[3]!r}", form.names, form.separator)
 
 
 def arrow_type(kind: pl.DataType) -> pa.DataType:

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
-from hyperplane.collections.frames.sources import samples, text_plan, times
-from hyperplane.collections.frames.sources.csv import CsvDecoder, CsvForm, arrow_type, parsed
+from hyperplane.collections.frames.sources import (
+    inference,
+    quoting,
+    samples,
+    schemas,
+    text_errors,
+    text_plan,
+    times,
+)
+from hyperplane.collections.frames.sources.csv import (
+    CsvDecoder,
+    CsvForm,
+    arrow_type,
+    parsed,
+    row_error,
+)
 from hyperplane.collections.frames.sources.request import Request, Table
-from hyperplane.collections.frames.sources.samples import Sample
+from hyperplane.collections.frames.sources.samples import GLANCE, Sample
 from hyperplane.collections.frames.sources.text_plan import Content, Kinds, TextOptions
 from hyperplane.collections.frames.sources.times import TimeFormat
 from hyperplane.errors import Fault, ReadError, check
@@ -22,6 +36,8 @@ from hyperplane.stores.naming import suffix_of
 from hyperplane.stores.places import File
 
 _BOM = b"\xef\xbb\xbf"
+#: Other separators in a header from which on the one that the caller wrote is not believed.
+SEVERAL = 2
 
 
 @dataclass(frozen=True)
@@ -45,10 +61,12 @@ def plan(files: Sequence[File], request: Request, options: TextOptions) -> Table
     ReadError
         When a file cannot be read, unless it is to be skipped.
     """
-    taken, errors = samples.taken(files)
+    taken, errors = samples.taken(files, lambda file, text: _last_end(file, text, options))
     taken = [sample for sample in taken if sample.head.strip(_BOM + b"\r\n") or not sample.whole]
     if not (taken or errors):
-        check([Fault("urls", f"{len(files)} files", "at least one that is not empty")])
+        named = ", ".join(repr(file.url) for file in files[: schemas.NAMED])
+        more = f" and {len(files) - schemas.NAMED} more" if len(files) > schemas.NAMED else ""
+        check([Fault("urls", named + more, "at least one file that is not empty")])
     seen: list[_Seen] = []
     for sample in taken:
         try:
@@ -72,6 +90,8 @@ def plan(files: Sequence[File], request: Request, options: TextOptions) -> Table
             one.form,
             tuple(kinds[name] for name in one.form.names),
             tuple((name, form) for name, form in formats.items() if name in one.form.names),
+            tuple(asked),
+            text_plan.full(asked, set_optional),
         )
         for one in seen
     }
@@ -85,10 +105,11 @@ def _content(one: _Seen, density: float) -> Content:
 
 
 def _seen(sample: Sample, options: TextOptions) -> _Seen:
-    separator = options.separator or ("\t" if suffix_of(sample.file.path) == ".tsv" else ",")
+    separator = _separator(sample.file, options)
     start = len(_BOM) if sample.head.startswith(_BOM) else 0
     while sample.head[start : start + 1] in (b"\r", b"\n"):
         start += 1
+    _check_quotes(sample, start, separator, options.encoding)
     if options.names is None:
         end = _end_of_record(sample.head, start)
         try:
@@ -97,50 +118,82 @@ def _seen(sample: Sample, options: TextOptions) -> _Seen:
         except (UnicodeError, csv.Error, StopIteration) as error:
             wrong = f"its first line is no header of CSV in {options.encoding} ({error})"
             raise ReadError(sample.file.url, wrong) from error
+        _check_separator(sample, start, names, separator, options)
         start = end
     else:
         names = list(options.names)
     breaking = options.multiline or samples.breaks_lines(sample.head[start:])
-    form = CsvForm(_distinct(names), separator, options.encoding, breaking)
+    form = CsvForm(inference.distinct(names), separator, options.encoding, breaking)
     if not sample.close:
         return _Seen(sample, form, start, (), 0)
     try:
-        tables = [parsed(sample.head[start:], form, None)]
+        tables = [_typed(sample.head[start:], form)]
     except pa.ArrowInvalid as error:
-        raise ReadError(sample.file.url, f"{error}, counted from byte {start}") from error
+        wrong = row_error(error, form, sample.head[start:], sample.file, start)
+        raise ReadError(sample.file.url, wrong) from error
     length = len(sample.head) - start
     for text in () if breaking else sample.inside:
         # One that does not parse may begin within quotes; when it is read it will be said.
         try:
-            tables.append(parsed(text, form, None))
+            tables.append(_typed(text, form))
             length += len(text)
         except pa.ArrowInvalid:
             continue
     return _Seen(sample, form, start, tuple(tables), length)
 
 
+def _typed(text: bytes, form: CsvForm) -> pa.Table:
+    def as_text(names: Collection[str]) -> pa.Table:
+        return parsed(text, form, dict.fromkeys(names, pa.string()))
+
+    return inference.as_pandas(parsed(text, form, None), text, as_text)
+
+
+def _separator(file: File, options: TextOptions) -> str:
+    return options.separator or ("\t" if suffix_of(file.path) == ".tsv" else ",")
+
+
+def _last_end(file: File, text: bytes, options: TextOptions) -> int:
+    return quoting.last_end(text, _separator(file, options).encode(options.encoding))
+
+
+def _check_quotes(sample: Sample, start: int, separator: str, encoding: str) -> None:
+    data = sample.head[start:]
+    at = quoting.unclosed(data, separator.encode(encoding))
+    if at is not None:
+        place = text_errors.line(sample.file, start, data, at)
+        raise ReadError(sample.file.url, text_errors.quote(place, text_errors.begun(data, at)))
+
+
+def _check_separator(
+    sample: Sample, start: int, names: Sequence[str], separator: str, options: TextOptions
+) -> None:
+    """Refuse one column where the file has several; pandas reads it without a word."""
+    if len(names) != 1:
+        return
+    near = sample.head[start : start + GLANCE]
+    if len(near) == GLANCE:
+        near = near[: near.rfind(b"\n") + 1]
+    lines = near.decode(options.encoding, "replace").splitlines()[: text_errors.COMPARED]
+    other = text_errors.separator_of(lines[0], lines[1:], separator) if lines else None
+    if other is None or (options.separator and lines[0].count(other) < SEVERAL):
+        return
+    where = f"the columns of its header {text_errors.begun(lines[0].encode(), 0)!r} are divided"
+    raise ReadError(
+        sample.file.url, f"{where} by {other!r}, not by {separator!r}: write separator={other!r}"
+    )
+
+
 def _end_of_record(text: bytes, start: int) -> int:
-    end = start
+    end, quotes = start, 0
     while True:
         line = text.find(b"\n", end)
         if line < 0:
             return len(text)
+        quotes += text.count(b'"', end, line)
         end = line + 1
-        if text.count(b'"', start, end) % 2 == 0:
+        if quotes % 2 == 0:
             return end
-
-
-def _distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """Names as pandas makes them: none is empty, none is there twice."""
-    made: list[str] = []
-    for place, name in enumerate(names):
-        whole = name or f"Unnamed: {place}"
-        one, number = whole, 0
-        while one in made:
-            number += 1
-            one = f"{whole}.{number}"
-        made.append(one)
-    return tuple(made)
 
 
 def _kinds(names: Sequence[str], seen: Sequence[_Seen]) -> tuple[Kinds, set[str]]:
@@ -151,32 +204,10 @@ def _kinds(names: Sequence[str], seen: Sequence[_Seen]) -> tuple[Kinds, set[str]
     optional: set[str] = set()
     for name in names:
         columns = [table.column(name) for table in tables if name in table.column_names]
-        kinds[name] = _kind({_family(column.type) for column in columns}, complete)
+        kinds[name] = inference.kind(set(map(inference.family, columns)), complete)
         if not complete or any(column.null_count for column in columns):
             optional.add(name)
     return kinds, optional
-
-
-def _family(kind: pa.DataType) -> str:
-    if pa.types.is_null(kind):
-        return "nothing"
-    if pa.types.is_boolean(kind):
-        return "truth"
-    if pa.types.is_integer(kind):
-        return "whole"
-    return "number" if pa.types.is_floating(kind) else "text"
-
-
-def _kind(families: set[str], complete: bool) -> pl.DataType:
-    families = families - {"nothing"}
-    if families == {"truth"}:
-        return pl.Boolean()
-    if families == {"whole"}:
-        return pl.Int64()
-    if families in ({"number"}, {"whole", "number"}):
-        return pl.Float64()
-    # A column of nothing: of numbers for pandas; but what was not seen may be anything.
-    return pl.Float64() if complete and not families else pl.String()
 
 
 def _formats(

@@ -144,7 +144,10 @@ def _value(value: Any, kind: pl.DataType) -> Any:
 
 
 def _instant(value: Any, kind: pl.Datetime) -> pd.Timestamp:
-    stamp = pd.Timestamp(value)
+    try:
+        stamp = pd.Timestamp(value)
+    except ValueError as error:
+        raise ValueError("a time such as '2024-01-31 12:00'") from error
     if (stamp.tz is None) != (kind.time_zone is None):
         want = "without" if kind.time_zone is None else "with"
         raise ValueError(f"a time {want} a time zone")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -101,6 +101,53 @@ def _comparable(value: Any, kind: pl.DataType) -> Any:
     if isinstance(kind, pl.Duration):
         return pd.Timedelta(value)
     return float(value) if kind.is_float() else value
+
+
+def ordered(schema: pa.Schema) -> set[str]:
+    """The columns that are words in an order of their own."""
+    return {
+        entry.name
+        for entry in schema
+        if pa.types.is_dictionary(entry.type)
+        and entry.type.ordered
+        and (
+            pa.types.is_string(entry.type.value_type)
+            or pa.types.is_large_string(entry.type.value_type)
+        )
+    }
+
+
+def words(found: Sequence[Footer], names: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """The words of some columns in their order, where these are the same in all row groups.
+
+    Raises
+    ------
+    ReadError
+        When a file cannot be read.
+    """
+    wanted = sorted(names)
+    if not wanted:
+        return {}
+    with ThreadPoolExecutor(min(READERS, len(found))) as pool:
+        each = [
+            one for many in pool.map(lambda footer: _words(footer, wanted), found) for one in many
+        ]
+    same = {name: {one[name] for one in each} for name in wanted}
+    return {name: values.pop() for name, values in same.items() if len(values) == 1}
+
+
+def _words(footer: Footer, names: list[str]) -> list[dict[str, tuple[str, ...]]]:
+    """The words of each row group."""
+    system, file = footer.file.store.system, footer.file
+    made = []
+    with reading(_Of((file.url,))), system.open(file.path, "rb") as opened:
+        reader = parquet.ParquetFile(opened, metadata=footer.metadata)
+        for number in range(footer.metadata.num_row_groups):
+            if footer.metadata.row_group(number).num_rows:
+                # One row is enough: the page of words comes before the rows.
+                rows = next(reader.iter_batches(1, row_groups=[number], columns=names))
+                made.append({n: tuple(rows.column(n).dictionary.to_pylist()) for n in names})
+    return made
 
 
 def nullable(footer: Footer, leaf: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from hyperplane.collections.frames.sources import samples, text_plan, times
+from hyperplane.collections.frames.sources import samples, text_errors, text_plan, times
 from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.collections.frames.sources.samples import Sample
 from hyperplane.collections.frames.sources.spans import Span
@@ -18,6 +18,9 @@ from hyperplane.collections.frames.sources.text_plan import Content, Kinds, Text
 from hyperplane.collections.frames.sources.times import TimeFormat
 from hyperplane.errors import Fault, ReadError, check
 from hyperplane.stores.places import File
+
+#: Lines that are looked at one by one when one of them is wrong.
+NEARLY = 64
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,16 @@ class JsonDecoder:
         The columns.
     times : tuple of (str, TimeFormat)
         Those of them that are times.
+    asked : tuple of str
+        Those whose type the caller set.
+    full : tuple of str
+        Those of them whose type has no missing values.
     """
 
     kinds: tuple[tuple[str, pl.DataType], ...]
     times: tuple[tuple[str, TimeFormat], ...] = ()
+    asked: tuple[str, ...] = ()
+    full: tuple[str, ...] = ()
 
     def decoded(self, span: Span, names: Collection[str]) -> pl.DataFrame:
         """Some columns of a span.
@@ -56,37 +65,53 @@ class JsonDecoder:
             try:
                 frame = pl.read_ndjson(io.BytesIO(data), schema=schema)
             except pl.exceptions.PolarsError as error:
-                raise ReadError(span.file.url, _wrong(data, schema, span, error)) from error
+                raise ReadError(span.file.url, self._wrong(data, schema, span, error)) from error
+        text_errors.check_full(frame, self.full, span)
         return frame.with_columns(
             times.column(frame.get_column(name), forms[name], span.file.url)
             for name in schema
             if name in forms
         )
 
-
-def _wrong(data: bytes, schema: Kinds, span: Span, error: Exception) -> str:
-    """Which line, column and value; looked for one by one, since Polars does not say."""
-    for number, line in enumerate(data.splitlines(), 1):
-        if not line.strip():
-            continue
-        place = f"line {number} of bytes {span.start} to {span.stop}"
-        try:
-            record = json.loads(line)
-        except ValueError as wrong:
-            return f"{place} is no JSON ({wrong}): {line[:60]!r}"
-        if not isinstance(record, dict):
-            return f"{place} is no JSON object: {line[:60]!r}"
-        for name, kind in schema.items():
-            value = record.get(name)
+    def _wrong(self, data: bytes, schema: Kinds, span: Span, error: Exception) -> str:
+        """Which line, column and value; looked for one by one, since Polars does not say."""
+        lines = data.splitlines()
+        sound = _sound(lines, schema)
+        for number, line in enumerate(lines[sound:], sound + 1):
+            if not line.strip():
+                continue
+            place = f"line {number} of bytes {span.start} to {span.stop}"
             try:
-                pl.read_ndjson(io.BytesIO(json.dumps({name: value}).encode()), schema={name: kind})
-            except pl.exceptions.PolarsError:
-                advice = "float64" if isinstance(value, float) else "str"
-                return (
-                    f"column {name!r} holds {value!r}, but the sample held {kind} ({place}); "
-                    f"write dtypes={{{name!r}: {advice!r}}}"
-                )
-    return str(error).splitlines()[0]
+                record = json.loads(line)
+            except ValueError as wrong:
+                return f"{place} is no JSON ({wrong}): {line[:60]!r}"
+            if not isinstance(record, dict):
+                return f"{place} is no JSON object: {line[:60]!r}"
+            for name, kind in schema.items():
+                value = record.get(name)
+                try:
+                    pl.read_ndjson(
+                        io.BytesIO(json.dumps({name: value}).encode()), schema={name: kind}
+                    )
+                except pl.exceptions.PolarsError:
+                    asked = name in self.asked
+                    return text_errors.value(name, value, str(kind), asked, place)
+        return str(error).splitlines()[0]
+
+
+def _sound(lines: Sequence[bytes], schema: Kinds) -> int:
+    """About how many of the first lines Polars can read, found by halves."""
+    low, high = 0, len(lines)
+    while high - low > NEARLY:
+        middle = (low + high) // 2
+        piece = b"\n".join(lines[low:middle])
+        try:
+            if piece.strip():
+                pl.read_ndjson(io.BytesIO(piece), schema=schema)
+            low = middle
+        except pl.exceptions.PolarsError:
+            high = middle
+    return low
 
 
 def plan(files: Sequence[File], request: Request, options: TextOptions) -> Table:
@@ -99,7 +124,7 @@ def plan(files: Sequence[File], request: Request, options: TextOptions) -> Table
     ReadError
         When a file cannot be read, unless it is to be skipped.
     """
-    taken, errors = samples.taken(files)
+    taken, errors = samples.taken(files, lambda _, text: text.rfind(b"\n") + 1)
     values: dict[str, list[Any]] = {}
     records = text = 0
     left = []
@@ -130,7 +155,8 @@ def plan(files: Sequence[File], request: Request, options: TextOptions) -> Table
     check([*faults, *wrong])
     kinds |= asked | {name: form.kind for name, form in formats.items()}
     optional = (optional - set(asked)) | set_optional
-    decoder = JsonDecoder(tuple(kinds.items()), tuple(formats.items()))
+    full = text_plan.full(asked, set_optional)
+    decoder = JsonDecoder(tuple(kinds.items()), tuple(formats.items()), tuple(asked), full)
     memory = sum(pl.Series(found, strict=False).estimated_size() for found in values.values())
     density = memory / max(1, text)
     contents = [Content(sample.file, 0, tuple(kinds), density) for sample in left]
@@ -164,8 +190,12 @@ def _kind(values: Sequence[Any]) -> pl.DataType:
     kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:
         return pl.Boolean()
-    if kinds == {int} and all(-(2**63) <= v < 2**63 for v in values if v is not None):
-        return pl.Int64()
+    if kinds == {int}:
+        whole = [value for value in values if value is not None]
+        least, most = min(whole), max(whole)
+        if least >= -(2**63) and most < 2**63:
+            return pl.Int64()
+        return pl.UInt64() if least >= 0 and most < 2**64 else pl.String()
     if kinds and kinds <= {int, float}:
         return pl.Float64()
     if kinds <= {dict} or kinds <= {list}:

@@ -28,6 +28,7 @@ from hyperplane.stores.places import File
 
 T = TypeVar("T")
 Kinds = dict[str, pl.DataType]
+Words = Mapping[str, tuple[str, ...]]
 
 
 @dataclass
@@ -95,13 +96,14 @@ def plan(files: Sequence[File], request: Request) -> Table:
     columns = {**columns, **key_kinds}
     filters, chosen = request.checked(columns, _usual(columns))
     looked_at = {name: columns[name] for name in columns_of(filters)}
+    words = _words(found, families, chosen)
     units = []
     for family in families:
         recipes: dict[Any, Recipe] = {}
         for footer in family.members:
             fixed = keys.get(footer.file.path, ())
             if fixed not in recipes:
-                recipes[fixed] = _recipe(family, dict(fixed), chosen, looked_at)
+                recipes[fixed] = _recipe(family, dict(fixed), chosen, looked_at, words)
             units += _units(footer, family, recipes[fixed])
     order = {id(footer): place for place, footer in enumerate(found)}
     units.sort(key=lambda unit: (order[id(unit.footer)], unit.number))
@@ -119,7 +121,8 @@ def plan(files: Sequence[File], request: Request) -> Table:
         )
         for group in groups
     ]
-    return Table(parts or [_nothing(families[0], chosen, looked_at, filters)], chosen, optional)
+    parts = parts or [_nothing(families[0], chosen, looked_at, filters)]
+    return Table(parts, chosen, optional, words)
 
 
 def _families(found: Sequence[Footer], decimals: types.Decimals) -> list[_Family]:
@@ -145,7 +148,19 @@ def _usual(columns: Kinds) -> list[str]:
     return [name for name in columns if not re.fullmatch(r"__index_level_\d+__", name)]
 
 
-def _recipe(family: _Family, fixed: Mapping[str, Any], chosen: Kinds, looked_at: Kinds) -> Recipe:
+def _words(found: Sequence[Footer], families: Sequence[_Family], chosen: Kinds) -> Words:
+    """Columns that are words in the same order of their own in all files, and those words."""
+    everywhere = [footers.ordered(family.schema) for family in families]
+    return footers.words(found, set(chosen).intersection(*everywhere))
+
+
+def _recipe(
+    family: _Family,
+    fixed: Mapping[str, Any],
+    chosen: Kinds,
+    looked_at: Kinds,
+    words: Words,
+) -> Recipe:
     used = {**chosen, **looked_at}
     here = family.shape.kinds
     absent = {name: fixed.get(name) for name in used if name not in here}
@@ -154,7 +169,13 @@ def _recipe(family: _Family, fixed: Mapping[str, Any], chosen: Kinds, looked_at:
         for name, kind in used.items()
         if name in here and not _as_it_is(family.schema.field(name).type, kind)
     )
-    return Recipe(tuple(chosen.items()), tuple(looked_at.items()), cast, tuple(absent.items()))
+    return Recipe(
+        tuple(chosen.items()),
+        tuple(looked_at.items()),
+        cast,
+        tuple(absent.items()),
+        tuple(words.items()),
+    )
 
 
 def _as_it_is(arrow: pa.DataType, kind: pl.DataType) -> bool:
@@ -216,7 +237,7 @@ def _piece(run: Sequence[_Unit]) -> Piece:
 
 def _nothing(family: _Family, chosen: Kinds, looked_at: Kinds, filters: Filters) -> ParquetPart:
     """A part without rows, for there must be one."""
-    recipe = _recipe(family, {}, chosen, looked_at)
+    recipe = _recipe(family, {}, chosen, looked_at, {})
     piece = Piece(family.members[0].file, (), 0, 0, False, None, recipe)
     return ParquetPart((piece,), filters, 0)
 

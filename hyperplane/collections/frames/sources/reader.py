@@ -104,5 +104,17 @@ def reading(part: Any) -> Iterator[None]:
     except DAMAGE as error:
         urls = part.urls
         named = [url for url in urls if url in str(error)] or urls
+        named = _damaged(part) or named if len(named) > 1 else named
         more = f" (or one of {len(named) - 1} more files)" if len(named) > 1 else ""
         raise ReadError(named[0] + more, said(error).splitlines()[0]) from error
+
+
+def _damaged(part: Any) -> Sequence[str]:
+    """The first file of a part that cannot be read by itself: a scan of many names none."""
+    for unit in getattr(part, "units", ()):
+        try:
+            unit.fetch(unit.recipe.raw(dict(unit.recipe.schema))).collect()
+        except DAMAGE:
+            urls: Sequence[str] = unit.urls
+            return urls
+    return ()

@@ -27,12 +27,15 @@ class Recipe:
         Columns that the files hold in another type.
     fixed : tuple of (str, object)
         Columns that the files do not have, and their one value; None where it is missing.
+    words : tuple of (str, tuple of str)
+        Columns that hold none but these words.
     """
 
     schema: tuple[tuple[str, pl.DataType], ...]
     looked_at: tuple[tuple[str, pl.DataType], ...] = ()
     cast: frozenset[str] = frozenset()
     fixed: tuple[tuple[str, Any], ...] = ()
+    words: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def applied(
         self,
@@ -76,6 +79,10 @@ class Recipe:
 
     def _made(self, name: str, kind: pl.DataType, values: dict[str, Any]) -> pl.Expr | None:
         had = self._had(name, kind, values)
+        words = dict(self.words).get(name)
+        if words is not None:
+            # As a category another word would become a missing value in silence; here it fails.
+            return had.cast(pl.Enum(words)).cast(kind)
         if kind.is_float() and name not in values:
             return had.fill_nan(None)  # one kind of missing value, as in pandas
         return had.alias(name) if name in self.cast or name in values else None

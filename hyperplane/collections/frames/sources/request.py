@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
@@ -34,21 +34,25 @@ class Table:
         The columns that were asked for.
     optional : set of str
         Those in which values may be missing.
+    words : dict of str to tuple of str
+        Those that are words in an order of their own, and which.
     """
 
     parts: Sequence[Part]
     columns: Mapping[str, pl.DataType]
     optional: set[str]
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def like(self) -> pd.DataFrame:
         """No rows; the columns with their pandas types."""
-        return pd.DataFrame(
-            {
-                name: pd.Series(dtype=types.in_pandas(kind, name in self.optional))
-                for name, kind in self.columns.items()
-            }
-        )
+        kinds = {
+            name: types.in_pandas(kind, name in self.optional)
+            for name, kind in self.columns.items()
+        }
+        for name, words in self.words.items():
+            kinds[name] = pd.CategoricalDtype(pd.Index(words, dtype=kinds[name]), ordered=True)
+        return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in kinds.items()})
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,8 @@ class Request:
             names = [] if single else list(self.columns)
             if not names:
                 asked = repr(self.columns)[:80]
-                faults.append(Fault("columns", asked, "a list of at least one column"))
+                advice = f"write columns=[{asked}]" if isinstance(self.columns, str) else ""
+                faults.append(Fault("columns", asked, "a list of at least one column", advice))
         for name in names:
             if name not in known:
                 allowed = "a column of the files: " + _some(known)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 
 from hyperplane.collections.frames.sources.footers import READERS
 from hyperplane.collections.frames.sources.reader import reading
@@ -17,6 +18,8 @@ INSIDE = 100_000
 GLANCE = 20_000
 #: Files that are sampled.
 SAMPLED = 16
+#: Bytes within which a head must have an end of a record.
+MOST = 128_000_000
 #: Bytes that are read at once where a cut is looked for.
 STEP = 65_536
 #: A packed text is taken to be so many times as long as it is stored.
@@ -53,32 +56,41 @@ class Sample:
         return (self.file.url,)
 
 
-def taken(files: Sequence[File]) -> tuple[list[Sample], list[ReadError]]:
+#: Where the last record of a text that begins with one ends.
+End = Callable[[File, bytes], int]
+
+
+def taken(files: Sequence[File], end: End) -> tuple[list[Sample], list[ReadError]]:
     """Samples of files spread over the list, a glance at the others, and what is wrong."""
     count = min(len(files), SAMPLED)
     chosen = {round(i * (len(files) - 1) / max(1, count - 1)) for i in range(count)}
     with ThreadPoolExecutor(min(READERS, len(files))) as pool:
-        found = list(pool.map(_attempt, files, [i in chosen for i in range(len(files))]))
+        found = list(
+            pool.map(_attempt, files, [i in chosen for i in range(len(files))], repeat(end))
+        )
     samples = [one for one in found if isinstance(one, Sample)]
     return samples, [one for one in found if isinstance(one, ReadError)]
 
 
-def _attempt(file: File, close: bool) -> Sample | ReadError:
+def _attempt(file: File, close: bool, end: End) -> Sample | ReadError:
     try:
         with reading(Sample(file)):
-            return _sample(file, close)
+            return _sample(file, close, end)
     except ReadError as error:
         return error
 
 
-def _sample(file: File, close: bool) -> Sample:
+def _sample(file: File, close: bool, end: End) -> Sample:
     length = HEAD if close else GLANCE
     while True:
-        head, whole = _head(file, length)
+        head, whole = _head(file, length, end)
         # A header alone is not enough, where a row is longer than that.
         if whole or head.count(b"\n") > 1:
             break
-        length *= 8
+        if length >= MOST:
+            wrong = f"no two lines end in its first {length} bytes; is a quote not closed there?"
+            raise ReadError(file.url, wrong)
+        length = min(MOST, length * 8)
     inside = []
     if close and not whole and not file.packing:
         for start in {max(length, file.size // 2), max(length, file.size - INSIDE)}:
@@ -88,7 +100,7 @@ def _sample(file: File, close: bool) -> Sample:
     return Sample(file, head, tuple(inside), whole, close)
 
 
-def _head(file: File, length: int) -> tuple[bytes, bool]:
+def _head(file: File, length: int, end: End) -> tuple[bytes, bool]:
     """The first records within so many bytes, and whether they are all."""
     if file.packing:
         with file.opened() as opened:
@@ -96,15 +108,7 @@ def _head(file: File, length: int) -> tuple[bytes, bool]:
         whole = len(head) <= length
     else:
         head, whole = file.between(0, min(file.size, length)), file.size <= length
-    return (head, True) if whole else (whole_records(head[:length]), False)
-
-
-def whole_records(text: bytes) -> bytes:
-    """Text without its last lines, if it stops inside a line or a quoted value of several."""
-    end = text.rfind(b"\n") + 1
-    while end and text.count(b'"', 0, end) % 2:
-        end = text.rfind(b"\n", 0, end - 1) + 1
-    return text[:end]
+    return (head, True) if whole else (head[: end(file, head[:length])], False)
 
 
 def breaks_lines(text: bytes) -> bool:

@@ -88,6 +88,15 @@ def overrides(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str], l
     return kinds, optional, faults
 
 
+def full(asked: Kinds, optional: set[str]) -> tuple[str, ...]:
+    """The columns to which the caller gives a type that has no missing values."""
+    return tuple(
+        name
+        for name, kind in asked.items()
+        if name not in optional and (kind.is_integer() or isinstance(kind, pl.Boolean))
+    )
+
+
 def _kind(asked: Any) -> pl.DataType | None:
     try:
         dtype = pd.api.types.pandas_dtype(asked)

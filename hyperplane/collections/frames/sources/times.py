@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,12 +15,8 @@ import pyarrow as pa
 from hyperplane.collections.frames.sources.filters import near
 from hyperplane.errors import Fault, ReadError
 
-_ISO = (
-    pa.timestamp("us"),
-    pa.timestamp("us", "UTC"),
-    pa.timestamp("ns"),
-    pa.timestamp("ns", "UTC"),
-)
+#: Digits up to which a number of these since 1970 is taken to be meant.
+_EPOCHS = ((11, "s"), (14, "ms"), (17, "us"))
 
 
 @dataclass(frozen=True)
@@ -36,6 +33,11 @@ class TimeFormat:
 
     kind: pl.Datetime = field(default_factory=lambda: pl.Datetime("us"))
     written: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The format as Python writes it."""
+        return (self.written or "").replace("%.f", ".%f")
 
     def converted(self, texts: pl.Series) -> pl.Series:
         """Times of texts.
@@ -54,6 +56,9 @@ class TimeFormat:
         )
 
 
+_ISO = tuple(TimeFormat(pl.Datetime(unit, zone)) for unit in ("us", "ns") for zone in (None, "UTC"))
+
+
 def asked(
     parse_dates: Any, kinds: Mapping[str, pl.DataType]
 ) -> tuple[dict[str, str | None], list[Fault]]:
@@ -62,7 +67,8 @@ def asked(
         return {}, []
     if not isinstance(parse_dates, (Mapping, list, tuple, set)):
         allowed = "a list of columns, or a mapping of column to format such as '%d/%m/%Y'"
-        return {}, [Fault("parse_dates", repr(parse_dates)[:80], allowed)]
+        advice = f"write parse_dates=[{parse_dates!r}]" if isinstance(parse_dates, str) else ""
+        return {}, [Fault("parse_dates", repr(parse_dates)[:80], allowed, advice)]
     faults = [
         Fault("parse_dates", repr(name), "a column of the files", near(str(name), kinds))
         for name in parse_dates
@@ -75,26 +81,68 @@ def asked(
 def found(name: str, texts: pl.Series, written: str | None) -> TimeFormat | Fault:
     """The format in which a sample of texts can be read as times."""
     present = texts.drop_nulls()
-    formats = []
-    if written is None:
-        for kind in _ISO:
-            zone = kind.tz
-            formats.append(TimeFormat(pl.Datetime(kind.unit, zone)))
-        guess = pd.tseries.api.guess_datetime_format(present[0]) if len(present) else None
-        written = guess
-    if written is not None:
-        zone = "UTC" if "%z" in written else None
-        formats.append(TimeFormat(pl.Datetime("us", zone), written.replace(".%f", "%.f")))
+    formats = [_form(written)] if written is not None else list(_ISO)
+    if written is None and len(present):
+        formats += _guessed(present[0])[:1]
+    lengths = []
     for one in formats:
-        with suppress(pa.ArrowException, pl.exceptions.PolarsError):
-            one.converted(present)
+        lengths.append(_good(one, present))
+        if lengths[-1] == len(present):
             return one
-    return Fault(
-        "parse_dates",
-        f"{name}: {present[0]!r}",
-        "times of one format in all rows",
-        f"write parse_dates={{{name!r}: '%d.%m.%Y %H:%M'}} with the format that it has, "
-        "or read it as text and use to_datetime",
+    good = max(lengths)
+    form, bad = formats[lengths.index(good)], present[good]
+    if written is None and not good:
+        allowed = "a time in ISO 8601, or in a format that parse_dates names"
+    else:
+        words = f"the format {form.shown!r}" if form.written else "ISO 8601"
+        allowed = f"a time in {words}{', as those before it' if good else ''}"
+    return Fault("parse_dates", f"{name}: {bad!r}", allowed, _advice(name, present, bad))
+
+
+def _form(written: str) -> TimeFormat:
+    zone = "UTC" if "%z" in written else None
+    return TimeFormat(pl.Datetime("us", zone), written.replace(".%f", "%.f"))
+
+
+def _guessed(text: str) -> list[TimeFormat]:
+    """The formats that pandas finds in a text, with the month first and with the day first."""
+    with warnings.catch_warnings():
+        # It warns of a day that comes first; which one it is will be seen in all values.
+        warnings.simplefilter("ignore", UserWarning)
+        guesses = [
+            pd.tseries.api.guess_datetime_format(text, dayfirst=first) for first in (False, True)
+        ]
+    return [_form(guess) for guess in dict.fromkeys(guesses) if guess is not None]
+
+
+def _good(form: TimeFormat, texts: pl.Series) -> int:
+    """How many of the first texts are times in a format."""
+    low, high = 0, len(texts) + 1
+    while high - low > 1:
+        # All of them first: mostly they are.
+        middle = len(texts) if high == len(texts) + 1 and not low else (low + high) // 2
+        try:
+            form.converted(texts[:middle])
+            low = middle
+        except (pa.ArrowException, pl.exceptions.PolarsError):
+            high = middle
+    return low
+
+
+def _advice(name: str, texts: pl.Series, bad: str) -> str:
+    for form in [*_guessed(texts[0]), *_guessed(bad)]:
+        if _good(form, texts) == len(texts):
+            return f"write parse_dates={{{name!r}: {form.shown!r}}}"
+    seconds = re.fullmatch(r"-?(\d+)(\.\d+)?", bad.strip())
+    if seconds:
+        unit = next((unit for length, unit in _EPOCHS if len(seconds[1]) <= length), "ns")
+        return (
+            f"leave it out of parse_dates, and make times of numbers with "
+            f"to_datetime(df, {name!r}, unit={unit!r})"
+        )
+    return (
+        f"leave it out of parse_dates, and use to_datetime(df, {name!r}), which takes mixed "
+        "formats and can make values missing that are no times"
     )
 
 
@@ -112,7 +160,7 @@ def column(texts: pl.Series, form: TimeFormat, url: str) -> pl.Series:
         first_line = str(error).splitlines()[0]
         wrong = (
             f"column {texts.name!r} holds what is no time in the format "
-            f"{form.written or 'ISO 8601'} ({first_line}); "
+            f"{form.shown or 'ISO 8601'} ({first_line}); "
             "leave it out of parse_dates and use to_datetime"
         )
         raise ReadError(url, wrong) from error

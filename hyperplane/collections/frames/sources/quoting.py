@@ -1,0 +1,114 @@
+"""Quotes in CSV: which of them hold values, where records end, and which are never closed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+_QUOTE, _LINE = ord('"'), ord("\n")
+#: Bytes that numpy looks at together.
+BLOCK = 1 << 20
+
+
+def is_sound(data: bytes, separator: bytes) -> bool:
+    r"""Whether every quote stands where it must, so that no value can swallow others.
+
+    Parameters
+    ----------
+    data : bytes
+        Whole records.
+    separator : bytes
+        Between values.
+
+    Examples
+    --------
+    >>> is_sound(b'1,"a,b"\n', b","), is_sound(b'1,5" long\n', b",")
+    (True, False)
+    """
+    quotes = _regular(data, separator)
+    return quotes is not None and quotes % 2 == 0
+
+
+def unclosed(data: bytes, separator: bytes) -> int | None:
+    r"""Where a quoted value opens that is not closed, or only after lines and within a text.
+
+    A quote inside of a value that is not quoted, such as ``5" long``, is one of its characters.
+
+    Parameters
+    ----------
+    data : bytes
+        Whole records.
+    separator : bytes
+        Between values.
+
+    Examples
+    --------
+    >>> unclosed(b'1,"a\n2,b\n', b","), unclosed(b'1,5" long\n', b",")
+    (2, None)
+    """
+    if is_sound(data, separator):
+        return None
+    ends = {b"", b"\n", b"\r", separator}
+    for opened, closed in _quoted(data, separator):
+        if closed < 0:
+            return opened
+        if data[closed + 1 : closed + 2] not in ends and data.find(b"\n", opened, closed) >= 0:
+            return opened
+    return None
+
+
+def last_end(text: bytes, separator: bytes) -> int:
+    r"""Where the last line ends that does so outside of quotes; 0 if none does.
+
+    Examples
+    --------
+    >>> last_end(b'1,a\n2,"b\nc', b",")
+    4
+    """
+    values = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(values == _LINE)
+    if b'"' in text:
+        if _regular(text, separator) is not None:
+            quotes = np.flatnonzero(values == _QUOTE)
+            opened, closed = quotes[::2], quotes[1::2]
+        else:
+            found = list(_quoted(text, separator))
+            opened = np.array([start for start, _ in found], np.int64)
+            closed = np.array([end for _, end in found if end >= 0], np.int64)
+        ends = ends[np.searchsorted(opened, ends) == np.searchsorted(closed, ends)]
+    return int(ends[-1]) + 1 if len(ends) else 0
+
+
+def _regular(data: bytes, separator: bytes) -> int | None:
+    """How many quotes; None unless all, taken by turns, open after an edge and close before one."""
+    edges = np.zeros(256, bool)
+    edges[list(b'"\r\n' + separator)] = True
+    values = np.frombuffer(data, np.uint8)
+    seen = 0
+    for start in range(0, len(values), BLOCK):
+        here = values[start : start + BLOCK] == _QUOTE
+        count = int(np.count_nonzero(here))  # many times faster than where they are
+        if not count:
+            continue
+        quotes = np.flatnonzero(here) + start
+        before, after = quotes[seen % 2 :: 2] - 1, quotes[(seen + 1) % 2 :: 2] + 1
+        seen += count
+        inside = before[before >= 0], after[after < len(values)]
+        if not all(edges.take(values.take(places)).all() for places in inside):
+            return None
+    return seen
+
+
+def _quoted(data: bytes, separator: bytes) -> Iterator[tuple[int, int]]:
+    """Where the quoted values open and close; -1 for one that does not close."""
+    # The quote comes first, for which re looks many times faster than for what stands before it.
+    opens = re.compile(rb'"(?<![^%b]")' % re.escape(separator + b"\r\n"))
+    found = opens.search(data)
+    while found:
+        end = data.find(b'"', found.end())
+        while data[end + 1 : end + 2] == b'"' and end >= 0:
+            end = data.find(b'"', end + 2)
+        yield found.start(), end
+        found = opens.search(data, end + 1) if end >= 0 else None

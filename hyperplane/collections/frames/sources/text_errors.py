@@ -1,0 +1,168 @@
+"""What is wrong with lines and values of text, and what to write instead."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from hyperplane.collections.frames.sources import types
+from hyperplane.errors import ReadError
+
+if TYPE_CHECKING:
+    from hyperplane.collections.frames.sources.spans import Span
+    from hyperplane.stores.places import File
+
+#: Separators that files have in place of the one that was expected.
+SEPARATORS = (",", ";", "\t", "|")
+#: Bytes before a span in which lines are still counted for a message.
+NEAR = 50_000_000
+#: Lines that are compared with the header where another separator is looked for.
+COMPARED = 10
+
+
+def type_advice(held: object, kind: str) -> str:
+    """The pandas type that holds a value which the type of its column does not.
+
+    Parameters
+    ----------
+    held : object
+        The value, or its text.
+    kind : str
+        The type of the column, as Arrow or Polars writes it.
+
+    Examples
+    --------
+    >>> type_advice("9223372036854775813", "int64"), type_advice("2.5", "int64")
+    ('uint64', 'float64')
+    """
+    text = str(held).strip()
+    if "bool" in kind.lower() or isinstance(held, (bool, dict, list)):
+        return "str"
+    if re.fullmatch(r"[+-]?\d+", text):
+        value, unsigned = int(text), kind.lower() == "uint64"
+        if -(2**63) <= value < 2**63 and not (unsigned and value < 0):
+            return "int64"
+        return "uint64" if 0 <= value < 2**64 else "str"
+    try:
+        float(text)
+    except ValueError:
+        return "str"
+    return "float64"
+
+
+def value(name: str, held: object, kind: str, asked: bool, place: str) -> str:
+    """That a value does not fit the type of its column, and which type would.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    held : object
+        The value.
+    kind : str
+        The type of the column.
+    asked : bool
+        Whether the caller set it.
+    place : str
+        Where the value is.
+    """
+    why = f"dtypes asks for {kind}" if asked else f"the sample held {kind}"
+    advice = type_advice(held, kind)
+    fix = f"write dtypes={{{name!r}: {advice!r}}}"
+    return f"column {name!r} holds {held!r}, but {why} ({place}); {fix}"
+
+
+def check_full(frame: pl.DataFrame, names: Collection[str], span: Span) -> None:
+    """Refuse missing values where the caller's type has none; as floats numbers lose digits."""
+    for name in names:
+        if name in frame.columns and frame.get_column(name).null_count():
+            kind = frame.schema[name]
+            row = frame.get_column(name).is_null().arg_max() or 0
+            asked, other = (types.in_pandas(kind, nullable) for nullable in (False, True))
+            raise ReadError(
+                span.file.url,
+                f"column {name!r} holds nothing, but dtypes asks for {asked} (row {row + 1} of "
+                f"bytes {span.start} to {span.stop}); write dtypes={{{name!r}: '{other}'}}",
+            )
+
+
+def line(file: File, start: int, data: bytes, offset: int) -> str:
+    """Which line of a file a byte of a span of it is in, if that is not far.
+
+    Parameters
+    ----------
+    file : File
+        The file.
+    start : int
+        Where the span begins.
+    data : bytes
+        The span.
+    offset : int
+        A byte of it.
+    """
+    here = data.count(b"\n", 0, offset) + 1
+    if start > NEAR:
+        return f"line {here} of what begins at byte {start}"
+    if file.packing:
+        with file.opened() as opened:
+            before = bytes(opened.read(start))
+    else:
+        before = file.between(0, start)
+    lines = before.count(b"\n")
+    return f"line {lines + here}"
+
+
+def begun(data: bytes, offset: int) -> str:
+    """The line that a byte is in, shortened."""
+    first = data.rfind(b"\n", 0, offset) + 1
+    text = data[first : first + 200].splitlines()[0].decode("utf-8", "replace")
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def quote(place: str, text: str) -> str:
+    """That a quote opens and is not closed."""
+    return (
+        f"in {place} a quote opens that is not closed before a separator or the end of a line: "
+        f"{text!r}; close it, or write it twice in a value that is quoted"
+    )
+
+
+def row(wrong: str, names: Sequence[str], separator: str) -> str:
+    """What is wrong with the length of a row, and what can be done."""
+    other = separator_of(names[0], (), separator) if len(names) == 1 else None
+    if other:
+        return f"{wrong}; the header has {other!r} between its columns: write separator={other!r}"
+    return (
+        f"{wrong}; correct the line, name all columns with names=[...] where the file has no "
+        'header of them, or leave out this part of the file with on_error="skip"'
+    )
+
+
+def separator_of(header: str, lines: Sequence[str], separator: str) -> str | None:
+    """Another separator, that divides a header and as many values of each line.
+
+    Parameters
+    ----------
+    header : str
+        Without the separator that was expected.
+    lines : sequence of str
+        Some of the lines that follow.
+    separator : str
+        The one that was expected.
+
+    Examples
+    --------
+    >>> separator_of("day;city", ["1;Rome", "2;Oslo"], ",")
+    ';'
+    """
+    found = []
+    for other in SEPARATORS:
+        counts = {len(one) for one in csv.reader([header, *lines], delimiter=other) if one}
+        if other != separator and len(counts) == 1:
+            found.append((max(counts), other))
+    most, other = max(found, default=(1, ""))
+    return other if most > 1 else None
