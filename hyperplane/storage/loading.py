@@ -189,14 +189,14 @@ class Unit:
                 return read(opened)
 
         try:
-            return attempt(once, self.url)
+            return attempt(once, self.url, options=self.store.options)
         except (OSError, pa.ArrowException) as error:
             cause = error.__cause__ or error
             if passes(cause):
                 raise
             if isinstance(cause, FileNotFoundError):
                 raise ReadError(self.url, _GONE) from error
-            raise ReadError(self.url, f"is damaged ({said(cause)})") from error
+            raise ReadError(self.url, f"is damaged ({said(cause, self.store.options)})") from error
 
     def table(self, columns: Sequence[str] | None) -> pa.Table:
         """Some columns of Parquet, their checksums compared."""

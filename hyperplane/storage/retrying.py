@@ -6,7 +6,7 @@ import errno
 import random
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -95,6 +95,7 @@ def attempt(
     work: Callable[[], T],
     url: str,
     *,
+    options: Mapping[str, Any] | None = None,
     budget: float | None = None,
     sleep: Callable[[float], None] = time.sleep,
     throttled: Callable[[], None] = lambda: None,
@@ -125,12 +126,12 @@ def attempt(
         sleep=sleep,
         reraise=True,
     )
-    with told(url):
+    with told(url, options):
         return retrying(work)
 
 
 @contextmanager
-def told(url: str) -> Iterator[None]:
+def told(url: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Make of what a store raises an error that says where it was and what to do.
 
     That something is not there, or is there already, is an answer and stays as it is.
@@ -143,7 +144,7 @@ def told(url: str) -> Iterator[None]:
         advice = _advice(error)
         if advice is None:
             raise
-        raise StorageError(url, f"{advice} ({said(error)})") from error
+        raise StorageError(url, f"{advice} ({said(error, options)})") from error
 
 
 def _advice(error: BaseException) -> str | None:

@@ -169,7 +169,8 @@ class Shelf:
             with self.throttle.turn():
                 return work()
 
-        return attempt(in_turn, url, throttled=self.throttle.refused)
+        options = self.store.options
+        return attempt(in_turn, url, options=options, throttled=self.throttle.refused)
 
     def _remove(self, path: str) -> None:
         try:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hyperplane.errors import Fault, RequestError
 from hyperplane.stores.listing import is_glob, named
+from hyperplane.stores.secrets import given
 
 _ALLOWED = "a path, URL or glob of Zarr stores, or a list of them"
 
@@ -21,19 +22,19 @@ def listed(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
     RequestError
         When something is no URL, or a glob finds nothing.
     """
-    given = [urls] if isinstance(urls, str | os.PathLike) else urls
-    if isinstance(given, Mapping) or not isinstance(given, Iterable):
-        raise RequestError([Fault("urls", repr(urls)[:80], _ALLOWED)])
+    several = [urls] if isinstance(urls, str | os.PathLike) else urls
+    if isinstance(several, Mapping | bytes) or not isinstance(several, Iterable):
+        raise RequestError([Fault("urls", given(urls), _ALLOWED)])
     found: list[str] = []
     faults: list[Fault] = []
-    for number, one in enumerate(given):
+    for number, one in enumerate(several):
         where = "urls" if isinstance(urls, str | os.PathLike) else f"urls[{number}]"
         try:
             found += _stores(one, where, storage_options)
         except RequestError as error:
             faults += error.faults
     if not found and not faults:
-        faults = [Fault("urls", repr(urls)[:80], _ALLOWED + "; here is none")]
+        faults = [Fault("urls", given(urls), _ALLOWED + "; here is none")]
     if faults:
         raise RequestError(faults)
     return found
@@ -49,26 +50,26 @@ def nested(urls: Any) -> Any:
     """
     if isinstance(urls, str | os.PathLike) or not isinstance(urls, Sequence) or not urls:
         allowed = "a list of paths or URLs, or lists of such lists of one depth"
-        raise RequestError([Fault("urls", repr(urls)[:80], allowed)])
+        raise RequestError([Fault("urls", given(urls), allowed)])
     if all(isinstance(one, str | os.PathLike) for one in urls):
         row = [os.fspath(one) for one in urls]
         return row, 1, row
     inner = [nested(one) for one in urls]
     depths = {depth for _, depth, _ in inner}
     if len(depths) > 1:
-        raise RequestError([Fault("urls", repr(urls)[:80], "lists of one depth")])
+        raise RequestError([Fault("urls", given(urls), "lists of one depth")])
     tree = [one for one, _, _ in inner]
     return tree, depths.pop() + 1, [url for _, _, row in inner for url in row]
 
 
 def _stores(one: Any, where: str, storage_options: Mapping[str, Any] | None) -> list[str]:
     if not isinstance(one, str | os.PathLike) or not os.fspath(one):
-        raise RequestError([Fault(where, repr(one)[:80], _ALLOWED)])
+        raise RequestError([Fault(where, given(one), _ALLOWED)])
     url = os.fspath(one)
     if not is_glob(url):
         return [url]
     if "::" in url:
-        raise RequestError([Fault(where, repr(url), "one URL a store, where URLs are chained")])
+        raise RequestError([Fault(where, given(url), "one URL a store, where URLs are chained")])
     try:
         return [place.address for place in named(url, storage_options)]
     except RequestError as error:

@@ -17,7 +17,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 @contextmanager
-def _named(span: Span) -> Iterator[None]:
+def _named(span: Span, store: Any) -> Iterator[None]:
     """Say of which file a fault is, and what it means."""
     try:
         yield
@@ -28,7 +28,8 @@ def _named(span: Span) -> Iterator[None]:
         raise ReadError(shown(span.path), gone) from error
     except DAMAGE as error:
         cut = isinstance(error, EOFError) or "runcated" in str(error)
-        raise ReadError(shown(span.path), _truncated(span) if cut else said(error)) from error
+        wrong = _truncated(span) if cut else said(error, store.storage_options)
+        raise ReadError(shown(span.path), wrong) from error
 
 
 def _truncated(span: Span) -> str:
@@ -52,7 +53,7 @@ def chunks(store: Any, span: Span) -> Iterator[tuple[int, bytes]]:
     ReadError
         When the file cannot be read to the end of the span.
     """
-    with _named(span), _opened(store, span) as file:
+    with _named(span, store), _opened(store, span) as file:
         for place, chunk in _whole_lines(file, span):
             if place == 0 and chunk.startswith(BOM):
                 place, chunk = len(BOM), chunk[len(BOM) :]
@@ -97,7 +98,7 @@ def line_number(store: Any, span: Span, place: int) -> int:
     Reads the file up to there.
     """
     number, left = 1, place
-    with _named(span), _opened(store, span) as file:
+    with _named(span, store), _opened(store, span) as file:
         while left and (block := file.read(min(STEP, left))):
             number += block.count(b"\n")
             left -= len(block)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -106,7 +106,16 @@ def reading(part: Any) -> Iterator[None]:
         named = [url for url in urls if url in str(error)] or urls
         named = _damaged(part) or named if len(named) > 1 else named
         more = f" (or one of {len(named) - 1} more files)" if len(named) > 1 else ""
-        raise ReadError(named[0] + more, said(error).splitlines()[0]) from error
+        raise ReadError(named[0] + more, said(error, _options(part)).splitlines()[0]) from error
+
+
+def _options(part: Any) -> Mapping[str, Any]:
+    """What the stores of a part were given, which an error may repeat; secrets among it."""
+    found: dict[str, Any] = {}
+    for one in (part, *getattr(part, "units", ()), getattr(part, "left", None)):
+        store = getattr(getattr(one, "file", None), "store", None)
+        found.update(getattr(store, "options", {}))
+    return found
 
 
 def _damaged(part: Any) -> Sequence[str]:
