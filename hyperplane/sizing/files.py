@@ -86,8 +86,10 @@ def _found(url: str) -> tuple[list[str], list[File]]:
     if not zarrs:
         return [], listing.find(url)
     if others:
-        asked = f"{zarrs[0].url!r}, which is Zarr, and {others[0].url!r}"
-        advice = "use a glob such as *.zarr"
+        folder = not isinstance(others[0], File)
+        which = ", a folder without the metadata of a Zarr store" if folder else ""
+        asked = f"{zarrs[0].url!r}, which is Zarr, and {others[0].url!r}{which}"
+        advice = "leave it out of the glob" if folder else "use a glob such as *.zarr"
         raise RequestError([Fault("urls", asked, "files of one format", advice)])
     return [place.address for place in zarrs], []
 

@@ -7,14 +7,16 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.stores.links import BROKEN, Followed
 from hyperplane.stores.places import File, Folder, Place, Store
-from hyperplane.stores.secrets import said, shown
+from hyperplane.stores.secrets import given, said
 
 #: Questions to a store at once.
 AT_ONCE = 16
@@ -24,8 +26,8 @@ _NOTHING = "a path, glob or URL where there are files; none were found"
 _CHECK = "check the URL and the options of its store"
 
 _One = TypeVar("_One")
-_Named = TypeVar("_Named", bound=Place)
-_Look = Callable[[Any, Place], Sequence[Place] | Fault]
+_Found = list[File | Folder | Fault]
+_Look = Callable[[Any, Place], _Found]
 
 
 def natural(path: str) -> list[Any]:
@@ -35,15 +37,20 @@ def natural(path: str) -> list[Any]:
 
 
 def is_glob(path: str) -> bool:
-    """Whether a path or URL has the marks of a glob; over HTTP a query is none.
+    """Whether a path or URL, or one in a chain, has the marks of a glob; over HTTP a query is none.
 
     Examples
     --------
     >>> is_glob("data/day-?.csv"), is_glob("https://host/a.csv?signature=b")
     (True, False)
+    >>> is_glob("simplecache::https://host/a.zarr?signature=b")
+    False
     """
-    marks = "*[" if path.startswith(("http://", "https://")) else "*?["
-    return any(mark in path for mark in marks)
+    return any(
+        mark in link
+        for link in path.split("::")
+        for mark in ("*[" if link.startswith(("http://", "https://")) else "*?[")
+    )
 
 
 def find(urls: Any, options: Mapping[str, Any] | None = None, *, sized: bool = True) -> list[File]:
@@ -53,7 +60,10 @@ def find(urls: Any, options: Mapping[str, Any] | None = None, *, sized: bool = T
     ----------
     urls : str, path or iterable of these
         A folder stands for all files in it and in its folders. Files and folders whose names
-        begin with ``_`` or ``.`` are left out, unless they are named so.
+        begin with ``_`` or ``.`` are left out, unless they are named so. A name that is there is
+        no glob, whatever marks it has. On this machine's disk links are followed: a link is a
+        file or a folder of its own, even if what it leads to is found as well. Only a link to a
+        folder in which it is itself is left out of folders and of ``**``.
     options : mapping, optional
         For the file system.
     sized : bool
@@ -67,7 +77,7 @@ def find(urls: Any, options: Mapping[str, Any] | None = None, *, sized: bool = T
     Raises
     ------
     RequestError
-        With everything that is not there or cannot be opened.
+        With everything that is not there or cannot be opened, and links that lead nowhere.
     """
     files: list[File] = _asked(urls, options, _files)
     lacking = [number for number, file in enumerate(files) if not file.sized]
@@ -87,7 +97,7 @@ def named(urls: Any, options: Mapping[str, Any] | None = None) -> list[File | Fo
     Raises
     ------
     RequestError
-        With everything that is not there or cannot be opened.
+        With everything that is not there or cannot be opened, and links that lead nowhere.
     """
     return _asked(urls, options, _matched)
 
@@ -111,29 +121,29 @@ def _asked(urls: Any, options: Any, look: _Look) -> list[Any]:
     if not isinstance(options, Mapping | None):
         asked = f"a {type(options).__name__}"  # not shown: it may be a secret
         raise RequestError([Fault("storage_options", asked, "a mapping for fsspec")])
-    given = [urls] if isinstance(urls, str | os.PathLike) else urls
-    if not isinstance(given, Iterable) or isinstance(given, Mapping | bytes):
+    several = [urls] if isinstance(urls, str | os.PathLike) else urls
+    if not isinstance(several, Iterable) or isinstance(several, Mapping | bytes):
         raise RequestError([_fault(urls, _ALLOWED)])
-    given = list(given)
-    if not given:
-        raise RequestError([_fault(urls, f"{_ALLOWED}; here is none")])
+    several = list(several)
+    if not several:
+        raise RequestError([Fault("urls", "[]", f"{_ALLOWED}; here is none")])
     stores: dict[Any, Store] = {}
-    opened = [(url, _opened(url, dict(options or {}), stores)) for url in given]
+    opened = [(url, _opened(url, dict(options or {}), stores)) for url in several]
 
-    def answer(one: tuple[Any, Place | Fault]) -> Sequence[Place] | Fault:
+    def answer(one: tuple[Any, Place | Fault]) -> _Found:
         url, place = one
         if isinstance(place, Fault):
-            return place
+            return [place]
         try:
             return look(url, place)
         except Exception as error:  # noqa: BLE001 - each file system raises its own
             why = said(error, options, url)
-            return _fault(url, f"a place that can be read ({why})", _CHECK)
+            return [_fault(url, f"a place that can be read ({why})", _CHECK)]
 
-    answers = _at_once(answer, opened)
-    check(answer for answer in answers if isinstance(answer, Fault))
-    found = [place for answer in answers if not isinstance(answer, Fault) for place in answer]
-    return list({(id(place.store), place.path): place for place in found}.values())
+    found = [one for answers in _at_once(answer, opened) for one in answers]
+    check(dict.fromkeys(one for one in found if isinstance(one, Fault)))
+    places = [one for one in found if not isinstance(one, Fault)]
+    return list({(id(place.store), place.path): place for place in places}.values())
 
 
 def _at_once(function: Callable[[Any], _One], given: Sequence[Any]) -> list[_One]:
@@ -145,8 +155,7 @@ def _at_once(function: Callable[[Any], _One], given: Sequence[Any]) -> list[_One
 
 
 def _fault(url: object, allowed: str, advice: str = "") -> Fault:
-    asked = shown(os.fspath(url)) if isinstance(url, str | os.PathLike) else url
-    return Fault("urls", repr(asked)[:200], allowed, advice)
+    return Fault("urls", given(url), allowed, advice)
 
 
 def _opened(url: Any, options: Mapping[str, Any], stores: dict[Any, Store]) -> Place | Fault:
@@ -171,33 +180,42 @@ def _opened(url: Any, options: Mapping[str, Any], stores: dict[Any, Store]) -> P
     return Place(stores[system], path)
 
 
-def _matched(url: Any, place: Place) -> list[File | Folder] | Fault:
+def _matched(url: Any, place: Place) -> _Found:
     """What one URL names."""
     system, path = place.store.system, place.path
-    if is_glob(path) and not (place.store.local and system.exists(path)):
-        entries = _matches(system, path)
-    else:
-        try:
-            entries = [system.info(path)]
-        except FileNotFoundError:
+    glob = is_glob(path)
+    try:
+        entries = [system.info(path)]  # first: a name that is there is no glob
+    except Exception as error:
+        if place.store.local and Path(path).is_symlink():
+            entries = [{"name": path, "type": BROKEN, "destination": str(Path(path).readlink())}]
+        elif glob:
+            entries = _matches(_followed(place.store, endless="**" in path), path)
+        elif isinstance(error, FileNotFoundError):
             entries = []
+        else:
+            raise
     found = [made for entry in entries for made in _made(place.store, entry)]
-    return _sorted(found) or _fault(url, _NOTHING, _advice(system, path))
+    return _sorted(found) or [_fault(url, _NOTHING, _advice(system, path))]
 
 
-def _files(url: Any, place: Place) -> list[File] | Fault:
+def _files(url: Any, place: Place) -> _Found:
     """The files of what one URL names."""
-    found = _matched(url, place)
-    if isinstance(found, Fault):
-        return found
-    files = [one for one in found if isinstance(one, File)]
-    for folder in found:
-        if isinstance(folder, Folder):
-            inside = place.store.system.find(folder.path, detail=True).values()
-            visible = [one for one in inside if not _hidden(_below(one["name"], folder.path))]
-            made = [one for entry in visible for one in _made(place.store, entry)]
-            files += [one for one in made if isinstance(one, File)]
-    return _sorted(files) or _fault(url, _NOTHING)
+    found: _Found = []
+    for one in _matched(url, place):
+        if isinstance(one, Folder):
+            inside = _followed(one.store, endless=True).find(one.path, detail=True).values()
+            visible = [entry for entry in inside if not _hidden(_below(entry["name"], one.path))]
+            made = [made for entry in visible for made in _made(one.store, entry)]
+            found += [inner for inner in made if not isinstance(inner, Folder)]
+        else:
+            found.append(one)
+    return _sorted(found) or [_fault(url, _NOTHING)]
+
+
+def _followed(store: Store, *, endless: bool) -> Any:
+    """The file system of a store, for lists in which links are what they lead to."""
+    return Followed(endless) if store.local else store.system
 
 
 def _matches(system: Any, path: str) -> list[Any]:
@@ -220,7 +238,7 @@ def _hidden(path: str) -> bool:
     return any(part.startswith(("_", ".")) for part in path.split("/"))
 
 
-def _made(store: Store, entry: Mapping[str, Any]) -> Iterator[File | Folder]:
+def _made(store: Store, entry: Mapping[str, Any]) -> Iterator[File | Folder | Fault]:
     """The file or folder that a store tells of; what is neither makes none."""
     path, kind, size = entry["name"], entry["type"], entry.get("size")
     if kind == "directory":
@@ -228,10 +246,14 @@ def _made(store: Store, entry: Mapping[str, Any]) -> Iterator[File | Folder]:
     elif kind == "file":
         stamp = next((f"{name}={entry[name]}" for name in _STAMPS if entry.get(name)), "")
         yield File(store, path, int(size or 0), stamp, size is not None)
+    elif kind == BROKEN:
+        leads = f"a link to what can be read; it leads to {entry['destination']!r}"
+        yield _fault(path, leads, "mend the link or remove it")
 
 
-def _sorted(found: list[_Named]) -> list[_Named]:
-    return sorted(found, key=lambda place: natural(place.path))
+def _sorted(found: _Found) -> _Found:
+    """Places in natural order, after what is wrong."""
+    return sorted(found, key=lambda one: [] if isinstance(one, Fault) else natural(one.path))
 
 
 def _asked_again(file: File) -> File:
@@ -251,5 +273,5 @@ def _advice(system: Any, path: str) -> str:
         beside = [entry.rstrip("/").rpartition("/")[2] for entry in system.ls(folder, detail=False)]
     except Exception:  # noqa: BLE001 - each file system raises its own
         return ""
-    close = difflib.get_close_matches(name, beside, n=3)
+    close = difflib.get_close_matches(name, [one for one in beside if one != name], n=3)
     return f"did you mean {' or '.join(map(repr, close))}?" if close else ""

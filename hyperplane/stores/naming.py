@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 
 from hyperplane.errors import Fault, check
+from hyperplane.units import plural
 
 if TYPE_CHECKING:
     from hyperplane.stores.places import File
@@ -91,8 +92,22 @@ def unpacked(raw: Any, packing: str) -> AbstractContextManager[Any]:
             pa.PythonFile(raw, mode="r"), packing
         )
         return stream
+    if packing == "zip":
+        return _unzipped(raw)
     made: AbstractContextManager[Any] = fsspec.core.compr[packing](raw, mode="rb")
     return made
+
+
+def _unzipped(raw: Any) -> AbstractContextManager[Any]:
+    """The only file in an archive; what macOS adds to each is none."""
+    archive = zipfile.ZipFile(raw)
+    entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+    files = [entry for entry in entries if not entry.filename.startswith("__MACOSX/")]
+    if len(files) != 1:
+        names = ", ".join([entry.filename for entry in files][:3]) + ", ..." * (len(files) > 3)
+        holds = f"the archive holds {plural(len(files), 'file')}{f' ({names})' * bool(files)}"
+        raise zipfile.BadZipFile(f"{holds}, and must hold one; pack each file by itself")
+    return archive.open(files[0])
 
 
 def format_of(files: Sequence[File], formats: Mapping[str, str], advice: str = "") -> str:

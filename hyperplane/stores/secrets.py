@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
 _URL = re.compile(r"\w+://\S+")
-_USER = re.compile(r"//[^/@]*@")
+#: Where a URL begins: the text itself, or a URL that is chained to another.
+_BEGIN = re.compile(r"(^.*?://|(?:::|\s)[\w+.-]+://)", re.DOTALL)
+#: What is before the first slash, when no password is in it.
+_HOST = re.compile(r"(?:[^:@]*@)?(?:\[[^\]@]*\]|[^:@]*)(?::\d+)?")
 #: Elsewhere than over HTTP a question mark may be part of a glob.
-_QUERY = re.compile(r"\?[^?*]*=.*")
-#: The user with the password, or the query.
-_PARTS = re.compile(r"://([^/@]+)@|\?([^?*]+=.*)")
+_QUERY = re.compile(r"\?[^?*]*=.*", re.DOTALL)
+_HTTP_QUERY = re.compile(r"\?.*", re.DOTALL)
 
 
 def shown(url: object) -> str:
@@ -21,14 +24,25 @@ def shown(url: object) -> str:
     --------
     >>> shown("https://me:secret@host/a.csv?signature=abc")
     'https://host/a.csv'
+    >>> shown("s3://me:sec/ret@bucket/a.csv")
+    's3://***@bucket/a.csv'
     >>> shown("gs://bucket/day-?.csv"), shown("/data/a@b?c=d")
     ('gs://bucket/day-?.csv', '/data/a@b?c=d')
     """
-    text = str(url)
-    if "://" not in text:
-        return text
-    text = _USER.sub("//", text)
-    return text.partition("?")[0] if re.search("https?://", text) else _QUERY.sub("", text)
+    return _parted(str(url))[0]
+
+
+def given(url: object) -> str:
+    """What was given as a URL, as a message may say it; of what is none only the type.
+
+    Examples
+    --------
+    >>> given("https://me:secret@host/a.csv"), given({"https://me:secret@host/a.csv": 1})
+    ("'https://host/a.csv'", 'a dict')
+    """
+    if isinstance(url, str | os.PathLike):
+        return repr(shown(os.fspath(url)))[:200]
+    return repr(url) if url is None or isinstance(url, int | float) else f"a {type(url).__name__}"
 
 
 def said(error: BaseException, options: Mapping[str, Any] | None = None, url: object = "") -> str:
@@ -49,8 +63,7 @@ def said(error: BaseException, options: Mapping[str, Any] | None = None, url: ob
     'OSError: 403, ***, https://host/a'
     """
     text = _URL.sub(lambda found: shown(found[0]), f"{type(error).__name__}: {error}")
-    parts = [part for found in _PARTS.findall(str(url)) for part in found]
-    for secret in secrets_of({"options": options, "url": parts}):
+    for secret in secrets_of({"options": options, "url": _parted(str(url))[1]}):
         text = text.replace(secret, "***")
     return text
 
@@ -68,3 +81,37 @@ def secrets_of(storage_options: Mapping[str, Any] | None) -> list[str]:
         elif isinstance(one, str) and len(one) > 3:
             found.append(one)
     return sorted(found, key=len, reverse=True)
+
+
+def _parted(text: str) -> tuple[str, list[str]]:
+    """A URL, or a chain of them, without its secrets; and these."""
+    first, *rest = _BEGIN.split(text)
+    shown, secrets = [first], []
+    for begin, after in zip(rest[::2], rest[1::2], strict=True):
+        http = begin.lower().endswith(("http://", "https://"))
+        user, place, query = _parts(after, _HTTP_QUERY if http else _QUERY)
+        # Where a slash is hidden it may have been one of the path; so it is said.
+        shown += [begin, "***@" if "/" in user else "", place]
+        password = user.partition(":")[2]
+        # A library may have taken a part of the password for the host, the port or the path.
+        secrets += [user, password, *re.split("[:/?@]", password), query[1:]]
+    return "".join(shown), secrets
+
+
+def _parts(after: str, query: re.Pattern[str]) -> tuple[str, str, str]:
+    """The user with the password, the host with the path, and the query of a URL.
+
+    A password may have the characters that should end it: ``@``, ``/`` and ``?``.
+    """
+    found = query.search(after)
+    before = after[: found.start()] if found else after
+    host = re.split("[/?]", after, maxsplit=1)[0]
+    if _HOST.fullmatch(host):
+        user, at, _ = host.rpartition("@")
+        return user, before[len(user + at) :], after[len(before) :]
+    if "/" in before.rpartition("@")[2] and "@" in before:
+        user, _, place = before.rpartition("@")
+        return user, place, after[len(before) :]
+    user, _, place = after.rpartition("@")
+    found = query.search(place)
+    return user, place[: found.start()] if found else place, found[0] if found else ""

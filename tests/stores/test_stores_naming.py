@@ -9,7 +9,9 @@ import zipfile
 import pyarrow as pa
 import pytest
 
-from hyperplane.errors import RequestError
+from hyperplane import bag
+from hyperplane.errors import ReadError, RequestError
+from hyperplane.sizing.files import measure_files
 from hyperplane.stores.listing import find
 from hyperplane.stores.naming import DAMAGE, PACKED, format_of, packing_of, suffix_of, unpacked
 from hyperplane.stores.places import File, Store
@@ -88,6 +90,53 @@ def test_what_is_not_packed_stays_as_it_is():
     raw = io.BytesIO(b"a")
     with unpacked(raw, "") as opened:
         assert opened is raw
+
+
+def archive(*entries):
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as made:
+        for name in entries:
+            made.writestr(name, "" if name.endswith("/") else name)
+    return target
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [("d/", "d/b.csv"), ("b.csv", "__MACOSX/._b.csv"), ("e/", "d/b.csv", "f/"), ("_b.csv",)],
+)
+def test_the_only_file_of_an_archive_is_read(entries):
+    [only] = [name for name in entries if name.endswith("b.csv") and "MACOSX" not in name]
+    with unpacked(archive(*entries), "zip") as opened:
+        assert opened.read() == only.encode()
+
+
+@pytest.mark.parametrize(
+    ("entries", "holds"),
+    [
+        (("a.csv", "b.csv"), r"holds 2 files \(a\.csv, b\.csv\), and must hold one"),
+        (tuple("abcd"), r"holds 4 files \(a, b, c, \.\.\.\)"),
+        ((), "holds 0 files, and must"),
+        (("d/",), "holds 0 files, and must"),
+    ],
+)
+def test_an_archive_of_not_one_file_is_damage(tmp_path, entries, holds):
+    (tmp_path / "a.csv.zip").write_bytes(archive(*entries).getvalue())
+    [file] = find(tmp_path)
+    assert zipfile.BadZipFile in DAMAGE
+    with pytest.raises(zipfile.BadZipFile, match=holds), file.opened():
+        pass
+
+
+def test_an_archive_that_cannot_be_read_is_named(tmp_path):
+    path = tmp_path / "a.csv.zip"
+    path.write_bytes(archive().getvalue())
+    with pytest.raises(RequestError) as caught:
+        measure_files(str(path))
+    assert repr(str(path)) in str(caught.value)
+    assert "BadZipFile: the archive holds 0 files" in str(caught.value)
+    with pytest.raises(ReadError, match="BadZipFile: the archive holds 0 files") as read:
+        bag.read_records(str(path), format="text").compute(scheduler="sync")
+    assert read.value.url == str(path)
 
 
 FORMATS = {".csv": "csv", ".tsv": "csv", ".json": "json"}

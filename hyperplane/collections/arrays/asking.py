@@ -14,6 +14,7 @@ from hyperplane.collections.arrays.urls import listed, nested
 from hyperplane.collections.flags import flag_faults
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.stores import listing
+from hyperplane.stores.secrets import given, said
 
 if TYPE_CHECKING:
     from hyperplane.collections.arrays.stores import KeepingStore
@@ -104,12 +105,18 @@ def stores_of(
         try:
             store = store_of(url, storage_options)
         except (ImportError, ValueError, TypeError) as error:
-            faults.append(Fault(where, repr(url), f"a URL that fsspec can open ({error})"))
+            faults.append(
+                Fault(
+                    where,
+                    given(url),
+                    f"a URL that fsspec can open ({said(error, storage_options, url)})",
+                )
+            )
             continue
         if in_memory(store) and not load and _workers_are_elsewhere():
             advice = "write them to files or an object store, or read them here with load=True"
             faults.append(
-                Fault(where, repr(url), f"a place that workers can read: {ELSEWHERE}", advice)
+                Fault(where, given(url), f"a place that workers can read: {ELSEWHERE}", advice)
             )
         found.append(KeepingStore(store))
     check(faults)

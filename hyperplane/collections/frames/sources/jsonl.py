@@ -18,6 +18,7 @@ from hyperplane.collections.frames.sources.text_plan import Content, Kinds, Text
 from hyperplane.collections.frames.sources.times import TimeFormat
 from hyperplane.errors import Fault, ReadError, check
 from hyperplane.stores.places import File
+from hyperplane.units import plural
 
 #: Lines that are looked at one by one when one of them is wrong.
 NEARLY = 64
@@ -142,7 +143,8 @@ def plan(files: Sequence[File], request: Request, options: TextOptions) -> Table
                 values.setdefault(name, []).append(value)
     request.tell(errors, len(left))
     if not values:
-        check([Fault("urls", f"{len(files)} files", "JSON objects in at least one of them")])
+        which = repr(files[0].url) if len(files) == 1 else plural(len(files), "file")
+        check([Fault("urls", which, "files of which at least one holds JSON objects")])
     complete = all(sample.close and sample.whole for sample in left)
     kinds = {name: _kind(found) for name, found in values.items()}
     optional = {

@@ -1,0 +1,54 @@
+"""Links on this machine's disk, as what they lead to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePath
+from typing import Any
+
+from fsspec.implementations.local import LocalFileSystem
+
+#: Types of entries, beside ``file`` and ``directory``: a link that leads nowhere, and one that
+#: leads to a folder in which it is itself.
+BROKEN, LOOP = "broken", "loop"
+
+
+class Followed(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Files of this machine in which a link is what it leads to.
+
+    fsspec itself lists a link as neither file nor folder, and looks into no folder behind one.
+
+    Parameters
+    ----------
+    endless : bool
+        Whether what is asked for goes to any depth; links that lead in a circle end it.
+    """
+
+    cachable = False
+
+    def __init__(self, endless: bool) -> None:
+        super().__init__()
+        self.endless = endless
+
+    def ls(self, path: str, detail: bool = False, **options: Any) -> list[Any]:
+        """What is in a folder."""
+        entries: list[Any] = super().ls(path, detail=detail, **options)
+        return (
+            [self._target(one) if one["islink"] else one for one in entries] if detail else entries
+        )
+
+    def _target(self, link: dict[str, Any]) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = self.info(link["name"])
+        except OSError:
+            return {**link, "type": BROKEN}
+        if found["type"] == "directory" and self.endless and _circular(link["name"]):
+            return {**found, "type": LOOP}
+        return found
+
+
+def _circular(link: str) -> bool:
+    """Whether a link leads to a folder from which one comes to the link again."""
+    target = os.path.realpath(link)
+    folders = {os.path.realpath(folder) for folder in PurePath(link).parents}
+    return any(os.path.commonpath([target, folder]) == target for folder in folders)
