@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hyperplane.errors import Fault, RequestError
+from hyperplane.errors import Fault, RequestError, StorageError
 from hyperplane.optional import need
 from hyperplane.storage.commits import new_attempt
 from hyperplane.storage.files import exists
@@ -53,7 +54,8 @@ def save_array(obj: Any, request: Request) -> SaveResult:
         commits.publish(manifest, staged, base)
         return SaveResult(target.url, len(parts), None, manifest.size, written=len(parts))
     finally:
-        commits.shelf.remove_folder(attempt)
+        with suppress(StorageError):  # leftovers; what has gone wrong is on its way already
+            commits.drop(attempt)
 
 
 def _writer(obj: Any) -> tuple[str, Callable[..., Any]]:

@@ -116,14 +116,14 @@ def clean(
     dead = [name for name in groups if _is_left(name, state, target, shelf, groups[name], age)]
     kept = [name for name in groups if name not in dead and _ATTEMPT.fullmatch(name)]
     drafts = _drafts(target, age)
+    sizes = [size for name in dead for size in groups[name].values()]
+    sizes += [draft.stat().st_size for draft in drafts if draft.exists()]
     if not dry_run:
         shelf.remove(f"{target.beside}/{file}" for name in dead for file in groups[name])
         for name in dead:
             shelf.remove_folder(f"{target.beside}/{name}")
         for draft in drafts:
             draft.unlink(missing_ok=True)
-    sizes = [size for name in dead for size in groups[name].values()]
-    sizes += [draft.stat().st_size for draft in drafts if draft.exists()]
     return Cleaned(
         target.url,
         tuple(sorted([*dead, *(draft.name for draft in drafts)])),
@@ -151,8 +151,8 @@ def _is_left(
     if commit:
         return int(commit[1]) < int(state.version or 0)
     # A manifest is written just before its parts are published, so a fresh one may be of somebody.
-    current = state.manifest.key if state.manifest else ""
-    stale = name.endswith(".part") or (name.endswith(".json") and name != f"{current}.json")
+    of_now = state.manifest is not None and name.startswith(f"{state.manifest.key}-")
+    stale = name.endswith(".part") or (name.endswith(".json") and not of_now)
     return stale and _older(shelf, f"{target.beside}/{name}", age)
 
 
@@ -169,9 +169,13 @@ def _drafts(target: Target, age: float) -> list[Path]:
     if not target.store.local:
         return []
     folder = Path(target.parent)
+    if not folder.is_dir():
+        return []
+    draft = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{12}}\.part")
     now = dt.datetime.now(tz=dt.timezone.utc).timestamp()
     return [
         file
-        for file in folder.glob(f".{target.name}.*.part")
+        for file in folder.iterdir()
+        if draft.fullmatch(file.name)
         if now - file.stat().st_mtime > age or age == 0
     ]

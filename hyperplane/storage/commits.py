@@ -67,6 +67,10 @@ class Commits(Protocol):
         """
         ...
 
+    def drop(self, attempt: str) -> None:
+        """Remove the folder of an attempt, if nobody needs what is in it."""
+        ...
+
     def where(self, manifest: Manifest) -> list[str]:
         """The paths of the parts."""
         ...

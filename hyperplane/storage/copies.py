@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 
-from hyperplane.errors import Fault, RequestError
+from hyperplane.errors import Fault, RequestError, StorageError
 from hyperplane.storage.commits import new_attempt
 from hyperplane.storage.files import exists, save_bytes
 from hyperplane.storage.manifest import Manifest, Part
@@ -56,7 +57,8 @@ def _save_folder(path: Path, files: list[Path], request: Request) -> SaveResult:
         verify(commits.shelf, staged, parts)
         commits.publish(manifest, staged, base)
     finally:
-        commits.shelf.remove_folder(attempt)
+        with suppress(StorageError):  # leftovers; what has gone wrong is on its way already
+            commits.drop(attempt)
     return SaveResult(target.url, len(parts), None, manifest.size, written=len(parts))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from hyperplane.errors import OutputExists
 from hyperplane.storage.formats import encoded
+from hyperplane.storage.place import commits_of
 from hyperplane.storage.request import Request
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.shelf import Shelf
@@ -20,6 +21,11 @@ def save_file(obj: Any, request: Request) -> SaveResult:
 def save_bytes(data: bytes, rows: int | None, request: Request) -> SaveResult:
     """Save the bytes of a file."""
     target, shelf = request.target, Shelf(request.target.store)
+    there = commits_of(target).state().manifest
+    if there is not None and [part.name for part in there.parts] != [""]:
+        if request.mode == "skip":
+            return SaveResult(target.url, len(there.parts), there.rows, there.size)
+        raise OutputExists(target.url, "is a folder; save one file under another name")
     found = shelf.get(target.path) if shelf.is_file(target.path) else None
     result = SaveResult(target.url, 1, rows, len(data), written=1)
     if found == data or (found is not None and request.mode == "skip"):

@@ -173,17 +173,19 @@ def _separated(separator: str) -> Callable[[Any], Encoded]:
 
 def _is_plain(index: Any) -> bool:
     """Whether an index is only the numbers of the rows."""
-    return type(index).__name__ == "RangeIndex" or index.is_integer()
+    from pandas.api.types import is_integer_dtype
+
+    return is_integer_dtype(index.dtype)
 
 
 def _lines(table: Any) -> Encoded:
+    from hyperplane.collections.frames.convert import from_pandas
+
     frame = _pandas(table)
-    if not len(frame):
-        return Encoded(b"", 0)
-    if frame.index.name is not None:
+    if frame.index.name is not None or not _is_plain(frame.index):
         frame = frame.reset_index()
-    text = frame.to_json(orient="records", lines=True, date_format="iso", force_ascii=False)
-    return Encoded((text if text.endswith("\n") else text + "\n").encode(), len(frame))
+    # Polars writes every digit of numbers and times, which pandas does not.
+    return Encoded(from_pandas(frame).write_ndjson().encode() if len(frame) else b"", len(frame))
 
 
 def records(items: Any, format: str) -> Encoded:  # noqa: A002
@@ -243,5 +245,7 @@ def _table(data: bytes, format: str) -> Any:  # noqa: A002
         table = parquet.read_table(io.BytesIO(data), page_checksum_verification=True)
         return table.to_pandas()
     if format == "jsonl":
-        return pd.read_json(io.BytesIO(data), lines=True)
+        if not data:
+            return pd.DataFrame()
+        return pd.read_json(io.BytesIO(data), lines=True, dtype=False, precise_float=True)
     return pd.read_csv(io.BytesIO(data), sep="\t" if format == "tsv" else ",")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -30,6 +31,8 @@ from hyperplane.stores.places import Store
 from hyperplane.stores.secrets import said
 
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
+#: Looks at a place before it is said that nothing, or not all, is there.
+_LOOKS = 5
 _GONE = "is gone: somebody has replaced it; load it again"
 T = TypeVar("T")
 #: What a file of a format is loaded as.
@@ -87,7 +90,11 @@ def load(
     if shelf.is_file(target.path):
         return _file(target, shelf, trusted)
     commits = commits_of(target)
-    manifest = commits.state().manifest
+    for _ in range(_LOOKS):
+        manifest = commits.state().manifest
+        if manifest is not None and not manifest.details.get("missing"):
+            break
+        time.sleep(0.02)  # somebody may be replacing it just now
     if manifest is None:
         raise StorageError(target.url, "there is nothing; check the name, or save it first")
     if manifest.format == FOREIGN:
@@ -98,14 +105,15 @@ def load(
         return load_array(target, manifest.kind, commits.folder(manifest))
     paths = commits.where(manifest)
     units = [
-        Unit(target.store, path, part, manifest.format)
+        Unit(target.store, path, part, manifest.format, f"{target.path}/{part.name}")
         for path, part in zip(paths, manifest.parts, strict=True)
     ]
     if manifest.kind == "bag":
         return db.from_delayed([delayed(read_records)(unit) for unit in units])
-    like = units[0].like()
+    # Text without rows does not say what its columns are.
+    like = next((unit for unit in units if unit.part.rows != 0), units[0]).like()
     with config.set({"dataframe.convert-string": False}):
-        return dd.from_map(ReadPart(), units, meta=like, label="load")
+        return dd.from_map(ReadPart(like), units, meta=like, label="load")
 
 
 def _file(target: Target, shelf: Shelf, trusted: bool) -> Any:
@@ -162,6 +170,7 @@ class Unit:
     path: str
     part: Part
     format: str
+    published: str
 
     @property
     def url(self) -> str:
@@ -176,7 +185,10 @@ class Unit:
         ReadError
             When it is gone, or not of the size that was written.
         """
-        found = Shelf(self.store).get(self.path)
+        shelf = Shelf(self.store)
+        found = shelf.get(self.path)
+        if found is None and self.path != self.published:  # copied since, to where all look
+            found = shelf.get(self.published)
         if found is None:
             raise ReadError(self.url, _GONE)
         if len(found) != self.part.size:
@@ -185,7 +197,10 @@ class Unit:
 
     def _read(self, read: Callable[[Any], T]) -> T:
         def once() -> T:
-            with self.store.system.open(self.path, "rb") as opened:
+            path = self.path
+            if path != self.published and not self.store.system.exists(path):
+                path = self.published  # copied since, to where all look
+            with self.store.system.open(path, "rb") as opened:
                 return read(opened)
 
         try:
@@ -219,16 +234,33 @@ class Unit:
         return decoded(self.data(), "table", self.format).iloc[:0]
 
 
+@dataclass(frozen=True, repr=False)
 class ReadPart:
-    """Makes the frame of a part; Dask pushes the needed columns into it."""
+    """Makes the frame of a part; Dask pushes the needed columns into it.
+
+    Parameters
+    ----------
+    columns_like : pandas.DataFrame
+        No rows; the columns and types of the first part.
+    """
+
+    columns_like: Any
 
     def __call__(self, unit: Unit, columns: Sequence[str] | None = None) -> Any:
         """Read a part."""
-        if unit.format != "parquet":
-            frame = decoded(unit.data(), "table", unit.format)
-            return frame if columns is None else frame[list(columns)]
-        frame = unit.table(columns).to_pandas()
+        text = unit.format != "parquet"
+        frame = self._of_text(unit) if text else unit.table(columns).to_pandas()
         return frame if columns is None else frame[list(columns)]
+
+    def _of_text(self, unit: Unit) -> Any:
+        frame = decoded(unit.data(), "table", unit.format)
+        if not len(frame):
+            return self.columns_like
+        try:
+            return frame.astype(self.columns_like.dtypes)
+        except (KeyError, TypeError, ValueError) as error:
+            wrong = f"has other columns or types than the first part ({said(error)})"
+            raise ReadError(unit.url, wrong) from error
 
 
 def read_records(unit: Unit) -> list[Any]:

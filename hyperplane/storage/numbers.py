@@ -10,6 +10,7 @@ import re
 from collections.abc import Set
 from dataclasses import replace
 
+from hyperplane.errors import StorageError
 from hyperplane.storage.commits import State, conflict, foreign
 from hyperplane.storage.manifest import Manifest
 from hyperplane.storage.shelf import Shelf
@@ -56,34 +57,66 @@ class Numbers:
         manifest = replace(
             manifest, details={**manifest.details, "staged": folder, "commit": number}
         )
+        if number == 1 and base.manifest is not None:  # what another program wrote
+            names = [part.name for part in base.manifest.parts]
+            manifest = replace(manifest, details={**manifest.details, "replaced": names})
         body = manifest.to_json().encode()
         try:
             self.shelf.put_new(f"{self.target.beside}/{_commit(number)}", body)
         except FileExistsError as error:
             raise conflict(self.target) from error
+        if self._superseded(number):
+            # Others have published since, and have cleared away the commit of this number.
+            self.shelf.remove([f"{self.target.beside}/{_commit(number)}"])
+            raise conflict(self.target)
         self.tidy(manifest)
         return manifest
+
+    def drop(self, attempt: str) -> None:
+        """Remove an attempt, unless it is published and its parts are not copied yet."""
+        manifest = self.state().manifest
+        staged = str(manifest.details.get("staged", "")) if manifest else ""
+        if manifest is None or not f"{self.target.beside}/{staged}".startswith(f"{attempt}/"):
+            self.shelf.remove_folder(attempt)
 
     def tidy(self, manifest: Manifest) -> None:
         """Bring the parts to where other tools look; a second time it does what is left to do."""
         path, number = self.target.path, int(manifest.details["commit"])
         staged, done = self._staged(manifest), self._done(number)
         if not self.shelf.is_file(done):
-            aside = self.shelf.listing(staged)
             wanted = {part.name for part in manifest.parts}
-            to_copy = [name for name in aside if name in wanted]
-            self.shelf.each(
-                lambda name: self.shelf.copy(f"{staged}/{name}", f"{path}/{name}"), to_copy
-            )
-            seen = self.shelf.listing(path)
-            self.shelf.remove(f"{path}/{name}" for name in set(seen) - wanted)
-            if self.shelf.is_file(path):  # a file was replaced by a folder
-                self.shelf.remove([path])
+            to_copy = [name for name in self.shelf.listing(staged) if name in wanted]
+            try:
+                self.shelf.each(
+                    lambda name: self.shelf.copy(f"{staged}/{name}", f"{path}/{name}"), to_copy
+                )
+            except (FileNotFoundError, StorageError) as error:
+                # Another process does the same, and was faster.
+                if self.shelf.missing(error) and self._is_tidied(number):
+                    return
+                raise
+            if self._superseded(number):
+                return
+            replaced = self._replaced(manifest, number) - wanted
+            self.shelf.remove(f"{path}/{name}".rstrip("/") for name in replaced)
             self.shelf.put(done, b"")
         self.shelf.remove_folder(staged)
         older = [before for before in self._numbers() if before < number]
         self.shelf.remove(f"{self.target.beside}/{_commit(before)}" for before in older)
         self.shelf.remove(map(self._done, older))
+
+    def _replaced(self, manifest: Manifest, number: int) -> set[str]:
+        """Names of the parts that this commit took the place of; of others nothing is removed."""
+        before = self.shelf.get(f"{self.target.beside}/{_commit(number - 1)}")
+        if before is not None:
+            return {part.name for part in Manifest.from_json(before).parts}
+        return set(manifest.details.get("replaced", ()))
+
+    def _superseded(self, number: int) -> bool:
+        return max(self._numbers(), default=0) > number
+
+    def _is_tidied(self, number: int) -> bool:
+        return self.shelf.is_file(self._done(number)) or self._superseded(number)
 
     def where(self, manifest: Manifest) -> list[str]:
         """The paths of the parts, be they copied or not."""

@@ -6,14 +6,16 @@ import hashlib
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any
 
 from dask.tokenize import tokenize
 
 from hyperplane.collections.frames import plan
-from hyperplane.errors import OutputExists, StorageError
-from hyperplane.storage.commits import Commits, State, new_attempt
+from hyperplane.errors import Fault, OutputExists, StorageError, check
+from hyperplane.storage.commits import FOREIGN, Commits, State, new_attempt
 from hyperplane.storage.files import exists
 from hyperplane.storage.formats import ENCODERS, SUFFIX_OF, Encoded, records
 from hyperplane.storage.manifest import Manifest, Part
@@ -60,6 +62,8 @@ def save_parts(obj: Any, request: Request) -> SaveResult:
     commits.settle(base)
     if base.manifest is not None and request.mode == "skip":
         return _result(request, base.manifest, written=0)
+    if base.manifest is not None and request.mode == "append":
+        check(_unlike(request, base.manifest))
     attempt = f"{request.target.beside}/{new_attempt()}"
     check_writable(commits, attempt)
     try:
@@ -71,9 +75,21 @@ def save_parts(obj: Any, request: Request) -> SaveResult:
         new = [part for part in manifest.parts if part.name not in had]
         verify(commits.shelf, f"{attempt}/data", new)
         published = commits.publish(manifest, f"{attempt}/data", base)
-        return _result(request, published, written=len(new))
+        return replace(_result(request, published, written=len(new)), published=True)
     finally:
-        commits.shelf.remove_folder(attempt)
+        with suppress(StorageError):  # leftovers; what has gone wrong is on its way already
+            commits.drop(attempt)
+
+
+def _unlike(request: Request, there: Manifest) -> list[Fault]:
+    """What keeps parts from being added to others."""
+    endings = {PurePosixPath(part.name).suffix for part in there.parts}
+    alike = endings == {SUFFIX_OF[request.format]}
+    if alike and there.kind in (FOREIGN, "bag" if request.kind == "bag" else "dataframe"):
+        return []
+    asked = f"'append' of {request.kind} as {request.format}"
+    allowed = f"what is like that which is there: {there.kind} as {there.format}"
+    return [Fault("mode", asked, allowed, "save it elsewhere, or overwrite")]
 
 
 def written_parts(

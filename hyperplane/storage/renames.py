@@ -39,11 +39,18 @@ class Renames:
             sizes = {"": path.stat().st_size}
         else:
             return State()
-        key = key_of(sizes)
-        found = self.shelf.get(f"{self.target.beside}/{key}.json")
+        version = _version(key_of(sizes), path)
+        found = self.shelf.get(f"{self.target.beside}/{version}.json")
+        if found is None:  # the folder may have been brought back from a copy of it
+            found = self._only(key_of(sizes))
         if found is not None:
-            return State(key, Manifest.from_json(found))
-        return State(key, foreign(sizes, self._saved()))
+            return State(version, Manifest.from_json(found))
+        return State(version, foreign(sizes, self._saved()))
+
+    def _only(self, key: str) -> bytes | None:
+        """The one manifest of parts with these names."""
+        files = list(Path(self.target.beside).glob(f"{key}-*.json"))
+        return self.shelf.get(str(files[0])) if len(files) == 1 else None
 
     def _saved(self) -> Manifest | None:
         """What was saved here before somebody else changed it."""
@@ -62,17 +69,22 @@ class Renames:
         for part in manifest.parts:
             fresh = Path(staged, part.name)
             _link(fresh if fresh.exists() else Path(self.target.path, part.name), whole, part.name)
-        self.shelf.put(f"{self.target.beside}/{manifest.key}.json", manifest.to_json().encode())
+        version = _version(manifest.key, Path(whole))
+        self.shelf.put(f"{self.target.beside}/{version}.json", manifest.to_json().encode())
         with self._alone():
             if self.state().version != base.version:
                 shutil.rmtree(whole, ignore_errors=True)
+                Path(self.target.beside, f"{version}.json").unlink(missing_ok=True)
                 raise conflict(self.target)
             _take_place(whole, self.target.path)
+            if base.version:
+                Path(self.target.beside, f"{base.version}.json").unlink(missing_ok=True)
         shutil.rmtree(whole, ignore_errors=True)
-        for file in Path(self.target.beside).glob("*.json"):
-            if file.stem != manifest.key:
-                file.unlink(missing_ok=True)
         return manifest
+
+    def drop(self, attempt: str) -> None:
+        """Remove the folder of an attempt; what was published is hard links."""
+        shutil.rmtree(attempt, ignore_errors=True)
 
     def where(self, manifest: Manifest) -> list[str]:
         """The paths of the parts."""
@@ -88,6 +100,11 @@ class Renames:
         with Path(self.target.beside, "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def _version(key: str, path: Path) -> str:
+    """Of parts with the same names, as those of Zarr, the number of their folder says which."""
+    return f"{key}-{path.stat().st_ino}"
 
 
 def _link(file: Path, folder: str, name: str) -> None:

@@ -26,6 +26,8 @@ class SaveResult:
         Files among them that were written; the others were there with the same content.
     complete : bool
         Whether all shards are there, so that others see it.
+    published : bool
+        Whether others see something else now, as also when files were only left out.
     seconds : float
         How long it took.
     """
@@ -36,18 +38,19 @@ class SaveResult:
     nbytes: int
     written: int = 0
     complete: bool = True
+    published: bool = False
     seconds: float = 0.0
 
     @property
     def changed(self) -> bool:
-        """Whether anything was written."""
-        return self.written > 0
+        """Whether anything was written, or others see something else."""
+        return self.written > 0 or self.published
 
     def as_rows(self) -> list[tuple[str, str]]:
         """Labels and texts."""
         rows = "" if self.rows is None else f"{self.rows:,} rows in "
         how = "nothing was written: it was there already"
-        if self.written:
+        if self.changed:
             how = f"{self.written:,} of them written in {self.seconds:.1f} s"
         found = [
             ("saved", self.url),

@@ -89,26 +89,28 @@ class _Run:
         base = self.commits.state()
         if base.manifest is not None and self.is_of(base.manifest):
             return True  # another one has, meanwhile
-        names = self.commits.shelf.listing(f"{self.folder}/records")
-        if len(names) < self.count:
-            return False
         shards = [self.record(index) for index in range(self.count)]
         found = [shard for shard in shards if shard is not None]
         if len(found) == self.count:
+            if len({(shard.format, shard.kind) for shard in found}) > 1:
+                url = self.commits.target.url
+                raise OutputConflict(url, "its shards are of different formats; save them alike")
             parts = tuple(part for shard in found for part in shard.parts)
             details = {"run": self.name}
             whole = Manifest(found[0].format, found[0].kind, parts, "", self.count, details)
             try:
                 self.commits.publish(whole, f"{self.folder}/data", base)
-            except (OutputConflict, FileNotFoundError):
+            except (OutputConflict, FileNotFoundError, StorageError):
                 if not self._published():
                     raise
+        if not self._published():
+            return False
         self.commits.shelf.remove_folder(self.folder)
         old = base.manifest
         if old is not None and old.shards:  # whoever published that may not have come to it
             before = _Run(self.commits, old.shards, old.details.get("run", ""))
             self.commits.shelf.remove_folder(before.folder)
-        return self._published()
+        return True
 
     def _published(self) -> bool:
         now = self.commits.state().manifest

@@ -1,0 +1,217 @@
+"""Cases that a review of saving came upon: late writers, interrupted ones, equal names."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+import hyperplane
+from hyperplane.errors import OutputConflict, OutputExists, RequestError
+from hyperplane.storage import missing_shards
+from hyperplane.storage.renames import Renames
+from hyperplane.storage.shelf import Shelf
+
+
+@pytest.fixture(autouse=True)
+def _here():
+    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
+        yield
+
+
+def frame(version, partitions=4):
+    made = pd.DataFrame({"n": range(40), "v": version})
+    return dd.from_pandas(made, npartitions=partitions)
+
+
+def version_of(url, options):
+    found = hyperplane.load(url, storage_options=options).compute()
+    assert found.n.to_list() == list(range(40))
+    (version,) = set(found.v)
+    return version
+
+
+def test_a_draft_that_a_killed_shard_left_is_no_shard(tmp_path):
+    url = str(tmp_path / "out")
+    rows = pd.DataFrame({"n": [1, 2]})
+    for index in (0, 1):
+        hyperplane.save(rows + index, url, shard=(index, 3))
+    records = tmp_path / ".out.hyperplane" / "shards-3-first" / "records"
+    (records / ".00002.json.0123456789ab.part").write_text("half")
+    assert not hyperplane.save(rows + 1, url, shard=(1, 3)).complete
+    assert missing_shards(url) == [2]
+    assert hyperplane.save(rows + 2, url, shard=(2, 3)).complete
+    assert hyperplane.load(url).n.compute().to_list() == [1, 2, 2, 3, 3, 4]
+
+
+def test_shards_that_end_at_once_lose_nothing(tmp_path):
+    for turn in range(20):
+        url = str(tmp_path / f"out-{turn}")
+
+        def one(index, url=url):
+            return hyperplane.save(pd.DataFrame({"n": [index]}), url, shard=(index, 3))
+
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(one, range(3)))
+        assert missing_shards(url) == []
+        assert hyperplane.load(url).n.compute().to_list() == [0, 1, 2]
+
+
+def test_a_writer_that_two_others_have_overtaken_is_told(faulty_store):
+    store = faulty_store()
+    url, options = f"{store.url}/out", store.options
+    hyperplane.save(frame(0), url, storage_options=options)
+    overtaken = []
+
+    def slow(part):
+        if not overtaken:
+            overtaken.append(1)
+            for version in (1, 2):
+                hyperplane.save(frame(version), url, mode="overwrite", storage_options=options)
+        return part
+
+    late = frame(9).map_partitions(slow, meta=frame(9)._meta)
+    with pytest.raises(OutputConflict):
+        hyperplane.save(late, url, mode="overwrite", storage_options=options)
+    assert version_of(url, options) == 2
+    assert len([name for name in store.objects() if name.startswith("bucket/out/")]) == 4
+
+
+def test_a_late_clearing_away_leaves_a_newer_version_alone(faulty_store, monkeypatch):
+    store = faulty_store()
+    url, options = f"{store.url}/out", store.options
+    hyperplane.save(frame(0), url, storage_options=options)
+    copy, overtaken = Shelf.copy, []
+
+    def overtaking(self, path, to):
+        copy(self, path, to)
+        if not overtaken:
+            overtaken.append(1)
+            hyperplane.save(frame(2), url, mode="overwrite", storage_options=options)
+
+    monkeypatch.setattr(Shelf, "copy", overtaking)
+    hyperplane.save(frame(1), url, mode="overwrite", storage_options=options)
+    assert version_of(url, options) == 2
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_an_end_between_commit_and_copies_loses_nothing(faulty_store, monkeypatch, error):
+    store = faulty_store()
+    url, options = f"{store.url}/out", store.options
+    hyperplane.save(frame(0), url, storage_options=options)
+
+    def fail(self, path, to):
+        raise error("now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Shelf, "copy", fail)
+        with pytest.raises(error):
+            hyperplane.save(frame(1), url, mode="overwrite", storage_options=options)
+    assert version_of(url, options) == 1
+    assert not hyperplane.save(frame(1), url, storage_options=options).changed
+    plain = [name for name in store.objects() if name.startswith("bucket/out/")]
+    assert len(plain) == 4
+    assert version_of(url, options) == 1
+
+
+def test_arrays_of_one_shape_are_told_apart_when_a_save_is_cut_off(tmp_path, monkeypatch):
+    url = str(tmp_path / "a.zarr")
+    hyperplane.save(da.ones((4, 4), chunks=2), url)
+
+    def cut_off(staged, path):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hyperplane.storage.renames._take_place", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            hyperplane.save(da.ones((4, 4), chunks=2) * 7, url, mode="overwrite")
+    assert (hyperplane.load(url).compute() == 1).all()
+    assert hyperplane.save(da.ones((4, 4), chunks=2) * 7, url, mode="overwrite").changed
+    assert (hyperplane.load(url).compute() == 7).all()
+
+
+def test_of_two_writers_of_arrays_one_is_told(tmp_path, monkeypatch):
+    url = str(tmp_path / "a.zarr")
+    hyperplane.save(da.ones((4, 4), chunks=2), url)
+    publish, overtaken = Renames.publish, []
+
+    def overtaking(self, manifest, staged, base):
+        if not overtaken:
+            overtaken.append(1)
+            hyperplane.save(da.ones((4, 4), chunks=2) * 5, url, mode="overwrite")
+        return publish(self, manifest, staged, base)
+
+    monkeypatch.setattr(Renames, "publish", overtaking)
+    with pytest.raises(OutputConflict):
+        hyperplane.save(da.ones((4, 4), chunks=2) * 6, url, mode="overwrite")
+    assert (hyperplane.load(url).compute() == 5).all()
+
+
+def test_a_file_does_not_take_the_place_of_a_folder(faulty_store, tmp_path):
+    store = faulty_store()
+    for url, options in ((f"{store.url}/out", store.options), (str(tmp_path / "out"), {})):
+        hyperplane.save(frame(0), url, storage_options=options)
+        for mode in ("error", "overwrite"):
+            with pytest.raises(OutputExists, match="is a folder"):
+                hyperplane.save(b"x", url, mode=mode, storage_options=options)
+        assert version_of(url, options) == 0
+
+
+def test_only_like_is_added_to_like(tmp_path):
+    url = str(tmp_path / "out")
+    hyperplane.save(frame(0), url)
+    with pytest.raises(RequestError, match="dataframe as parquet"):
+        hyperplane.save(frame(1), url, mode="append", format="csv")
+    assert version_of(url, {}) == 0
+
+
+def test_fewer_partitions_are_a_change(tmp_path):
+    url = str(tmp_path / "out")
+    df = frame(0)
+    hyperplane.save(df, url)
+    result = hyperplane.save(df.partitions[:2], url, mode="overwrite")
+    assert (result.written, result.changed) == (0, True)
+    assert len(list(Path(url).iterdir())) == 2
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_text_keeps_digits_times_and_empty_partitions(tmp_path, form):
+    made = pd.DataFrame(
+        {
+            "x": [0.12345678901234567, 1e-12, np.pi],
+            "text": ["01234x", "1e5y", "c"],
+            "n": [1, 2, 3],
+        },
+        index=[0, 1, 3],
+    )
+    df = dd.concat([dd.from_pandas(made.iloc[:0], npartitions=1), dd.from_pandas(made, 2)])
+    hyperplane.save(df, tmp_path / "out", format=form)
+    found = hyperplane.load(tmp_path / "out").compute().reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, made.reset_index(drop=True), rtol=0, atol=0)
+
+
+def test_clearing_away_at_one_place_spares_its_neighbour(tmp_path):
+    hyperplane.save(b"x", tmp_path / "cl.parquet")
+    draft = tmp_path / ".cl.parquet.0123456789ab.part"
+    draft.write_bytes(b"half")
+    assert hyperplane.storage.clean(tmp_path / "cl", older_than=0).files == 0
+    assert draft.exists()
+    os.utime(draft, (0, 0))
+    found = hyperplane.storage.clean(tmp_path / "cl.parquet")
+    assert (found.files, found.nbytes, draft.exists()) == (1, 4, False)
+
+
+def test_what_numbers_do_not_replace_they_do_not_remove(faulty_store):
+    store = faulty_store()
+    url, options = f"{store.url}/out", store.options
+    hyperplane.save(frame(0), url, storage_options=options)
+    hyperplane.save(b"notes", f"{url}/notes.txt", storage_options=options)
+    hyperplane.save(frame(1), url, mode="overwrite", storage_options=options)
+    assert "bucket/out/notes.txt" in store.objects()
