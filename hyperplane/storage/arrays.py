@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hyperplane.errors import Fault, RequestError, StorageError
+from hyperplane.errors import Fault, RequestError
 from hyperplane.optional import need
-from hyperplane.storage.commits import new_attempt
 from hyperplane.storage.files import exists
 from hyperplane.storage.manifest import Manifest, Part
-from hyperplane.storage.parts import check_writable, verify
+from hyperplane.storage.parts import attempt_at, verify
 from hyperplane.storage.place import commits_of
 from hyperplane.storage.request import Request
 from hyperplane.storage.result import SaveResult
@@ -33,10 +31,7 @@ def save_array(obj: Any, request: Request) -> SaveResult:
     if old is not None and request.mode == "append":
         advice = "xarray's own to_zarr(append_dim=...) does, without the guarantees of this"
         raise RequestError([Fault("mode", "'append'", "not for arrays", advice)])
-    attempt = f"{target.beside}/{new_attempt()}"
-    check_writable(commits, attempt)
-    staged = f"{attempt}/data"
-    try:
+    with attempt_at(commits) as staged:
         kind, write = _writer(obj)
         if target.store.local:
             write(staged)
@@ -53,9 +48,6 @@ def save_array(obj: Any, request: Request) -> SaveResult:
         verify(commits.shelf, staged, parts)
         commits.publish(manifest, staged, base)
         return SaveResult(target.url, len(parts), None, manifest.size, written=len(parts))
-    finally:
-        with suppress(StorageError):  # leftovers; what has gone wrong is on its way already
-            commits.drop(attempt)
 
 
 def _writer(obj: Any) -> tuple[str, Callable[..., Any]]:

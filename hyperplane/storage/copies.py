@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
 from pathlib import Path
 
-from hyperplane.errors import Fault, RequestError, StorageError
-from hyperplane.storage.commits import new_attempt
+from hyperplane.errors import Fault, RequestError
 from hyperplane.storage.files import exists, save_bytes
 from hyperplane.storage.manifest import Manifest, Part
-from hyperplane.storage.parts import check_writable, verify
+from hyperplane.storage.parts import attempt_at, verify
 from hyperplane.storage.place import commits_of
 from hyperplane.storage.request import Request
 from hyperplane.storage.result import SaveResult
@@ -45,10 +43,7 @@ def _save_folder(path: Path, files: list[Path], request: Request) -> SaveResult:
         return SaveResult(target.url, len(shown.parts), None, shown.size)
     if old is not None and request.mode != "overwrite":
         raise exists(request)
-    attempt = f"{target.beside}/{new_attempt()}"
-    check_writable(commits, attempt)
-    staged = f"{attempt}/data"
-    try:
+    with attempt_at(commits) as staged:
 
         def send(part: Part) -> None:
             commits.shelf.put(f"{staged}/{part.name}", (path / part.name).read_bytes())
@@ -56,9 +51,6 @@ def _save_folder(path: Path, files: list[Path], request: Request) -> SaveResult:
         commits.shelf.each(send, parts)
         verify(commits.shelf, staged, parts)
         commits.publish(manifest, staged, base)
-    finally:
-        with suppress(StorageError):  # leftovers; what has gone wrong is on its way already
-            commits.drop(attempt)
     return SaveResult(target.url, len(parts), None, manifest.size, written=len(parts))
 
 

@@ -54,8 +54,6 @@ class Manifest:
         What was saved, so that the same comes back.
     parts : tuple of Part
         In order.
-    token : str
-        Names the content before it is computed; empty where that cannot be.
     shards : int or None
         How many shards it was made of.
     details : dict
@@ -65,7 +63,6 @@ class Manifest:
     format: str
     kind: str
     parts: tuple[Part, ...]
-    token: str = ""
     shards: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -15,7 +15,7 @@ from dask.tokenize import tokenize
 
 from hyperplane.collections.frames import plan
 from hyperplane.errors import Fault, OutputExists, StorageError, check
-from hyperplane.storage.commits import FOREIGN, Commits, State, new_attempt
+from hyperplane.storage.commits import FOREIGN, Commits, new_attempt
 from hyperplane.storage.files import exists
 from hyperplane.storage.formats import ENCODERS, SUFFIX_OF, Encoded, records
 from hyperplane.storage.manifest import Manifest, Part
@@ -64,21 +64,24 @@ def save_parts(obj: Any, request: Request) -> SaveResult:
         return _result(request, base.manifest, written=0)
     if base.manifest is not None and request.mode == "append":
         check(_unlike(request, base.manifest))
-    attempt = f"{request.target.beside}/{new_attempt()}"
-    check_writable(commits, attempt)
-    try:
-        manifest = written_parts(obj, request, base, f"{attempt}/data")
-        old = base.manifest
-        if old is not None and manifest.parts == old.parts:
-            return _result(request, old, written=0)
-        had = {part.name for part in old.parts} if old else set()
+    old = base.manifest.parts if base.manifest else ()
+    appends = request.mode == "append"
+    with attempt_at(commits) as staged:
+        manifest = written_parts(
+            obj,
+            request,
+            staged,
+            there=() if appends else old,
+            kept=old if appends else (),
+            refuses=request.mode == "error" and base.manifest is not None,
+        )
+        if base.manifest is not None and manifest.parts == old:
+            return _result(request, base.manifest, written=0)
+        had = {part.name for part in old}
         new = [part for part in manifest.parts if part.name not in had]
-        verify(commits.shelf, f"{attempt}/data", new)
-        published = commits.publish(manifest, f"{attempt}/data", base)
+        verify(commits.shelf, staged, new)
+        published = commits.publish(manifest, staged, base)
         return replace(_result(request, published, written=len(new)), published=True)
-    finally:
-        with suppress(StorageError):  # leftovers; what has gone wrong is on its way already
-            commits.drop(attempt)
 
 
 def _unlike(request: Request, there: Manifest) -> list[Fault]:
@@ -93,20 +96,28 @@ def _unlike(request: Request, there: Manifest) -> list[Fault]:
 
 
 def written_parts(
-    obj: Any, request: Request, base: State, folder: str, *, reuse: bool = False
+    obj: Any,
+    request: Request,
+    folder: str,
+    *,
+    there: Sequence[Part],
+    kept: Sequence[Part] = (),
+    refuses: bool = False,
 ) -> Manifest:
-    """Have the parts of a collection written aside; those that are there already are not.
+    """Have the parts of a collection written aside.
 
     Parameters
     ----------
-    reuse : bool
-        Whether to go on when a part differs from what is there, though the mode is ``"error"``.
+    folder : str
+        Where to.
+    there : sequence of Part
+        Those in the same places; what is the same is not written again.
+    kept : sequence of Part
+        Those that come before all of these.
+    refuses : bool
+        Whether it is an error when one differs from what is there.
     """
-    old = base.manifest.parts if base.manifest else ()
-    kept = old if request.mode == "append" else ()
-    there = () if kept else old
     pieces = obj.to_delayed() if hasattr(obj, "to_delayed") else [obj]
-    refuses = bool(there) and request.mode == "error" and not reuse
     if refuses and len(pieces) != len(there):
         raise exists(request)
     writing = Writing(
@@ -153,6 +164,18 @@ def _encoded(piece: Any, format: str) -> Encoded:  # noqa: A002
     if hasattr(piece, "columns"):
         return ENCODERS[format](piece)
     return records(piece, format)
+
+
+@contextmanager
+def attempt_at(commits: Commits) -> Iterator[str]:
+    """A folder for what is not yet published, which is there for a block."""
+    attempt = f"{commits.target.beside}/{new_attempt()}"
+    check_writable(commits, attempt)
+    try:
+        yield f"{attempt}/data"
+    finally:
+        with suppress(StorageError):  # leftovers; what has gone wrong is on its way already
+            commits.drop(attempt)
 
 
 def check_writable(commits: Commits, attempt: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import random
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -96,8 +95,6 @@ def attempt(
     url: str,
     *,
     options: Mapping[str, Any] | None = None,
-    budget: float | None = None,
-    sleep: Callable[[float], None] = time.sleep,
     throttled: Callable[[], None] = lambda: None,
 ) -> T:
     """Do something with a store, again and again while faults may pass.
@@ -121,9 +118,8 @@ def attempt(
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(passes),
         wait=wait,
-        stop=tenacity.stop_after_delay(BUDGET if budget is None else budget),
+        stop=tenacity.stop_after_delay(BUDGET),
         before_sleep=before,
-        sleep=sleep,
         reraise=True,
     )
     with told(url, options):

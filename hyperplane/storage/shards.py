@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 from hyperplane.errors import Fault, OutputConflict, RequestError, StorageError
-from hyperplane.storage.commits import Commits, State
+from hyperplane.storage.commits import Commits
 from hyperplane.storage.files import exists
 from hyperplane.storage.manifest import Manifest, Part
 from hyperplane.storage.parts import check_writable, verify, written_parts
@@ -39,8 +39,7 @@ def save_shard(obj: Any, request: Request) -> SaveResult:
     committed = None if ended else run.record(index)
     check_writable(commits, run.folder)
     there = committed.parts if committed else published
-    seen = State("there", Manifest(request.format, "dataframe", there)) if there else State()
-    made = written_parts(obj, request, seen, f"{run.folder}/data", reuse=True)
+    made = written_parts(obj, request, f"{run.folder}/data", there=there)
     known = {part.name for part in there}
     new = [part for part in made.parts if part.name not in known]
     if committed is not None:
@@ -97,7 +96,7 @@ class _Run:
                 raise OutputConflict(url, "its shards are of different formats; save them alike")
             parts = tuple(part for shard in found for part in shard.parts)
             details = {"run": self.name}
-            whole = Manifest(found[0].format, found[0].kind, parts, "", self.count, details)
+            whole = Manifest(found[0].format, found[0].kind, parts, self.count, details)
             try:
                 self.commits.publish(whole, f"{self.folder}/data", base)
             except (OutputConflict, FileNotFoundError, StorageError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import subprocess
@@ -13,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import psutil
 
@@ -39,6 +40,14 @@ def moments(count: int, longest: float, seed: int = 0) -> Iterator[float]:
     shares = [(number + dice.random()) / count for number in range(count)]
     dice.shuffle(shares)
     return (share * longest for share in shares)
+
+
+def told(script: str, *arguments: str, patience: float = 170.0) -> Any:
+    """What a program that does the killing itself says at its end, as JSON on its last line."""
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def run(

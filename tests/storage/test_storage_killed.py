@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
+import killing
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -87,11 +85,7 @@ print(json.dumps(seen))
 @pytest.mark.parametrize("kind", ["disk", "object store"])
 def test_a_killed_client_leaves_the_old_version_or_the_new_one(kind: str, tmp_path: Path) -> None:
     rounds = 100
-    here = str(Path(__file__).parent)
-    command = [sys.executable, "-c", SCRIPT, kind, str(tmp_path), here, str(rounds)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170)
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen = json.loads(done.stdout.splitlines()[-1])
+    seen = killing.told(SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds))
     assert seen["old"] + seen["new"] == rounds
     assert min(seen["old"], seen["new"]) >= 3, seen  # before the commit, and after it
     assert seen["parts"] == 8

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import dask.dataframe as dd
+import killing
 import numpy as np
 import pandas as pd
 import pytest
@@ -101,11 +99,7 @@ print(json.dumps(seen))
 @pytest.mark.parametrize("kind", ["disk", "object store"])
 def test_a_killed_shard_runs_again_and_the_whole_is_there_once(kind: str, tmp_path: Path) -> None:
     rounds = 100
-    here = str(Path(__file__).parent)
-    command = [sys.executable, "-c", SCRIPT, kind, str(tmp_path), here, str(rounds)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170)
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen = json.loads(done.stdout.splitlines()[-1])
+    seen = killing.told(SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds))
     assert seen["uncommitted"] >= 5, seen
     assert seen["committed"] + seen["published"] >= 5, seen
     assert (seen["parts"], seen["kept"]) == (4, 2)

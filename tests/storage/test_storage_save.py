@@ -241,7 +241,6 @@ def test_the_name_of_a_file_is_not_taken_for_its_content(tmp_path):
 
 
 def test_a_pickle_is_opened_only_for_who_trusts_it(tmp_path):
-    pytest.importorskip("joblib")
     import joblib
 
     joblib.dump({"a": 1}, tmp_path / "m.joblib")
