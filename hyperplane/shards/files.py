@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from hyperplane.errors import Fault, check
+from hyperplane.shards.frozen import frozen_files, sorted_files
 from hyperplane.shards.identity import Shard, found, rows_of
-from hyperplane.stores import listing
-from hyperplane.stores.places import File
 
 
 def shard_files(
@@ -18,6 +17,7 @@ def shard_files(
     idx: int | None = None,
     *,
     by: Literal["count", "bytes"] = "count",
+    frozen: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """A shard's share of files; all shards together have each file once.
@@ -36,6 +36,10 @@ def shard_files(
         Equal numbers of files, the first shares one longer, as ``numpy.array_split`` makes them;
         or about equal bytes: a file goes to the share in which its middle byte lies, so that no
         share is farther from the mean than the size of the largest file.
+    frozen : str or path, optional
+        A file, or URL, that keeps the listing: the first shard writes it, all others read it.
+        Without it each shard lists for itself, and a file that comes while they start moves the
+        shares: some files are then read twice, and others by nobody.
     storage_options : dict, optional
         For fsspec. They are never shown.
 
@@ -47,7 +51,7 @@ def shard_files(
     Raises
     ------
     RequestError
-        With everything that is wrong: no such files, a number out of range.
+        With everything that is wrong: no such files, a number out of range, a listing of others.
 
     Examples
     --------
@@ -63,21 +67,23 @@ def shard_files(
     if by not in ("count", "bytes"):
         faults.append(Fault("by", repr(by)[:80], "'count' or 'bytes'"))
     check(faults)
-    files = listing.find(urls, storage_options, sized=by == "bytes")
-    # Names that differ in leading zeros only are equal in natural order.
-    files.sort(key=lambda file: (listing.natural(file.address), file.address))
-    first, last = _by_bytes(files, share) if by == "bytes" else rows_of(share, len(files))
-    return [file.address for file in files[first:last]]
+    if frozen is None:
+        files = sorted_files(urls, storage_options, sized=by == "bytes")
+    else:
+        files = frozen_files(urls, frozen, storage_options)
+    sizes = [size for _, size in files]
+    first, last = _by_bytes(sizes, share) if by == "bytes" else rows_of(share, len(files))
+    return [address for address, _ in files[first:last]]
 
 
-def _by_bytes(files: Sequence[File], share: Shard) -> tuple[int, int]:
-    total = sum(file.size for file in files)
+def _by_bytes(sizes: Sequence[int], share: Shard) -> tuple[int, int]:
+    total = sum(sizes)
     if not total:
-        return rows_of(share, len(files))
+        return rows_of(share, len(sizes))
     owners, before = [], 0
-    for file in files:
-        middle = 2 * before + file.size  # twice, to be whole
+    for size in sizes:
+        middle = 2 * before + size  # twice, to be whole
         owners.append(min(share.n - 1, middle * share.n // (2 * total)))
-        before += file.size
+        before += size
     first = sum(owner < share.idx for owner in owners)
     return first, first + owners.count(share.idx)

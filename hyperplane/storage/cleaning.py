@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import re
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -16,14 +15,14 @@ import psutil
 from dask.utils import parse_timedelta
 
 from hyperplane.errors import Fault, RequestError
-from hyperplane.storage.commits import State
+from hyperplane.storage.commits import State, these_processes
 from hyperplane.storage.place import commits_of
 from hyperplane.storage.shards import FIRST
 from hyperplane.storage.shelf import Shelf
 from hyperplane.storage.target import Target, target_of
 from hyperplane.units import format_bytes, plural
 
-_ATTEMPT = re.compile(r"attempt-(.+)-([0-9]+)-[0-9a-f]{12}")
+_ATTEMPT = re.compile(r"attempt-(.+)-([0-9]+)-[0-9a-f]{12}(?:\.old)?")
 _COMMIT = re.compile(r"commit-([0-9]{8})\.(?:json|done)")
 _SHARDS = re.compile(r"shards-[0-9]+-(.+)")
 
@@ -75,8 +74,8 @@ def clean(
     url : str or path
         Where something is saved.
     older_than : str or float
-        Age in seconds, or as ``"2h"``, from which files of other machines are leftovers. Those
-        of this machine are as soon as their process is gone.
+        Age in seconds, or as ``"2h"``, from which files of other machines and containers are
+        leftovers. Those of this one are as soon as their process is gone.
     dry_run : bool
         Whether only to look.
     storage_options : mapping, optional
@@ -138,7 +137,7 @@ def _is_left(
 ) -> bool:
     """Whether something beside the place is of nobody any more."""
     attempt = _ATTEMPT.fullmatch(name)
-    if attempt and attempt[1] == socket.gethostname():
+    if attempt and attempt[1] == these_processes():
         return not psutil.pid_exists(int(attempt[2]))
     if attempt:
         return all(_older(shelf, f"{target.beside}/{file}", age) for file in files)

@@ -7,10 +7,13 @@ that can be created only once is the step (:mod:`~hyperplane.storage.numbers`).
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import secrets
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from hyperplane.errors import OutputConflict
@@ -40,7 +43,17 @@ class State:
 
 def new_attempt() -> str:
     """A name for one attempt, by which its owner can be found."""
-    return f"attempt-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(6)}"
+    return f"attempt-{these_processes()}-{os.getpid()}-{secrets.token_hex(6)}"
+
+
+def these_processes() -> str:
+    """Where a number of a process means the same as here; two containers may share a name."""
+    told = ""
+    with contextlib.suppress(OSError):
+        told = Path("/proc/sys/kernel/random/boot_id").read_text() + str(
+            Path("/proc/self/ns/pid").readlink()
+        )
+    return f"{socket.gethostname()}-{hashlib.sha256(told.encode()).hexdigest()[:8]}"
 
 
 class Commits(Protocol):

@@ -8,14 +8,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 from typing import Any
 
 from dask.tokenize import tokenize
 
 from hyperplane.collections.frames import plan
-from hyperplane.errors import Fault, OutputExists, StorageError, check
-from hyperplane.storage.commits import FOREIGN, Commits, new_attempt
+from hyperplane.errors import OutputExists, StorageError
+from hyperplane.storage.appending import already_added, appended
+from hyperplane.storage.commits import Commits, new_attempt
 from hyperplane.storage.files import exists
 from hyperplane.storage.formats import ENCODERS, SUFFIX_OF, Encoded, records
 from hyperplane.storage.manifest import Manifest, Part
@@ -62,37 +62,27 @@ def save_parts(obj: Any, request: Request) -> SaveResult:
     commits.settle(base)
     if base.manifest is not None and request.mode == "skip":
         return _result(request, base.manifest, written=0)
-    if base.manifest is not None and request.mode == "append":
-        check(_unlike(request, base.manifest))
     old = base.manifest.parts if base.manifest else ()
     appends = request.mode == "append"
+    added = already_added(request, base.manifest) if appends else ()
     with attempt_at(commits) as staged:
         manifest = written_parts(
             obj,
             request,
             staged,
-            there=() if appends else old,
+            there=added if appends else old,
             kept=old if appends else (),
             refuses=request.mode == "error" and base.manifest is not None,
         )
-        if base.manifest is not None and manifest.parts == old:
+        if base.manifest is not None and manifest.parts == (*old, *added):
             return _result(request, base.manifest, written=0)
+        if appends:
+            manifest = appended(manifest, request, base.manifest)
         had = {part.name for part in old}
         new = [part for part in manifest.parts if part.name not in had]
         verify(commits.shelf, staged, new)
         published = commits.publish(manifest, staged, base)
         return replace(_result(request, published, written=len(new)), published=True)
-
-
-def _unlike(request: Request, there: Manifest) -> list[Fault]:
-    """What keeps parts from being added to others."""
-    endings = {PurePosixPath(part.name).suffix for part in there.parts}
-    alike = endings == {SUFFIX_OF[request.format]}
-    if alike and there.kind in (FOREIGN, "bag" if request.kind == "bag" else "dataframe"):
-        return []
-    asked = f"'append' of {request.kind} as {request.format}"
-    allowed = f"what is like that which is there: {there.kind} as {there.format}"
-    return [Fault("mode", asked, allowed, "save it elsewhere, or overwrite")]
 
 
 def written_parts(

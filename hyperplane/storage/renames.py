@@ -28,6 +28,11 @@ class Renames:
 
     def state(self) -> State:
         """What others see now; the names in the folder say which manifest is of them."""
+        if not os.path.lexists(self.target.path):
+            self._bring_back()
+        return self._now()
+
+    def _now(self) -> State:
         path = Path(self.target.path)
         if path.is_dir():
             sizes = {
@@ -46,6 +51,17 @@ class Renames:
         if found is not None:
             return State(version, Manifest.from_json(found))
         return State(version, foreign(sizes, self._saved()))
+
+    def _bring_back(self) -> None:
+        """Undo the first of two renames, when whoever did it was killed before the second."""
+        if any(self._put_aside()):
+            with contextlib.suppress(OSError), self._alone():  # one who lives has finished by then
+                for aside in self._put_aside():
+                    if not os.path.lexists(self.target.path):
+                        aside.rename(self.target.path)
+
+    def _put_aside(self) -> Iterator[Path]:
+        return Path(self.target.beside).glob("attempt-*.old")
 
     def _only(self, key: str) -> bytes | None:
         """The one manifest of parts with these names."""
@@ -66,21 +82,27 @@ class Renames:
         """Rename the folder; see :class:`Commits`."""
         # A folder of its own, into which no task that runs twice can still write.
         whole = f"{self.target.beside}/{new_attempt()}"
-        for part in manifest.parts:
-            fresh = Path(staged, part.name)
-            _link(fresh if fresh.exists() else Path(self.target.path, part.name), whole, part.name)
-        version = _version(manifest.key, Path(whole))
-        self.shelf.put(f"{self.target.beside}/{version}.json", manifest.to_json().encode())
+        try:
+            for part in manifest.parts:
+                fresh = Path(staged, part.name)
+                found = fresh if fresh.exists() else Path(self.target.path, part.name)
+                self.shelf.copy(str(found), f"{whole}/{part.name}")
+            version = _version(manifest.key, Path(whole))
+            self._take_place(whole, manifest, version, base)
+        finally:
+            shutil.rmtree(whole, ignore_errors=True)
+        return manifest
+
+    def _take_place(self, whole: str, manifest: Manifest, version: str, base: State) -> None:
+        told = f"{self.target.beside}/{version}.json"
+        self.shelf.put(told, manifest.to_json().encode())
         with self._alone():
-            if self.state().version != base.version:
-                shutil.rmtree(whole, ignore_errors=True)
-                Path(self.target.beside, f"{version}.json").unlink(missing_ok=True)
+            if self._now().version != base.version:
+                Path(told).unlink(missing_ok=True)
                 raise conflict(self.target)
-            _take_place(whole, self.target.path)
+            _exchange(whole, self.target.path)
             if base.version:
                 Path(self.target.beside, f"{base.version}.json").unlink(missing_ok=True)
-        shutil.rmtree(whole, ignore_errors=True)
-        return manifest
 
     def drop(self, attempt: str) -> None:
         """Remove the folder of an attempt; what was published is hard links."""
@@ -107,29 +129,24 @@ def _version(key: str, path: Path) -> str:
     return f"{key}-{path.stat().st_ino}"
 
 
-def _link(file: Path, folder: str, name: str) -> None:
-    to = Path(folder, name)
-    to.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(file, to)
-    except OSError:  # a disk without hard links
-        shutil.copy2(file, to)
-
-
-def _take_place(staged: str, path: str) -> None:
+def _exchange(staged: str, path: str) -> None:
     """Put a folder where another thing may be; that is then where the folder was."""
     if not os.path.lexists(path):
         Path(staged).rename(path)
-    elif not _exchanged(staged, path):
-        aside = f"{staged}.old"
-        Path(path).rename(aside)  # a reader in this moment finds nothing, and never a half
-        Path(staged).rename(path)
-        Path(aside).rename(staged)
+    elif not _swapped(staged, path):
+        aside = Path(f"{staged}.old")
+        Path(path).rename(aside)  # in this moment others find nothing, and never a half
+        try:
+            Path(staged).rename(path)
+        except BaseException:
+            aside.rename(path)
+            raise
+        aside.rename(staged)
     if Path(staged).is_file():
         Path(staged).unlink()
 
 
-def _exchanged(one: str, other: str) -> bool:
+def _swapped(one: str, other: str) -> bool:
     """Whether two places could be exchanged in one step, as Linux can."""
     if not sys.platform.startswith("linux"):
         return False

@@ -53,8 +53,9 @@ def save(
         Which shard ``obj`` is, and of how many, as :func:`hyperplane.shard` says. Each shard
         commits for itself, once; others see the whole when all are there.
     run : str, optional
-        A name that all shards of one run share, and needed when they replace those of another
-        with ``mode="overwrite"``: so that no whole is ever of two runs.
+        A name of the run. All shards of one run share it, and need it when they replace those of
+        another with ``mode="overwrite"``: so that no whole is ever of two runs. With
+        ``mode="append"`` a run that is repeated appends its rows once.
     storage_options : mapping, optional
         For the file system.
     **options

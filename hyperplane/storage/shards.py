@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 from hyperplane.errors import Fault, OutputConflict, RequestError, StorageError
-from hyperplane.storage.commits import Commits
+from hyperplane.storage.commits import Commits, conflict
 from hyperplane.storage.files import exists
 from hyperplane.storage.manifest import Manifest, Part
 from hyperplane.storage.parts import check_writable, verify, written_parts
@@ -37,6 +37,9 @@ def save_shard(obj: Any, request: Request) -> SaveResult:
     published = tuple(part for part in old.parts if part.shard == index) if old else ()
     ended = old is not None and run.is_of(old)
     committed = None if ended else run.record(index)
+    replaces = request.mode == "overwrite"
+    if committed is not None and request.mode == "skip":
+        return _result(request, committed, 0, complete=run.publish_if_whole(replaces=replaces))
     check_writable(commits, run.folder)
     there = committed.parts if committed else published
     made = written_parts(obj, request, f"{run.folder}/data", there=there)
@@ -49,12 +52,13 @@ def save_shard(obj: Any, request: Request) -> SaveResult:
         if not new:
             return _result(request, made, 0, complete=True)
         raise _other_rows(request) if ended and request.run else exists(request)
-    verify(commits.shelf, f"{run.folder}/data", new)
+    run.keep([part for part in made.parts if part.name in known])
+    verify(commits.shelf, f"{run.folder}/data", made.parts)
     try:
         commits.shelf.put_new(run.path(index), made.to_json().encode())
     except FileExistsError:
         return _repeated(request, run, made, run.record(index), new)
-    return _result(request, made, len(new), complete=run.publish_if_whole())
+    return _result(request, made, len(new), complete=run.publish_if_whole(replaces=replaces))
 
 
 class _Run:
@@ -83,8 +87,33 @@ class _Run:
         if not self.commits.shelf.listing(f"{self.folder}/records"):
             self.commits.shelf.remove_folder(self.folder)
 
-    def publish_if_whole(self) -> bool:
-        """Publish when all shards are there; the one that sees that first does it."""
+    def keep(self, parts: list[Part]) -> None:
+        """Take published parts into this run, which then needs nothing of anybody else's.
+
+        Raises
+        ------
+        OutputConflict
+            When somebody has replaced them since they were compared.
+        """
+        shelf, path = self.commits.shelf, self.commits.target.path
+        try:
+            shelf.each(
+                lambda part: shelf.copy(f"{path}/{part.name}", f"{self.folder}/data/{part.name}"),
+                parts,
+            )
+        except (FileNotFoundError, StorageError) as error:
+            if shelf.missing(error):
+                raise conflict(self.commits.target) from error
+            raise
+
+    def publish_if_whole(self, *, replaces: bool) -> bool:
+        """Publish when all shards are there; the one that sees that first does it.
+
+        Raises
+        ------
+        OutputConflict
+            When somebody else has saved there meanwhile, and that is not to be replaced.
+        """
         base = self.commits.state()
         if base.manifest is not None and self.is_of(base.manifest):
             return True  # another one has, meanwhile
@@ -94,6 +123,8 @@ class _Run:
             if len({(shard.format, shard.kind) for shard in found}) > 1:
                 url = self.commits.target.url
                 raise OutputConflict(url, "its shards are of different formats; save them alike")
+            if base.manifest is not None and not replaces:
+                raise conflict(self.commits.target)
             parts = tuple(part for shard in found for part in shard.parts)
             details = {"run": self.name}
             whole = Manifest(found[0].format, found[0].kind, parts, self.count, details)
@@ -122,7 +153,8 @@ def _repeated(
     """A shard that another run of it has committed: the same is fine, anything else is not."""
     run.discard(new)
     if committed is not None and made.same_content(committed):
-        return _result(request, committed, 0, complete=run.publish_if_whole())
+        replaces = request.mode == "overwrite"
+        return _result(request, committed, 0, complete=run.publish_if_whole(replaces=replaces))
     raise _other_rows(request)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -85,3 +87,38 @@ def test_everything_wrong_is_said_at_once(folder):
     assert [fault.where for fault in raised.value.faults] == ["idx", "n_machines", "by"]
     with pytest.raises(RequestError, match="none were found"):
         shard_files(folder / "*.parquet", 2, 0)
+
+
+@pytest.mark.parametrize("by", ["count", "bytes"])
+@pytest.mark.parametrize("place", ["disk", "memory"])
+def test_a_file_that_comes_late_moves_no_share_of_a_frozen_listing(folder, tmp_path, by, place):
+    frozen = tmp_path / "run.json" if place == "disk" else f"memory://frozen/{tmp_path.name}.json"
+    there = ordered(folder)
+    shares = [shard_files(folder / "*.csv", 3, 0, by=by, frozen=frozen)]
+    (folder / "part-00.csv").write_text("a" * 1000)
+    shares += [shard_files(folder / "*.csv", 3, idx, by=by, frozen=frozen) for idx in (1, 2)]
+    assert [file for share in shares for file in share] == there
+    assert shares[0] != shard_files(folder / "*.csv", 3, 0, by=by)
+
+
+def test_shards_that_start_at_once_have_one_listing(folder, tmp_path):
+    def share(idx):
+        (folder / f"new-{idx}.csv").write_text("a")
+        return shard_files(folder / "*.csv", 8, idx, frozen=tmp_path / "run.json")
+
+    with ThreadPoolExecutor(8) as pool:
+        found = [file for files in pool.map(share, range(8)) for file in files]
+    assert len(found) == len(set(found))
+    frozen = json.loads((tmp_path / "run.json").read_text())["files"]
+    assert sorted(found) == sorted(file for file, _ in frozen)
+    assert set(ordered(folder)) <= set(found)
+
+
+def test_a_frozen_listing_is_of_the_same_files_and_nothing_else(folder, tmp_path):
+    shard_files(folder / "*.csv", 3, 0, frozen=tmp_path / "run.json")
+    with pytest.raises(RequestError, match="which is what it was made of"):
+        shard_files(folder / "part-1*.csv", 3, 0, frozen=tmp_path / "run.json")
+    for text in ("", "{}", "[1]", '{"asked": 1, "files": 2}'):
+        (tmp_path / "other.json").write_text(text)
+        with pytest.raises(RequestError, match="a name that is free"):
+            shard_files(folder / "*.csv", 3, 0, frozen=tmp_path / "other.json")

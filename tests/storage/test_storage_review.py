@@ -129,7 +129,7 @@ def test_arrays_of_one_shape_are_told_apart_when_a_save_is_cut_off(tmp_path, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("hyperplane.storage.renames._take_place", cut_off)
+        patch.setattr("hyperplane.storage.renames._exchange", cut_off)
         with pytest.raises(KeyboardInterrupt):
             hyperplane.save(da.ones((4, 4), chunks=2) * 7, url, mode="overwrite")
     assert (hyperplane.load(url).compute() == 1).all()

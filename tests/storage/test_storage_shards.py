@@ -143,3 +143,37 @@ def test_no_whole_is_ever_of_two_runs(url):
     assert missing_shards(url) == [0]
     with pytest.raises(RequestError, match="a name that all shards of this run share"):
         hyperplane.save(rows(0), url, shard=(0, 2), mode="overwrite")
+
+
+def test_a_run_keeps_parts_that_somebody_else_replaces(url):
+    for index in (0, 1):
+        hyperplane.save(rows(index), url, shard=(index, 2))
+    same = hyperplane.save(rows(0), url, shard=(0, 2), mode="overwrite", run="b")
+    assert (same.written, same.complete) == (0, False)
+    hyperplane.save(dd.from_pandas(rows(7), npartitions=1), url, mode="overwrite")
+    assert hyperplane.save(rows(1, 5), url, shard=(1, 2), mode="overwrite", run="b").complete
+    assert hyperplane.load(url).compute().n.to_list() == [*range(10), *range(15, 25)]
+
+
+def test_shards_that_replace_nothing_do_not_replace_what_came_between(url):
+    hyperplane.save(rows(0), url, shard=(0, 2))
+
+    def slow(part):
+        hyperplane.save(dd.from_pandas(rows(7), npartitions=1), url)
+        return part
+
+    late = dd.from_pandas(rows(1), npartitions=1).map_partitions(slow, meta=rows(1))
+    with pytest.raises(OutputConflict):
+        hyperplane.save(late, url, shard=(1, 2))
+    assert hyperplane.load(url).compute().n.to_list() == list(range(70, 80))
+
+
+def test_a_committed_shard_is_skipped_before_it_is_computed(url):
+    hyperplane.save(rows(0), url, shard=(0, 2))
+
+    def never(part):
+        raise AssertionError("it was computed")
+
+    lazy = dd.from_pandas(rows(0), npartitions=2).map_partitions(never, meta=rows(0))
+    assert not hyperplane.save(lazy, url, shard=(0, 2), mode="skip").changed
+    assert missing_shards(url) == [1]

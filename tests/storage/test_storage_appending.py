@@ -1,0 +1,77 @@
+"""Parts are added to those that are there, once for each run."""
+
+from __future__ import annotations
+
+import dask
+import dask.dataframe as dd
+import fsspec
+import pandas as pd
+import pytest
+
+import hyperplane
+from hyperplane.errors import OutputConflict, RequestError
+
+
+@pytest.fixture(autouse=True)
+def _here():
+    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
+        yield
+
+
+@pytest.fixture(params=["disk", "memory"])
+def url(request, tmp_path):
+    yield f"{tmp_path}/out" if request.param == "disk" else "memory://appending/out"
+    fsspec.filesystem("memory").store.clear()
+
+
+def rows(*numbers):
+    return dd.from_pandas(pd.DataFrame({"n": numbers}), npartitions=2)
+
+
+def append(df, url, run=None):
+    return hyperplane.save(df, url, mode="append", run=run)
+
+
+def numbers_at(url):
+    return hyperplane.load(url).n.compute().to_list()
+
+
+def test_rows_come_after_those_that_are_there(url):
+    assert append(rows(1, 2), url).files == 2
+    assert append(rows(3, 4), url).rows == 4
+    append(rows(3, 4), url)
+    assert numbers_at(url) == [1, 2, 3, 4, 3, 4]
+
+
+def test_a_run_that_is_repeated_appends_once(url):
+    append(rows(1, 2), url, "monday")
+    append(rows(3, 4), url, "tuesday")
+    for run, df in (("monday", rows(1, 2)), ("tuesday", rows(3, 4))):
+        again = append(df, url, run)
+        assert (again.changed, again.files, again.rows) == (False, 4, 4)
+    append(rows(5), url)
+    assert not append(rows(1, 2), url, "monday").changed
+    assert numbers_at(url) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("other", [(1, 9), (1,), (1, 2, 3, 4, 5)])
+def test_a_run_with_other_rows_is_told(url, other):
+    append(rows(1, 2), url, "monday")
+    with pytest.raises(OutputConflict, match="'monday' has appended other rows"):
+        append(rows(*other), url, "monday")
+    assert numbers_at(url) == [1, 2]
+
+
+def test_a_new_version_has_no_runs(url):
+    append(rows(1, 2), url, "monday")
+    hyperplane.save(rows(7), url, mode="overwrite")
+    append(rows(1, 2), url, "monday")
+    assert numbers_at(url) == [7, 1, 2]
+
+
+def test_bags_are_not_added_to_frames(url):
+    import dask.bag as db
+
+    append(rows(1, 2), url)
+    with pytest.raises(RequestError, match="dataframe as parquet"):
+        append(db.from_sequence([{"n": 1}]), url)
