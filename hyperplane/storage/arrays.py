@@ -1,26 +1,34 @@
-"""Saving arrays and data sets as Zarr."""
+"""Saving arrays and data sets as Zarr, and loading them."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from hyperplane.errors import Fault, RequestError
 from hyperplane.optional import need
+from hyperplane.storage.commits import Commits, State, conflict
 from hyperplane.storage.files import exists
 from hyperplane.storage.manifest import Manifest, Part
 from hyperplane.storage.parts import attempt_at, verify
 from hyperplane.storage.place import commits_of
+from hyperplane.storage.progress import run
 from hyperplane.storage.request import Request
 from hyperplane.storage.result import SaveResult
-from hyperplane.storage.target import Target
 
 
 def save_array(obj: Any, request: Request) -> SaveResult:
-    """Save an array or a data set as a Zarr store, published whole."""
+    """Save an array or a data set as a Zarr store, published whole.
+
+    Chunks that are there already, by name, size and checksum, are not written again.
+
+    Raises
+    ------
+    RequestError
+        When Zarr cannot hold it as it is, or it should be appended.
+    OutputExists
+        When there is something else and it is not to be replaced.
+    """
     target = request.target
     commits = commits_of(target)
     base = commits.state()
@@ -32,47 +40,94 @@ def save_array(obj: Any, request: Request) -> SaveResult:
         advice = "xarray's own to_zarr(append_dim=...) does, without the guarantees of this"
         raise RequestError([Fault("mode", "'append'", "not for arrays", advice)])
     with attempt_at(commits) as staged:
-        kind, write = _writer(obj)
-        if target.store.local:
-            write(staged)
-        else:
-            write(target.address(staged), storage_options=dict(target.store.options))
-        listed = commits.shelf.listing(staged)
-        hashed = partial(_part, staged, local=target.store.local)
-        parts = commits.shelf.each(lambda item: hashed(*item), sorted(listed.items()))
-        manifest = Manifest("zarr", kind, tuple(parts))
-        if manifest.same_content(old):
+        refuses = old is not None and request.mode == "error"
+        there = _there(commits, old, all_of_it=refuses)
+        parts = _written(obj, commits, staged, there, refuses=refuses)
+        manifest = Manifest("zarr", _kind(obj), parts)
+        new = [part for part in parts if there.get(part.name) != part]
+        same = old is not None and (old.kind, old.parts) == (manifest.kind, parts)
+        if same and not new:
             return SaveResult(target.url, len(parts), None, manifest.size)
-        if old is not None and request.mode == "error":
+        if refuses:
             raise exists(request)
-        verify(commits.shelf, staged, parts)
+        verify(commits.shelf, staged, new)
+        if len(new) < len(parts):
+            _unchanged(commits, base)
         commits.publish(manifest, staged, base)
-        return SaveResult(target.url, len(parts), None, manifest.size, written=len(parts))
+        return SaveResult(
+            target.url, len(parts), None, manifest.size, written=len(new), published=True
+        )
 
 
-def _writer(obj: Any) -> tuple[str, Callable[..., Any]]:
-    need("zarr", "array")
+def _kind(obj: Any) -> str:
     if type(obj).__module__.startswith("dask"):
-        return "array", obj.to_zarr
-    need("xarray", "array")
-    name = type(obj).__name__
-    return ("dataset" if name == "Dataset" else "dataarray"), partial(obj.to_zarr, mode="w")
+        return "array"
+    return "dataset" if type(obj).__name__ == "Dataset" else "dataarray"
 
 
-def _part(folder: str, name: str, info: dict[str, Any], *, local: bool) -> Part:
-    """A file that Zarr wrote; its checksum where it can be read at little cost."""
-    sha = hashlib.sha256(Path(folder, name).read_bytes()).hexdigest() if local else ""
-    return Part(name, int(info["size"] or 0), sha)
+def _there(commits: Commits, old: Manifest | None, *, all_of_it: bool) -> dict[str, Part]:
+    """Published files that need not be written again: those that are listed as they were saved."""
+    if old is None or all_of_it:
+        return {part.name: part for part in old.parts} if old else {}
+    listed = commits.shelf.listing(commits.target.path)
+    sizes = {name: int(info["size"] or 0) for name, info in listed.items()}
+    return {part.name: part for part in old.parts if sizes.get(part.name) == part.size}
 
 
-def load_array(target: Target, kind: str, folder: str) -> Any:
-    """The array or data set in a folder, lazily."""
-    options = {} if target.store.local else {"storage_options": dict(target.store.options)}
-    if kind == "array":
-        import dask.array as da
+def _written(
+    obj: Any, commits: Commits, staged: str, there: dict[str, Part], *, refuses: bool
+) -> tuple[Part, ...]:
+    """Have all files written aside that are not there already; the metadata comes last."""
+    need("zarr", "array")
+    from hyperplane.storage import chunks
 
-        return da.from_zarr(target.address(folder), **options)
+    template, target = chunks.template_of(obj), commits.target
+    refuse = target.url if refuses else ""
+    writing = chunks.Writing(target.store, staged, template.documents, there, refuse)
+    for name, data in template.documents.items():
+        writing.part(name, data)  # refused before anything is computed
+    put_all = partial(commits.shelf.each, lambda item: writing.put(*item))
+    parts = put_all(list(template.chunks.items()))
+    for some in run(chunks.tasks_of(template, writing), f"saving {target.url}"):
+        parts += some
+    parts += put_all(list(template.documents.items()))
+    return tuple(sorted(parts, key=lambda part: part.name))
+
+
+def _unchanged(commits: Commits, base: State) -> None:
+    """Make sure that published files which were compared are still those.
+
+    Raises
+    ------
+    OutputConflict
+        When somebody has saved meanwhile. The number of a folder, by which publishing tells
+        versions apart, may be used again after two saves; the checksums tell.
+    """
+    if commits.state() != base:
+        raise conflict(commits.target)
+
+
+def load_array(commits: Commits, manifest: Manifest) -> Any:
+    """What a manifest is of, lazily: as it is now, or an error when it is no longer that."""
+    target, folder = commits.target, commits.folder(manifest)
+    need("zarr", "array")
+    options: dict[str, Any] = {}
+    if all(part.sha256 for part in manifest.parts):
+        import zarr
+
+        from hyperplane.storage.zarrs import Reader
+
+        folders = list(dict.fromkeys((folder, target.path)))
+        place: Any = Reader(target.store, folders, manifest.parts)
+        if manifest.kind == "array":
+            import dask.array as da
+
+            return da.from_zarr(zarr.open_array(place, mode="r"))
+    else:  # of another program
+        place = target.address(folder)
+        if not target.store.local:
+            options["storage_options"] = dict(target.store.options)
     xarray = need("xarray", "array")
-    if kind == "dataarray":
-        return xarray.open_dataarray(target.address(folder), engine="zarr", chunks={}, **options)
-    return xarray.open_zarr(target.address(folder), **options)
+    if manifest.kind == "dataarray":
+        return xarray.open_dataarray(place, engine="zarr", chunks={}, **options)
+    return xarray.open_zarr(place, **options)

@@ -150,7 +150,7 @@ def _is_left(
     if commit:
         return int(commit[1]) < int(state.version or 0)
     # A manifest is written just before its parts are published, so a fresh one may be of somebody.
-    of_now = state.manifest is not None and name.startswith(f"{state.manifest.key}-")
+    of_now = name == f"{state.version}.json"
     stale = name.endswith(".part") or (name.endswith(".json") and not of_now)
     return stale and _older(shelf, f"{target.beside}/{name}", age)
 

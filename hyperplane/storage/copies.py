@@ -5,13 +5,19 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from fsspec.asyn import AsyncFileSystem
+
 from hyperplane.errors import Fault, RequestError
-from hyperplane.storage.files import exists, save_bytes
+from hyperplane.storage.files import Content, Held, exists, save_content
 from hyperplane.storage.manifest import Manifest, Part
 from hyperplane.storage.parts import attempt_at, verify
 from hyperplane.storage.place import commits_of
+from hyperplane.storage.progress import bar
 from hyperplane.storage.request import Request
 from hyperplane.storage.result import SaveResult
+from hyperplane.storage.retrying import told
+from hyperplane.storage.uploads import BLOCK, LargeFile, hashed
+from hyperplane.stores.places import Store
 
 
 def save_path(path: Path, request: Request) -> SaveResult:
@@ -24,7 +30,9 @@ def save_path(path: Path, request: Request) -> SaveResult:
     """
     path = path.expanduser()
     if path.is_file():
-        return save_bytes(path.read_bytes(), None, request)
+        with told(str(path)):
+            content = _content(path, request.target.store)
+        return save_content(content, None, request)
     files = sorted(file for file in path.rglob("*") if file.is_file())
     if not files:
         raise RequestError([Fault("obj", repr(str(path)), "a file or folder with files in it")])
@@ -43,10 +51,13 @@ def _save_folder(path: Path, files: list[Path], request: Request) -> SaveResult:
         return SaveResult(target.url, len(shown.parts), None, shown.size)
     if old is not None and request.mode != "overwrite":
         raise exists(request)
-    with attempt_at(commits) as staged:
+    with attempt_at(commits) as staged, bar(f"saving {target.url}", len(parts)) as advance:
 
         def send(part: Part) -> None:
-            commits.shelf.put(f"{staged}/{part.name}", (path / part.name).read_bytes())
+            with told(str(path / part.name)):
+                content = _content(path / part.name, target.store)
+            content.put(commits.shelf, f"{staged}/{part.name}")
+            advance()
 
         commits.shelf.each(send, parts)
         verify(commits.shelf, staged, parts)
@@ -54,7 +65,15 @@ def _save_folder(path: Path, files: list[Path], request: Request) -> SaveResult:
     return SaveResult(target.url, len(parts), None, manifest.size, written=len(parts))
 
 
+def _content(file: Path, store: Store) -> Content:
+    """A file of this machine; the bytes of it only where they are few, or cannot come in pieces."""
+    large = LargeFile(file)
+    # Of others, fsspec's own way would show what has come when the sending breaks off.
+    in_pieces = store.local or isinstance(store.system, AsyncFileSystem)
+    return large if large.size > BLOCK and in_pieces else Held(file.read_bytes())
+
+
 def _part(folder: Path, file: Path) -> Part:
-    data = file.read_bytes()
-    name = file.relative_to(folder).as_posix()
-    return Part(name, len(data), hashlib.sha256(data).hexdigest())
+    sha = hashlib.sha256()
+    size = hashed(file, sha.update)
+    return Part(file.relative_to(folder).as_posix(), size, sha.hexdigest())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +20,10 @@ from pyarrow import parquet
 
 from hyperplane.errors import Fault, ReadError, RequestError, StorageError
 from hyperplane.storage.arrays import load_array
+from hyperplane.storage.avro import read_avro
 from hyperplane.storage.commits import FOREIGN
-from hyperplane.storage.formats import SUFFIXES, decoded
+from hyperplane.storage.decoding import decoded
+from hyperplane.storage.formats import PARTS, SUFFIXES
 from hyperplane.storage.manifest import Manifest, Part
 from hyperplane.storage.place import commits_of
 from hyperplane.storage.request import suffix_of
@@ -37,8 +40,8 @@ _GONE = "is gone: somebody has replaced it; load it again"
 T = TypeVar("T")
 #: What a file of a format is loaded as.
 _KINDS = {
-    "parquet": "table", "csv": "table", "tsv": "table", "jsonl": "table", "json": "json",
-    "npy": "numpy", "text": "text", "skops": "model", "joblib": "model",
+    "parquet": "table", "csv": "table", "tsv": "table", "jsonl": "table", "avro": "table",
+    "json": "json", "npy": "numpy", "text": "text", "skops": "model", "joblib": "model",
 }  # fmt: skip
 
 
@@ -66,9 +69,9 @@ def load(
     Returns
     -------
     object
-        A folder of parts is a lazy Dask dataframe or bag, which checks the size and, of Parquet,
-        the checksums of what it reads. One file is what it holds: a pandas frame, a NumPy array,
-        a dict, text, a model, or bytes.
+        A folder of parts is a lazy Dask dataframe or bag, which checks the size and the checksum
+        of what it reads; of Parquet those of the pages. One file is what it holds: a pandas
+        frame, a NumPy array, a dict, text, a model, or bytes.
 
     Raises
     ------
@@ -102,7 +105,7 @@ def load(
     if manifest.format == "files":
         raise StorageError(target.url, "is a folder of files; load each by its own URL")
     if manifest.format == "zarr":
-        return load_array(target, manifest.kind, commits.folder(manifest))
+        return load_array(commits, manifest)
     paths = commits.where(manifest)
     units = [
         Unit(target.store, path, part, manifest.format, f"{target.path}/{part.name}")
@@ -149,7 +152,7 @@ def _guessed(target: Target, manifest: Manifest) -> Manifest:
     if any(part.name.rpartition("/")[2] in _ZARR_MARKS for part in manifest.parts):
         return Manifest("zarr", "dataset", manifest.parts)
     forms = {SUFFIXES.get(_suffix(part.name), "") for part in manifest.parts}
-    if len(forms) != 1 or not forms <= {"parquet", "csv", "tsv", "jsonl"}:
+    if len(forms) != 1 or not forms <= set(PARTS["dataframe"]):
         raise StorageError(
             target.url,
             "is a folder that hyperplane did not save, with files of several kinds; read it with "
@@ -183,7 +186,7 @@ class Unit:
         Raises
         ------
         ReadError
-            When it is gone, or not of the size that was written.
+            When it is gone, or is not what was written, by its size and its checksum.
         """
         shelf = Shelf(self.store)
         found = shelf.get(self.path)
@@ -193,6 +196,8 @@ class Unit:
             raise ReadError(self.url, _GONE)
         if len(found) != self.part.size:
             raise ReadError(self.url, f"has {len(found)} bytes, and {self.part.size} were saved")
+        if self.part.sha256 and hashlib.sha256(found).hexdigest() != self.part.sha256:
+            raise ReadError(self.url, "is damaged: other bytes were saved; save it again")
         return found
 
     def _read(self, read: Callable[[Any], T]) -> T:
@@ -265,6 +270,11 @@ class ReadPart:
 
 def read_records(unit: Unit) -> list[Any]:
     """The items of a part of a bag."""
+    if unit.format == "parquet":
+        return list(unit.table(None).to_pylist())
+    data = unit.data()
+    if unit.format == "avro":
+        return list(read_avro(data).to_pylist())
     # Not splitlines: JSON may hold other ends of lines as they are.
-    lines = unit.data().decode().split("\n")[:-1]
+    lines = data.decode().split("\n")[:-1]
     return lines if unit.format == "text" else [json.loads(line) for line in lines]

@@ -16,10 +16,12 @@ from hyperplane.collections.frames import plan
 from hyperplane.errors import OutputExists, StorageError
 from hyperplane.storage.appending import already_added, appended
 from hyperplane.storage.commits import Commits, new_attempt
+from hyperplane.storage.encoding import ENCODERS, Encoded, records
 from hyperplane.storage.files import exists
-from hyperplane.storage.formats import ENCODERS, SUFFIX_OF, Encoded, records
+from hyperplane.storage.formats import SUFFIX_OF
 from hyperplane.storage.manifest import Manifest, Part
 from hyperplane.storage.place import commits_of
+from hyperplane.storage.plain import in_part
 from hyperplane.storage.progress import run
 from hyperplane.storage.request import Request
 from hyperplane.storage.result import SaveResult
@@ -132,7 +134,8 @@ def written_parts(
 
 def write_part(piece: Any, number: int, writing: Writing, there: Part | None) -> Part:
     """Write one part, in a task; unless the same is there already."""
-    made = _encoded(piece, writing.format)
+    with in_part(number):
+        made = _encoded(piece, writing.format)
     sha = hashlib.sha256(made.data).hexdigest()
     prefix = "part-" if writing.shard is None else f"part-{writing.shard:05d}-"
     # A task may run twice; only the part that its result names is ever published.

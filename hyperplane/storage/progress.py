@@ -27,7 +27,7 @@ def run(tasks: Sequence[Any], what: str) -> list[Any]:
     client = active_client()
     # One graph holds all tasks; to compute them as so many objects would merge it with itself.
     graph, keys = tasks[0].dask, [task.key for task in tasks]
-    with _bar(what, len(tasks)) as advance:
+    with bar(what, len(tasks)) as advance:
         if client is None:
             get = get_scheduler() or threaded.get
             with _Counter(set(keys), advance):
@@ -57,7 +57,7 @@ class _Counter(Callback):
 
 
 @contextmanager
-def _bar(what: str, total: int) -> Iterator[Any]:
+def bar(what: str, total: int) -> Iterator[Any]:
     """A way to count, shown on a terminal or in a notebook once it takes long."""
     if not (sys.stderr.isatty() or "ipykernel" in sys.modules):
         yield lambda: None
@@ -69,12 +69,12 @@ def _bar(what: str, total: int) -> Iterator[Any]:
 
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     progress = Progress(*columns, console=Console(stderr=True), transient=True)
-    bar = progress.add_task(what, total=total)
+    task = progress.add_task(what, total=total)
     begin = threading.Timer(AFTER, progress.start)
     begin.daemon = True
     begin.start()
     try:
-        yield lambda: progress.advance(bar)
+        yield lambda: progress.advance(task)
     finally:
         begin.cancel()
         progress.stop()

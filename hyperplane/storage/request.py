@@ -10,7 +10,8 @@ from typing import Any, Literal, get_args
 
 from hyperplane.errors import Fault, check
 from hyperplane.storage.formats import FILES, PARTS, SUFFIXES, kind_of
-from hyperplane.storage.target import Target
+from hyperplane.storage.objects import object_faults
+from hyperplane.storage.target import Target, place_faults
 
 _RUN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 Mode = Literal["error", "overwrite", "append", "skip"]
@@ -73,7 +74,7 @@ def understood(
         With every fault.
     """
     kind = kind_of(obj)
-    faults: list[Fault] = []
+    faults = [*object_faults(obj, kind), *place_faults(target)]
     if mode not in get_args(Mode):
         faults.append(Fault("mode", repr(mode), "one of " + ", ".join(get_args(Mode))))
     if shard is not None and not _is_shard(shard):
@@ -81,6 +82,8 @@ def understood(
         faults.append(Fault("shard", repr(shard), allowed))
     if run is not None and not (isinstance(run, str) and _RUN.fullmatch(run)):
         faults.append(Fault("run", repr(run), "a name of letters, digits and . _ -"))
+    if run is not None and shard is None and mode != "append":
+        faults.append(Fault("run", repr(run), "only with shard, or with mode='append'"))
     if shard is not None and mode == "overwrite" and run is None:
         allowed = "a name that all shards of this run share, when they replace those of another"
         advice = "a job's own id will do; hyperplane.shard() does not know it"

@@ -48,6 +48,7 @@ _FORBIDDEN = re.compile(r"\b(forbidden|access ?denied|unauthorized)\b", re.IGNOR
 _ADVICE = {
     errno.ENOSPC: "no space is left there; free some, or save elsewhere",
     errno.EDQUOT: "the quota is used up; free some space, or save elsewhere",
+    errno.EFBIG: "the file is larger than this disk, or the limits of this process, allow",
     errno.EACCES: "not allowed; check the rights of the folder, or the credentials",
     errno.EPERM: "not allowed; check the rights of the folder, or the credentials",
     errno.EROFS: "the disk is read-only; save elsewhere",

@@ -44,8 +44,8 @@ def save(
     url : str or path
         A path, or any URL of fsspec: ``gs://``, ``s3://``, ``az://``, ``memory://``.
     format : str, optional
-        ``"parquet"``, ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"json"``, ``"npy"``, ``"text"``,
-        ``"skops"``, ``"joblib"``; by the end of the name when not given.
+        ``"parquet"``, ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"avro"``, ``"json"``, ``"npy"``,
+        ``"text"``, ``"skops"``, ``"joblib"``; by the end of the name when not given.
     mode : {"error", "overwrite", "append", "skip"}
         When there is something else: raise, replace it, add parts to it (folders only), or keep
         it and write nothing.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
 import mimetypes
 import os
 import re
@@ -39,6 +40,20 @@ def content_type(name: str) -> str:
     """What a browser is told of a file by its name."""
     suffix = Path(name).suffix.lower()
     return _TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+
+
+def type_options(system: Any, path: str) -> dict[str, Any]:
+    """The way in which a file system is told what a file of that name is."""
+    protocol = system.protocol if isinstance(system.protocol, str) else system.protocol[0]
+    kind = content_type(path)
+    if protocol in ("gs", "gcs"):
+        return {"content_type": kind}
+    if protocol in ("s3", "s3a"):
+        return {"ContentType": kind}
+    if protocol in ("abfs", "az", "abfss"):
+        settings = importlib.import_module("azure.storage.blob").ContentSettings
+        return {"content_settings": settings(content_type=kind)}
+    return {}
 
 
 class Shelf:
@@ -86,17 +101,12 @@ class Shelf:
     def listing(self, folder: str) -> dict[str, dict[str, Any]]:
         """The files below a folder by their names there, with what the store says of each."""
         system = self.store.system
+        system.invalidate_cache()
         # fsspec's own way of listing takes a folder that it cannot read for an empty one.
         own = type(system).find is AbstractFileSystem.find
-        strict = {"on_error": "raise"} if own else {}
-
-        def listed() -> dict[str, dict[str, Any]]:
-            system.invalidate_cache()
-            found: dict[str, dict[str, Any]] = system.find(folder, detail=True, **strict)
-            return found
-
+        listed = self._walked if own else partial(self._found, system)
         try:
-            found = self._do(folder, listed)
+            found = listed(folder)
         except (FileNotFoundError, StorageError) as error:
             if self.missing(error):
                 return {}
@@ -104,6 +114,30 @@ class Shelf:
         prefix = folder.rstrip("/") + "/"
         inside = {path: info for path, info in found.items() if path.startswith(prefix)}
         return {path.removeprefix(prefix): info for path, info in inside.items()}
+
+    def _found(self, system: Any, folder: str) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = self._do(
+            folder, partial(system.find, folder, detail=True)
+        )
+        return found
+
+    def _walked(self, folder: str) -> dict[str, dict[str, Any]]:
+        """The files below a folder by their paths; each folder is asked for until it answers."""
+        found, todo = {}, [folder]
+        while todo:
+            here = todo.pop()
+            try:
+                entries = self._do(here, partial(self.store.system.ls, here, detail=True))
+            except (FileNotFoundError, StorageError) as error:
+                if here == folder or not self.missing(error):
+                    raise
+                continue  # it was removed meanwhile
+            for info in entries:
+                if info["type"] != "directory":
+                    found[info["name"]] = info
+                elif info["name"].rstrip("/") != here:
+                    todo.append(info["name"].rstrip("/"))
+        return dict(sorted(found.items()))
 
     def is_file(self, path: str) -> bool:
         """Whether there is a file of that name."""
@@ -182,13 +216,10 @@ class Shelf:
 
     def _pipe(self, path: str, data: Any, **options: Any) -> None:
         system = self.store.system
-        protocol = system.protocol if isinstance(system.protocol, str) else system.protocol[0]
-        kind = content_type(path)
-        if protocol in ("gs", "gcs"):
-            options["content_type"] = kind
-        elif protocol in ("s3", "s3a"):
-            options["ContentType"] = kind
-        system.pipe_file(path, bytes(data), **options)
+        kind = type_options(system, path)
+        if "content_type" in kind:  # Google's: compare its checksum with ours; S3 does by itself
+            options["consistency"] = "md5"
+        system.pipe_file(path, bytes(data), **kind, **options)
 
     def _pipe_new(self, path: str, data: bytes) -> None:
         self._pipe(path, data, mode="create")

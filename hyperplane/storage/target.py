@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import fsspec
@@ -14,6 +15,10 @@ from fsspec.implementations.local import LocalFileSystem
 from hyperplane.errors import Fault, RequestError
 from hyperplane.stores.places import Store
 from hyperplane.stores.secrets import said, shown
+
+#: Bytes of a name on a local disk; others are made of it, and disks take 255.
+LONGEST_NAME = 200
+_FIELD = re.compile(r"\{[^{}/]*\}")
 
 
 @dataclass(frozen=True)
@@ -61,33 +66,77 @@ class Target:
 
 
 def target_of(url: Any, storage_options: Mapping[str, Any] | None) -> Target:
-    """What a URL names.
+    """What a URL names. Of a link on a local disk, what it leads to: so the link stays.
 
     Raises
     ------
     RequestError
-        When it is none, is a glob, or names a whole bucket or disk.
+        When it is none, is a glob or a chain of URLs, or names a whole bucket or disk; or when
+        the options ask for a file system that has to be awaited.
     """
     allowed = "a path or URL of one file or folder"
     if not isinstance(url, (str, os.PathLike)) or not str(url).strip():
         raise RequestError([Fault("url", repr(url)[:80], allowed)])
     text = os.fspath(url)
     options = dict(storage_options or {})
+    if options.get("asynchronous"):
+        wrong = Fault("asynchronous", "True", "False", "leave it out; nothing here is awaited")
+        raise RequestError([wrong])
+    if "::" in text:
+        # To fsspec it is a chain, also in a path of this machine, and the name would be another.
+        advice = "write the URL of the store itself; a name cannot have :: in it"
+        wrong = Fault("url", repr(shown(text)), f"{allowed}, without ::", advice)
+        raise RequestError([wrong])
     try:
         system, path = fsspec.url_to_fs(text, **options)
     except (ImportError, OSError, ValueError, TypeError) as error:
-        wrong = f"a URL that fsspec can open ({said(error, options, text)})"
-        raise RequestError([Fault("url", repr(shown(text)), wrong)]) from error
+        wrong = Fault(
+            "url", repr(shown(text)), f"a URL that fsspec can open ({said(error, options, text)})"
+        )
+        raise RequestError([wrong]) from error
     path = path.rstrip("/")
     if isinstance(system, LocalFileSystem):
         store = Store("file", "file:///", options)
         deep = path not in ("", "/")
+        path = os.path.realpath(path) if Path(path).is_symlink() else path
     else:
         protocol = system.protocol if isinstance(system.protocol, str) else system.protocol[0]
         store = Store(protocol, text, options)
-        deep = protocol == "memory" or "/" in path.strip("/")
+        deep = path != "" if protocol == "memory" else "/" in path.strip("/")
     if not deep:
         raise RequestError([Fault("url", repr(shown(text)), f"{allowed}, not a whole store")])
     if "*" in path or ".." in PurePosixPath(path).parts:
         raise RequestError([Fault("url", repr(shown(text)), f"{allowed}, without * and ..")])
     return Target(store, path)
+
+
+def place_faults(target: Target) -> list[Fault]:
+    """What is wrong with a place to save to, though one may load from it.
+
+    Examples
+    --------
+    >>> print(*place_faults(target_of("memory://docs/out_{idx:05d}.csv", None)))
+    url = 'memory:///docs/out_{idx:05d}.csv': allowed is a name without {}; write ...
+    """
+    faults = []
+    if _FIELD.search(target.path):
+        advice = "write it as hyperplane.output_path(url, idx)"
+        faults.append(Fault("url", repr(target.url), "a name without {}", advice))
+    if not target.store.local:
+        return faults
+    if len(os.fsencode(target.name)) > LONGEST_NAME:
+        allowed = f"a name of at most {LONGEST_NAME} bytes"
+        faults.append(Fault("url", repr(target.url), allowed, "choose a shorter one"))
+    # What is saved takes the place of all that is there.
+    elif _is_above(target.path) or os.path.ismount(target.path):
+        allowed = "a file or folder of its own, not the current folder, one above it or a disk"
+        faults.append(Fault("url", repr(target.url), allowed, "add a name to it"))
+    return faults
+
+
+def _is_above(path: str) -> bool:
+    """Whether it is the current folder, or one that the current folder is in."""
+    try:
+        return Path.cwd().is_relative_to(path)
+    except FileNotFoundError:
+        return False  # the current folder has been removed

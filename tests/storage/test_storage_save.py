@@ -2,61 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import pathlib
-
 import dask
-import dask.array as da
 import dask.bag as db
 import dask.dataframe as dd
-import fsspec
-import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
-import xarray as xr
+from saving_cases import PLACES, flights, in_this_thread, parts_of, places
 
 import hyperplane
-from hyperplane.errors import OutputConflict, OutputExists, RequestError, StorageError
+from hyperplane.errors import OutputConflict, OutputExists
 from hyperplane.storage.place import commits_of
 from hyperplane.storage.target import target_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata")
-
-
-@pytest.fixture(autouse=True)
-def _here():
-    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
-        yield
-
-
-@pytest.fixture(params=["disk", "memory"])
-def base(request, tmp_path):
-    """A folder with a difficult name, on a disk and on a store without renames."""
-    if request.param == "disk":
-        yield f"{tmp_path}/Flüge von heute"
-        return
-    yield "memory://tests/Flüge von heute"
-    fsspec.filesystem("memory").store.clear()
-
-
-def flights(rows=100, start=0):
-    numbers = np.arange(start, start + rows)
-    return pd.DataFrame(
-        {
-            "n": numbers,
-            "carrier": pd.Categorical(np.array(["AA", "UA"])[numbers % 2], ["UA", "AA"]),
-            "at": pd.date_range("2024-03-31", periods=rows, freq="h", tz="Europe/Berlin"),
-            "delay": np.where(numbers % 7, numbers / 3, np.nan),
-        },
-        index=pd.Index(numbers * 2, name="key"),
-    )
-
-
-def parts_of(url):
-    target = target_of(url, None)
-    return sorted(commits_of(target).shelf.listing(target.path))
+_here = pytest.fixture(autouse=True)(in_this_thread)
+base = pytest.fixture(params=PLACES)(places)
 
 
 def test_a_dataframe_comes_back_with_types_and_index(base):
@@ -138,117 +98,6 @@ def test_a_bag(base):
     assert hyperplane.load(f"{base}/lines").compute() == lines
 
 
-@pytest.mark.parametrize("kind", ["array", "dataset", "dataarray"])
-def test_arrays(base, kind):
-    values = np.arange(12.0).reshape(3, 4)
-    made = {
-        "array": da.from_array(values, chunks=(2, 2)),
-        "dataset": xr.Dataset({"v": (("y", "x"), values)}, coords={"x": range(4)}),
-        "dataarray": xr.DataArray(values, dims=("y", "x"), name="v"),
-    }[kind]
-    hyperplane.save(made, f"{base}/v.zarr")
-    for change in (0, 1):  # the names of the chunks stay the same
-        obj = made + change
-        if change:
-            with pytest.raises(OutputExists):
-                hyperplane.save(obj, f"{base}/v.zarr")
-            hyperplane.save(obj, f"{base}/v.zarr", mode="overwrite")
-        again = hyperplane.load(f"{base}/v.zarr")
-        if kind == "array":
-            assert (again.compute() == values + change).all()
-        else:
-            xr.testing.assert_identical(again.compute(), obj)
-
-
-def test_a_chunk_that_was_deleted_is_no_silent_zero(tmp_path):
-    hyperplane.save(da.ones((4, 4), chunks=2), str(tmp_path / "a.zarr"))
-    chunk = next(file for file in (tmp_path / "a.zarr" / "c").rglob("*") if file.is_file())
-    chunk.unlink()
-    with pytest.raises(StorageError, match="1 files are missing"):
-        hyperplane.load(str(tmp_path / "a.zarr"))
-
-
-ONE = {
-    "a.parquet": flights(),
-    "b.parquet": pl.DataFrame({"n": [1, None]}),
-    "c.parquet": pa.table({"n": [1, 2]}),
-    "d.csv": pd.DataFrame({"n": [1, 2]}),
-    "e.npy": np.arange(6).reshape(2, 3),
-    "f.json": {"b": [1, 2.5, None], "a": "ü"},
-    "g.txt": "zwei\nZeilen",
-    "h.bin": b"\x00\x01",
-}
-
-
-@pytest.mark.parametrize("name", sorted(ONE))
-def test_one_file_comes_back(base, name):
-    obj = ONE[name]
-    assert hyperplane.save(obj, f"{base}/{name}").written == 1
-    assert not hyperplane.save(obj, f"{base}/{name}").changed
-    made = hyperplane.load(f"{base}/{name}")
-    if isinstance(obj, pd.DataFrame):
-        pd.testing.assert_frame_equal(made, obj)
-    elif isinstance(obj, (pl.DataFrame, pa.Table)):
-        want = obj.to_pandas()
-        pd.testing.assert_frame_equal(made, want)
-    elif isinstance(obj, np.ndarray):
-        assert (made == obj).all()
-    else:
-        assert made == obj
-
-
-def test_a_figure_is_the_same_file_each_time(tmp_path):
-    from matplotlib.figure import Figure
-
-    for name in ("a.png", "a.svg"):
-        figure = Figure()
-        figure.subplots().plot([1, 2])
-        assert hyperplane.save(figure, tmp_path / name).written == 1
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_another_file_is_refused_replaced_or_kept(base):
-    url = f"{base}/a.json"
-    hyperplane.save({"a": 1}, url)
-    with pytest.raises(OutputExists):
-        hyperplane.save({"a": 2}, url)
-    assert not hyperplane.save({"a": 2}, url, mode="skip").changed
-    assert hyperplane.load(url) == {"a": 1}
-    hyperplane.save({"a": 2}, url, mode="overwrite")
-    assert hyperplane.load(url) == {"a": 2}
-
-
-def test_files_and_folders_of_this_machine(base, tmp_path):
-    folder = tmp_path / "mine"
-    (folder / "deep er").mkdir(parents=True)
-    (folder / "a.txt").write_text("a")
-    (folder / "deep er" / "ü.txt").write_text("b")
-    assert hyperplane.save(folder, f"{base}/copy").files == 2
-    assert not hyperplane.save(folder, f"{base}/copy").changed
-    assert parts_of(f"{base}/copy") == ["a.txt", "deep er/ü.txt"]
-    assert hyperplane.load(f"{base}/copy/deep er/ü.txt") == "b"
-    with pytest.raises(StorageError, match="load each by its own URL"):
-        hyperplane.load(f"{base}/copy")
-    assert hyperplane.save(folder / "a.txt", f"{base}/b.txt").nbytes == 1
-    with pytest.raises(RequestError, match="a file or folder with files in it"):
-        hyperplane.save(pathlib.Path("nowhere"), f"{base}/c")
-
-
-def test_the_name_of_a_file_is_not_taken_for_its_content(tmp_path):
-    (tmp_path / "model.bin").write_text("weights")
-    with pytest.raises(RequestError, match=r"write pathlib\.Path"):
-        hyperplane.save(str(tmp_path / "model.bin"), tmp_path / "copy.txt")
-
-
-def test_a_pickle_is_opened_only_for_who_trusts_it(tmp_path):
-    import joblib
-
-    joblib.dump({"a": 1}, tmp_path / "m.joblib")
-    with pytest.raises(RequestError, match="runs code"):
-        hyperplane.load(tmp_path / "m.joblib")
-    assert hyperplane.load(tmp_path / "m.joblib", trusted=True) == {"a": 1}
-
-
 @pytest.mark.parametrize("rows", [0, 1])
 def test_no_rows_and_one(base, rows):
     frame = flights(rows).drop(columns="carrier")  # Parquet keeps no categories without rows
@@ -317,55 +166,3 @@ def test_a_flipped_bit_is_an_error(tmp_path):
     part.write_bytes(whole[:-1])
     with pytest.raises(OSError, match=r"bytes|damaged"):
         hyperplane.load(str(tmp_path / "out")).compute()
-
-
-@pytest.mark.parametrize("mode", ["folder", "rights"])
-def test_a_place_that_cannot_be_written_fails_before_anything_is_computed(tmp_path, mode):
-    computed = []
-
-    def watched(part):
-        computed.append(1)
-        return part
-
-    df = dd.from_pandas(flights(), npartitions=2)
-    df = df.map_partitions(watched, meta=df._meta)
-    computed.clear()
-    if mode == "folder":
-        (tmp_path / "file").write_text("")
-        url = tmp_path / "file" / "out"
-    else:
-        url = pathlib.Path("/proc/1/out")
-    with pytest.raises(StorageError) as caught:
-        hyperplane.save(df, url)
-    assert str(url.parent) in str(caught.value)
-    assert not computed
-
-
-def test_all_faults_of_a_request_at_once(tmp_path):
-    with pytest.raises(RequestError) as caught:
-        hyperplane.save(
-            dd.from_pandas(flights(), npartitions=1), tmp_path / "o", mode="w", format="parq",
-            shard=(3, 3),
-        )  # fmt: skip
-    assert [fault.where for fault in caught.value.faults] == ["mode", "shard", "format"]
-    assert "did you mean 'parquet'" in str(caught.value)
-    for url in ("", "a/*/b", "/data/../etc", "/", "memory://x/../y"):
-        with pytest.raises(RequestError):
-            hyperplane.save(b"", url)
-    with pytest.raises(RequestError, match="object: allowed is a Dask dataframe"):
-        hyperplane.save(object(), tmp_path / "o")
-
-
-def test_secrets_are_not_shown():
-    with pytest.raises(RequestError) as caught:
-        hyperplane.save(b"", "nowhere://me:s3cret@host/x?sig=s3cret", password="s3cret")
-    assert "nowhere" in str(caught.value)
-    assert "s3cret" not in str(caught.value)
-    assert "s3cret" not in repr(target_of("memory://a/b", {"token": "s3cret"}))
-
-
-def test_what_is_shown(tmp_path):
-    result = hyperplane.save(dd.from_pandas(flights(), npartitions=2), tmp_path / "out")
-    assert "100 rows in 2 files" in str(result)
-    assert str(tmp_path / "out") in result._repr_html_()
-    assert os.sep in result.url

@@ -1,0 +1,52 @@
+"""From the bytes of files to what they hold."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+from hyperplane.optional import need
+from hyperplane.storage.avro import read_avro
+
+
+def decoded(data: bytes, kind: str, format: str) -> Any:  # noqa: A002
+    """What a file holds.
+
+    Raises
+    ------
+    RequestError
+        When it is a model in a form that runs code when it is opened.
+    """
+    if kind == "table":
+        return _table(data, format)
+    if kind == "text":
+        return data.decode()
+    if kind == "json":
+        return json.loads(data)
+    if kind == "numpy":
+        import numpy as np
+
+        return np.load(io.BytesIO(data), allow_pickle=False)
+    if kind == "model" and format == "skops":
+        return need("skops.io", "ml").loads(data)
+    if kind == "model":
+        return need("joblib", "ml").load(io.BytesIO(data))
+    return data
+
+
+def _table(data: bytes, format: str) -> Any:  # noqa: A002
+    import pandas as pd
+
+    if format == "parquet":
+        from pyarrow import parquet
+
+        table = parquet.read_table(io.BytesIO(data), page_checksum_verification=True)
+        return table.to_pandas()
+    if format == "avro":
+        return read_avro(data).to_pandas()
+    if not data.strip():  # neither rows nor names of columns
+        return pd.DataFrame()
+    if format == "jsonl":
+        return pd.read_json(io.BytesIO(data), lines=True, dtype=False, precise_float=True)
+    return pd.read_csv(io.BytesIO(data), sep="\t" if format == "tsv" else ",")

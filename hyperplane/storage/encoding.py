@@ -1,0 +1,228 @@
+"""From objects to the bytes of files."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from hyperplane.errors import DataError
+from hyperplane.optional import need
+from hyperplane.storage.avro import write_avro
+from hyperplane.storage.plain import json_text, lines_of
+from hyperplane.storage.rows import check_like
+
+#: Any time that a zip file can hold, the same for all.
+_NO_TIME = (1980, 1, 1, 0, 0, 0)
+_ID = re.compile(r'("__id__": )([0-9]+)')
+_FILE = re.compile(r'("file": ")([0-9]+)(\.\w+")')
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The bytes of one file.
+
+    Parameters
+    ----------
+    data : bytes-like
+        All of it.
+    rows : int or None
+        Rows, records or elements.
+    """
+
+    data: Any
+    rows: int | None = None
+
+
+def encoded(obj: Any, kind: str, format: str, suffix: str) -> Encoded:  # noqa: A002
+    """The bytes of a file that holds an object."""
+    if kind == "table":
+        return ENCODERS[format](obj)
+    if kind == "bytes":
+        return Encoded(bytes(obj))
+    if kind == "text":
+        return Encoded(obj.encode())
+    if kind == "json":
+        # Sorted, so that equal content is equal text.
+        text = json_text(obj, "obj", indent=1, sort_keys=True)
+        return Encoded(f"{text}\n".encode())
+    if kind == "numpy":
+        import numpy as np
+
+        file = io.BytesIO()
+        np.save(file, obj, allow_pickle=False)
+        return Encoded(file.getvalue(), int(obj.shape[0]) if obj.ndim else 1)
+    if kind == "figure":
+        return Encoded(_figure(obj, suffix))
+    return Encoded(_model(obj, format))
+
+
+def _figure(figure: Any, suffix: str) -> bytes:
+    from matplotlib import rc_context
+
+    file = io.BytesIO()
+    # Without the time of day and drawn names in it, so that the same figure is the same file.
+    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix)
+    with rc_context({"svg.hashsalt": "hyperplane"}):
+        figure.savefig(file, format=suffix.lstrip("."), metadata=metadata)
+    return file.getvalue()
+
+
+def _model(model: Any, format: str) -> bytes:  # noqa: A002
+    if format == "skops":
+        return _settled(need("skops.io", "ml").dumps(model))
+    file = io.BytesIO()
+    need("joblib", "ml").dump(model, file)
+    return file.getvalue()
+
+
+def _settled(made: bytes) -> bytes:
+    """A file of skops without the time of day and the places in memory that it names things by."""
+    numbers: dict[str, int] = {}
+
+    def numbered(found: re.Match[str]) -> str:
+        number = numbers.setdefault(found[2], len(numbers) + 1)
+        return "".join([found[1], str(number), *found.groups()[2:]])
+
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(made)) as had, zipfile.ZipFile(out, "w") as settled:
+        schema = _FILE.sub(numbered, _ID.sub(numbered, had.read("schema.json").decode()))
+        files = {name: had.read(name) for name in had.namelist()}
+        files["schema.json"] = schema.encode()
+        for name, data in files.items():
+            stem, dot, end = name.partition(".")
+            known = f"{numbers[stem]}{dot}{end}" if stem in numbers else name
+            settled.writestr(zipfile.ZipInfo(known, _NO_TIME), data)
+    return out.getvalue()
+
+
+def _pandas(table: Any) -> Any:
+    if hasattr(table, "to_pandas"):  # of Polars or Arrow
+        return table.to_pandas()
+    return table.to_frame() if hasattr(table, "to_frame") else table
+
+
+def _arrow(table: Any, form: str) -> Any:
+    """A table of Arrow; the error of a column that it has no type for names it."""
+    import pyarrow as pa
+
+    if isinstance(table, pa.Table):
+        return table
+    if type(table).__module__.startswith("polars"):
+        return table.to_arrow()
+    frame = _pandas(table)
+    with _naming(frame, form):
+        return pa.Table.from_pandas(frame)
+
+
+@contextmanager
+def _naming(frame: Any, form: str) -> Iterator[None]:
+    """Have the error of a column that Arrow has no type for name it."""
+    import pyarrow as pa
+
+    odd = (pa.ArrowException, OverflowError, TypeError, ValueError)
+    try:
+        yield
+    except odd as error:
+        for name in frame.columns:
+            try:
+                pa.array(frame[name], from_pandas=True)
+            except odd as wrong:
+                said = f"{form} needs values of one type, as numbers, text and times"
+                advice = f"convert them first, as with df[{name!r}].astype(str) ({_last(wrong)})"
+                raise DataError(str(name), f"{said}; {advice}") from error
+        raise
+
+
+def _last(error: BaseException) -> str:
+    """What an error of Arrow says, on one line."""
+    return " ".join(str(error).split())[:200]
+
+
+def _parquet(table: Any) -> Encoded:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    arrow = _arrow(table, "Parquet")
+    out = pa.BufferOutputStream()
+    # A bit that flips on the way is an error for who reads with hyperplane.load, not other data.
+    try:
+        parquet.write_table(arrow, out, write_page_checksum=True)
+    except pa.ArrowException as error:
+        for name in arrow.column_names:
+            try:
+                parquet.write_table(arrow.select([name]), pa.BufferOutputStream())
+            except pa.ArrowException as wrong:
+                advice = f"Parquet has no form for it ({_last(wrong)}); convert or drop it"
+                raise DataError(name, advice) from error
+        raise
+    return Encoded(memoryview(out.getvalue()), arrow.num_rows)
+
+
+def _avro(table: Any) -> Encoded:
+    arrow = _arrow(table, "Avro")
+    return Encoded(write_avro(arrow), arrow.num_rows)
+
+
+def _separated(separator: str) -> Callable[[Any], Encoded]:
+    def write(table: Any) -> Encoded:
+        frame = _pandas(table)
+        kept = _index_is_kept(frame)
+        text = frame.to_csv(sep=separator, index=kept, lineterminator="\n")
+        return Encoded(text.encode(), len(frame))
+
+    return write
+
+
+def _index_is_kept(frame: Any) -> bool:
+    """Whether text is to hold the index: it has a name, or is more than the numbers of the rows."""
+    from pandas.api.types import is_integer_dtype
+
+    for name in frame.index.names:
+        if name is not None and name in frame.columns:
+            raise DataError(str(name), "is a name of the index, too; rename one of them")
+    return frame.index.name is not None or not is_integer_dtype(frame.index.dtype)
+
+
+def _lines(table: Any) -> Encoded:
+    from hyperplane.collections.frames.convert import from_pandas
+
+    frame = _pandas(table)
+    if _index_is_kept(frame):
+        frame = frame.reset_index()
+    if not len(frame):
+        return Encoded(b"", 0)
+    with _naming(frame, "JSON"):
+        made = from_pandas(frame)
+    for name, kind in made.schema.items():
+        if "Binary" in str(kind):
+            raise DataError(name, "JSON has no form for bytes; decode it first, or drop it")
+    # Polars writes every digit of numbers and times, which pandas does not.
+    return Encoded(made.write_ndjson().encode(), len(frame))
+
+
+ENCODERS: Mapping[str, Callable[[Any], Encoded]] = {
+    "parquet": _parquet,
+    "avro": _avro,
+    "csv": _separated(","),
+    "tsv": _separated("\t"),
+    "jsonl": _lines,
+}
+
+
+def records(items: Any, format: str) -> Encoded:  # noqa: A002
+    """The items of a partition of a bag.
+
+    Raises
+    ------
+    WrongType
+        When the format has no form for an item; it names the item and what is wrong inside.
+    """
+    held = list(items)
+    if format not in ("parquet", "avro"):
+        return Encoded(lines_of(held, format), len(held))
+    return ENCODERS[format](check_like(held, format))

@@ -1,0 +1,100 @@
+"""``hyperplane storage``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from terminal import Run
+
+import hyperplane
+
+
+class Locked(MemoryFileSystem):  # type: ignore[misc]
+    """Opens for a password only, and notes what it was made with."""
+
+    protocol = "locked"
+    cachable = False
+    made: list[dict[str, Any]] = []  # noqa: RUF012
+    store: dict[str, Any] = {}  # noqa: RUF012
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.made.append(options)
+        if options.get("password") != "sesame":
+            raise PermissionError(13, f"wrong password in {options}")
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return "/" + path.rpartition("://")[2].strip("/")
+
+
+@pytest.fixture
+def locked() -> Iterator[list[dict[str, Any]]]:
+    fsspec.register_implementation("locked", Locked, clobber=True)
+    yield Locked.made
+    Locked.made.clear()
+
+
+def leftover(folder: Path) -> Path:
+    hyperplane.save({"a": 1}, folder / "a.json")
+    draft = folder / ".a.json.0123456789ab.part"
+    draft.write_text("half")
+    return draft
+
+
+def test_leftovers_are_looked_at_and_removed(run: Run, tmp_path: Path) -> None:
+    draft = leftover(tmp_path)
+    seen = run("storage", "clean", str(tmp_path / "a.json"), "--older-than", "0s", "--dry-run")
+    assert (seen.code, draft.exists()) == (0, True)
+    assert draft.name in seen.out.replace("\n", "")
+    answer = run("storage", "clean", str(tmp_path / "a.json"), "--older-than=0s", "--json")
+    assert answer.json[0]["removed"] == [draft.name]
+    assert not draft.exists()
+
+
+def test_options_go_to_the_file_system(run: Run, locked: list[dict[str, Any]]) -> None:
+    answer = run(
+        "storage", "clean", "locked://a/b", "locked://a/c", "--option", "password=sesame",
+        "--option", 'client={"retries": 3, "on": true}', "--option", "project=a=b",
+        "--option", "number=5", "--option", 'text="5"',
+    )  # fmt: skip
+    assert answer.code == 0
+    expected = {
+        "password": "sesame",
+        "client": {"retries": 3, "on": True},
+        "project": "a=b",
+        "number": 5,
+        "text": "5",
+    }
+    assert all(made == expected for made in locked)
+    assert len(locked) >= 2
+
+
+@pytest.mark.usefixtures("locked")
+def test_values_of_options_are_never_shown(run: Run) -> None:
+    for arguments in (
+        ["--option", "password=s3cret"],
+        ["--option", "s3cret"],
+        ["--option", "=s3cret"],
+        ["--option", "a-b=s3cret"],
+        ["--option", "token=s3cret", "--option", "token=s3cret"],
+        ["--option", 'token={"key": "s3cret"}'],
+    ):
+        answer = run("storage", "clean", "locked://a/b", *arguments)
+        assert answer.code != 0
+        assert answer.err
+        assert "s3cret" not in answer.out + answer.err
+
+
+def test_all_faults_of_the_options_at_once(run: Run) -> None:
+    answer = run(
+        "storage", "clean", "x", "--option", "nothing", "--option", "a=1", "--option", "a=2"
+    )
+    assert "2 faults" in answer.err
+    assert "number 1" in answer.err
+    assert "a twice" in answer.err

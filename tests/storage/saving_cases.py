@@ -1,0 +1,49 @@
+"""What the tests of saving have in common: places to save to, and rows."""
+
+from __future__ import annotations
+
+import dask
+import fsspec
+import numpy as np
+import pandas as pd
+
+from hyperplane.storage.place import commits_of
+from hyperplane.storage.target import target_of
+
+#: For ``pytest.fixture(params=PLACES)(places)``.
+PLACES = ["disk", "memory"]
+
+
+def in_this_thread():
+    """Everything is computed in the thread of the test, and text stays what pandas makes of it."""
+    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
+        yield
+
+
+def places(request, tmp_path):
+    """A folder with a difficult name, on a disk and on a store without renames."""
+    if request.param == "disk":
+        yield f"{tmp_path}/Flüge von heute"
+        return
+    yield "memory://tests/Flüge von heute"
+    fsspec.filesystem("memory").store.clear()
+
+
+def flights(rows=100, start=0):
+    """Rows with an index, categories, times with a zone, and missing values."""
+    numbers = np.arange(start, start + rows)
+    return pd.DataFrame(
+        {
+            "n": numbers,
+            "carrier": pd.Categorical(np.array(["AA", "UA"])[numbers % 2], ["UA", "AA"]),
+            "at": pd.date_range("2024-03-31", periods=rows, freq="h", tz="Europe/Berlin"),
+            "delay": np.where(numbers % 7, numbers / 3, np.nan),
+        },
+        index=pd.Index(numbers * 2, name="key"),
+    )
+
+
+def parts_of(url):
+    """Names of what lies at a place."""
+    target = target_of(url, None)
+    return sorted(commits_of(target).shelf.listing(target.path))

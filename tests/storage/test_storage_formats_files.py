@@ -1,0 +1,154 @@
+"""Files are the same each time, are told for what they are, and checked when they are read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import types
+import zipfile
+
+import dask
+import dask.bag as db
+import dask.dataframe as dd
+import fsspec
+import numpy as np
+import pandas as pd
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from matplotlib.figure import Figure
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import hyperplane
+from hyperplane.errors import ReadError
+from hyperplane.storage.shelf import Shelf
+from hyperplane.stores.places import Store
+
+
+@pytest.fixture(autouse=True)
+def _here():
+    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
+        yield
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".pdf", ".png", ".jpg"])
+def test_a_figure_drawn_at_another_time_is_the_same_file(tmp_path, monkeypatch, suffix):
+    for year in (2024, 2025):
+        # What matplotlib takes for the time of day where it is told none.
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", str((year - 1970) * 31_556_952))
+        figure = Figure()
+        axes = figure.subplots()
+        axes.plot([1, 2], marker="o")
+        axes.fill_between([0, 1], [1, 2], hatch="/")  # marks and hatches have drawn names in SVG
+        result = hyperplane.save(figure, tmp_path / f"a{suffix}")
+        assert result.changed == (year == 2024)
+
+
+def model():
+    rows = np.arange(40.0).reshape(10, 4) % 7
+    return make_pipeline(StandardScaler(), LogisticRegression()).fit(rows, np.arange(10) % 2)
+
+
+def test_a_model_saved_at_another_time_is_the_same_file(tmp_path, monkeypatch):
+    hyperplane.save(model(), tmp_path / "m.skops")
+    later = time.time() + 3600
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert not hyperplane.save(model(), tmp_path / "m.skops").changed
+    rows = np.arange(40.0).reshape(10, 4) % 7
+    again = hyperplane.load(tmp_path / "m.skops")
+    np.testing.assert_array_equal(again.predict_proba(rows), model().predict_proba(rows))
+    with zipfile.ZipFile(tmp_path / "m.skops") as opened:
+        assert {one.date_time for one in opened.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    assert hyperplane.save(LogisticRegression(), tmp_path / "m.skops", mode="overwrite").changed
+
+
+def test_a_model_saved_by_another_process_is_the_same_file(tmp_path):
+    script = (
+        "import hyperplane, numpy as np\n"
+        "from sklearn.ensemble import RandomForestClassifier\n"
+        "rows = np.arange(40.0).reshape(10, 4) % 7\n"
+        "model = RandomForestClassifier(2, random_state=0).fit(rows, np.arange(10) % 2)\n"
+        f"print(hyperplane.save(model, {str(tmp_path / 'm.skops')!r}).changed)\n"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        ).stdout.split()
+        for _ in range(2)
+    ]
+    assert said == [["True"], ["False"]]
+
+
+class Recording(MemoryFileSystem):
+    """Notes what it is told of each file, as stores of Azure are told it."""
+
+    protocol = ("abfs", "az")
+    cachable = False
+    told: dict = {}  # noqa: RUF012
+    store: dict = {}  # noqa: RUF012
+    pseudo_dirs = [""]  # noqa: RUF012
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return "/" + path.rpartition("://")[2].strip("/") if path.strip("/") else ""
+
+    def pipe_file(self, path, value, mode="overwrite", **kwargs):
+        self.told[path] = kwargs
+        return super().pipe_file(path, value, mode=mode)
+
+
+@pytest.fixture
+def azure(monkeypatch):
+    blob = types.ModuleType("azure.storage.blob")
+    blob.ContentSettings = lambda content_type: ("settings", content_type)
+    for name in ("azure", "azure.storage"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "azure.storage.blob", blob)
+    fsspec.register_implementation("az", Recording, clobber=True)
+    yield Recording
+    Recording.told.clear()
+    Recording.store.clear()
+
+
+def test_azure_is_told_what_a_file_is(azure):
+    hyperplane.save({"a": 1}, "az://container/a.json")
+    hyperplane.save("<p>", "az://container/b.html", mode="overwrite")
+    df = dd.from_pandas(pd.DataFrame({"n": [1]}), npartitions=1)
+    hyperplane.save(df, "az://container/out")
+    told = {path.rpartition("/")[2]: how for path, how in azure.told.items()}
+    assert told["a.json"] == {"content_settings": ("settings", "application/json")}
+    assert told["b.html"] == {"content_settings": ("settings", "text/html")}
+    (part,) = (name for name in told if name.endswith(".parquet"))
+    assert told[part] == {"content_settings": ("settings", "application/vnd.apache.parquet")}
+    assert hyperplane.load("az://container/out").n.compute().to_list() == [1]
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "avro", "parquet"])
+@pytest.mark.parametrize("kind", ["dataframe", "bag"])
+@pytest.mark.parametrize("base", ["disk", "memory"])
+def test_a_flipped_bit_in_a_part_is_an_error_that_names_it(tmp_path, form, kind, base):
+    if kind == "bag" and form in ("csv", "tsv"):
+        form = "text"
+    rows = [{"n": 7, "text": "plain"}] * 50
+    obj = db.from_sequence(rows, npartitions=2)
+    if form == "text":
+        obj = obj.map(str)
+    if kind == "dataframe":
+        obj = dd.from_pandas(pd.DataFrame(rows), npartitions=2)
+    url = str(tmp_path / "out") if base == "disk" else f"memory:///flips/{tmp_path.name}"
+    hyperplane.save(obj, url, format=form)
+    loaded = hyperplane.load(url)
+    loaded.compute()
+    shelf = Shelf(Store("file", "file:///", {}) if base == "disk" else Store("memory", url, {}))
+    folder = url.removeprefix("memory://")
+    name = max(shelf.listing(folder))
+    data = bytearray(shelf.get(f"{folder}/{name}"))
+    place = len(data) // 2 if form != "parquet" else data.index(b"plain")
+    data[place] ^= 1
+    shelf.put(f"{folder}/{name}", bytes(data))
+    for again in (loaded, hyperplane.load(url)):
+        with pytest.raises(ReadError, match="damaged") as caught:
+            again.compute()
+        assert caught.value.url.endswith(name)

@@ -1,0 +1,101 @@
+"""What is one file, and files and folders of this machine."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from saving_cases import PLACES, flights, in_this_thread, parts_of, places
+
+import hyperplane
+from hyperplane.errors import OutputExists, RequestError, StorageError
+
+_here = pytest.fixture(autouse=True)(in_this_thread)
+base = pytest.fixture(params=PLACES)(places)
+
+
+ONE = {
+    "a.parquet": flights(),
+    "b.parquet": pl.DataFrame({"n": [1, None]}),
+    "c.parquet": pa.table({"n": [1, 2]}),
+    "d.csv": pd.DataFrame({"n": [1, 2]}),
+    "e.npy": np.arange(6).reshape(2, 3),
+    "f.json": {"b": [1, 2.5, None], "a": "ü"},
+    "g.txt": "zwei\nZeilen",
+    "i.avro": pl.DataFrame({"n": [1, None], "text": ["ü", None]}),
+    "j.avro": pa.table({"n": [1, 2]}),
+    "h.bin": b"\x00\x01",
+}
+
+
+@pytest.mark.parametrize("name", sorted(ONE))
+def test_one_file_comes_back(base, name):
+    obj = ONE[name]
+    assert hyperplane.save(obj, f"{base}/{name}").written == 1
+    assert not hyperplane.save(obj, f"{base}/{name}").changed
+    made = hyperplane.load(f"{base}/{name}")
+    if isinstance(obj, pd.DataFrame):
+        pd.testing.assert_frame_equal(made, obj)
+    elif isinstance(obj, (pl.DataFrame, pa.Table)):
+        want = obj.to_pandas()
+        pd.testing.assert_frame_equal(made, want)
+    elif isinstance(obj, np.ndarray):
+        assert (made == obj).all()
+    else:
+        assert made == obj
+
+
+def test_a_figure_is_the_same_file_each_time(tmp_path):
+    from matplotlib.figure import Figure
+
+    for name in ("a.png", "a.svg"):
+        figure = Figure()
+        figure.subplots().plot([1, 2])
+        assert hyperplane.save(figure, tmp_path / name).written == 1
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_another_file_is_refused_replaced_or_kept(base):
+    url = f"{base}/a.json"
+    hyperplane.save({"a": 1}, url)
+    with pytest.raises(OutputExists):
+        hyperplane.save({"a": 2}, url)
+    assert not hyperplane.save({"a": 2}, url, mode="skip").changed
+    assert hyperplane.load(url) == {"a": 1}
+    hyperplane.save({"a": 2}, url, mode="overwrite")
+    assert hyperplane.load(url) == {"a": 2}
+
+
+def test_files_and_folders_of_this_machine(base, tmp_path):
+    folder = tmp_path / "mine"
+    (folder / "deep er").mkdir(parents=True)
+    (folder / "a.txt").write_text("a")
+    (folder / "deep er" / "ü.txt").write_text("b")
+    assert hyperplane.save(folder, f"{base}/copy").files == 2
+    assert not hyperplane.save(folder, f"{base}/copy").changed
+    assert parts_of(f"{base}/copy") == ["a.txt", "deep er/ü.txt"]
+    assert hyperplane.load(f"{base}/copy/deep er/ü.txt") == "b"
+    with pytest.raises(StorageError, match="load each by its own URL"):
+        hyperplane.load(f"{base}/copy")
+    assert hyperplane.save(folder / "a.txt", f"{base}/b.txt").nbytes == 1
+    with pytest.raises(RequestError, match="a file or folder with files in it"):
+        hyperplane.save(pathlib.Path("nowhere"), f"{base}/c")
+
+
+def test_the_name_of_a_file_is_not_taken_for_its_content(tmp_path):
+    (tmp_path / "model.bin").write_text("weights")
+    with pytest.raises(RequestError, match=r"write pathlib\.Path"):
+        hyperplane.save(str(tmp_path / "model.bin"), tmp_path / "copy.txt")
+
+
+def test_a_pickle_is_opened_only_for_who_trusts_it(tmp_path):
+    import joblib
+
+    joblib.dump({"a": 1}, tmp_path / "m.joblib")
+    with pytest.raises(RequestError, match="runs code"):
+        hyperplane.load(tmp_path / "m.joblib")
+    assert hyperplane.load(tmp_path / "m.joblib", trusted=True) == {"a": 1}

@@ -1,0 +1,207 @@
+"""Zarr on a store that fails, by processes that are killed, and by tasks that run twice."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from pathlib import Path
+
+import dask
+import dask.array as da
+import faulty
+import killing
+import numpy as np
+import pytest
+import xarray as xr
+
+import hyperplane
+from hyperplane.errors import StorageError
+from hyperplane.storage import retrying
+
+SLOW = pytest.mark.slow
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """Waits between attempts that a test can await."""
+    monkeypatch.setattr(retrying, "FIRST", 0.002)
+    monkeypatch.setattr(retrying, "LONGEST", 0.05)
+
+
+def grid(version=0):
+    return da.from_array(np.arange(1.0, 401).reshape(20, 20) + 1000 * version, chunks=2)
+
+
+@pytest.mark.parametrize("like", ["plain", "gcs", "s3"])
+def test_nothing_is_lost_on_a_store_that_fails(faulty_store, hurried, like):
+    store = faulty_store(
+        like=like, transient=0.08, lost=0.03, listing_delay=1.0, writes_per_second=400, seed=5
+    )
+    url, options = f"{store.url}/a.zarr", store.options
+    for version in (0, 1):
+        made = xr.Dataset({"v": (("y", "x"), grid(version)), "n": ("x", np.arange(20))})
+        hyperplane.save(made, url, mode="overwrite", storage_options=options)
+        time.sleep(1.1)  # until others see that there is another version
+        found = hyperplane.load(url, storage_options=options).compute()
+        assert (found.v == grid(version).compute()).all()
+        assert (found.n == np.arange(20)).all()
+    objects = store.objects()
+    assert sum(name.startswith("bucket/a.zarr/v/c/") for name in objects) == 100
+    store.set(transient=0, lost=0, listing_delay=0, writes_per_second=None)
+    plain = xr.open_zarr(url, storage_options=options)
+    assert (plain.v.compute() == grid(1).compute()).all()
+    assert {call.outcome for call in store.journal()} >= {"ok", "lost", "429"}
+
+
+def test_a_fault_that_lasts_is_said_and_nothing_is_published(faulty_store, hurried):
+    store = faulty_store()
+    url, options = f"{store.url}/a.zarr", store.options
+    hyperplane.save(grid(), url, storage_options=options)
+    store.set(permanent="403", only="*/data/c/*")
+    with pytest.raises(StorageError, match="not allowed"):
+        hyperplane.save(grid(1), url, mode="overwrite", storage_options=options)
+    store.set(permanent=None)
+    assert (hyperplane.load(url, storage_options=options).compute() == grid().compute()).all()
+
+
+def test_a_task_that_runs_twice_with_other_results(tmp_path, monkeypatch):
+    from hyperplane.storage import chunks
+
+    counter, write = itertools.count(), chunks.write_block
+
+    def twice(block, path, region, writing):
+        first = write(block, path, region, writing)
+        again = write(block + next(counter) + 1, path, region, writing)
+        assert again == first  # what is there first stays
+        return again
+
+    monkeypatch.setattr(chunks, "write_block", twice)
+    hyperplane.save(grid(), tmp_path / "a.zarr")
+    assert (hyperplane.load(tmp_path / "a.zarr").compute() == grid().compute()).all()
+
+
+def test_what_two_variables_share_is_computed_once(tmp_path):
+    seen = []
+    source = grid().map_blocks(lambda block: seen.append(1) or block, dtype=float, meta=np.ones(0))
+    made = xr.Dataset({"a": (("y", "x"), source + 1), "b": (("y", "x"), source * 2)})
+    with dask.config.set(scheduler="sync"):
+        hyperplane.save(made, tmp_path / "a.zarr")
+    assert len(seen) == 100
+    assert (hyperplane.load(tmp_path / "a.zarr").b.compute() == grid().compute() * 2).all()
+
+
+@pytest.mark.cluster
+def test_with_workers(faulty_store, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    store = faulty_store(transient=0.05)
+    client, cluster = hyperplane.initialize_cluster(
+        nprocs=1, nthreads=2, num_workers=1, ram_gb_per_proc=1
+    )
+    with cluster, client:
+        client.run(faulty.register)
+        for url, options in ((f"{store.url}/a.zarr", store.options), (f"{tmp_path}/a.zarr", {})):
+            made = xr.Dataset({"v": (("y", "x"), grid().rechunk(10))})
+            result = hyperplane.save(made, url, storage_options=options)
+            assert (result.files, result.written) == (6, 6)
+            assert not hyperplane.save(made, url, storage_options=options).changed
+            held = hyperplane.load(url, storage_options=options)
+            assert (held.v.compute() == grid().compute()).all()
+            hyperplane.save(made + 1, url, mode="overwrite", storage_options=options)
+            with pytest.raises(hyperplane.errors.ReadError, match="load it again"):
+                held.compute()
+    pids = {call.pid for call in store.journal() if "/c/" in call.path and call.op == "create"}
+    assert os.getpid() not in pids
+
+
+#: Forks a process for each moment, so that imports are paid for once.
+SCRIPT = """
+import json, os, pathlib, random, signal, sys, time
+sys.path.insert(0, sys.argv[3])
+import dask, dask.array as da, numpy as np, xarray as xr
+import hyperplane, hyperplane.storage
+from hyperplane.storage.place import commits_of
+from hyperplane.storage.target import target_of
+
+dask.config.set({"scheduler": "sync"})
+kind, place, _, rounds = sys.argv[1:]
+if kind == "object store":
+    import faulty
+    store = faulty.Store(pathlib.Path(place))
+    url, options = store.url + "/out", store.options
+else:
+    url, options = place + "/out", {}
+
+def save(version):
+    # The upper half is the same in every version.
+    values = np.arange(1.0, 401).reshape(20, 20)
+    values[10:] += 1000 * version
+    made = xr.Dataset({"v": (("y", "x"), da.from_array(values, chunks=5))})
+    return hyperplane.save(made, url, mode="overwrite", storage_options=options)
+
+def version_in(found):
+    values = found.v.compute().values
+    assert (values[:10] == np.arange(1.0, 201).reshape(10, 20)).all()
+    versions = set(((values[10:] - np.arange(201.0, 401).reshape(10, 20)) / 1000).ravel())
+    assert len(versions) == 1, versions
+    return int(versions.pop())
+
+def version_seen():
+    version = version_in(hyperplane.load(url, storage_options=options))
+    if kind == "disk":
+        assert version_in(xr.open_zarr(url)) == version
+    return version
+
+def forked(version):
+    child = os.fork()
+    if child == 0:
+        save(version)
+        os._exit(0)
+    return child
+
+save(0)
+dice = random.Random(7)
+last, seen = 0, {"old": 0, "new": 0, "held": 0}
+for number in range(int(rounds)):
+    began = time.monotonic()  # each time, because the machine may have other things to do
+    os.waitpid(forked(last + 1), 0)
+    full = time.monotonic() - began
+    last, version = last + 1, last + 2
+    held = hyperplane.load(url, storage_options=options)
+    moment = (number + dice.random()) / int(rounds) * full * 1.25
+    child = forked(version)
+    time.sleep(moment)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    try:
+        assert version_in(held) == last
+        seen["held"] += 1
+    except hyperplane.errors.ReadError:
+        pass
+    now = version_seen()
+    assert now in (last, version), (last, version, now)
+    seen["new" if now == version else "old"] += 1
+    save(version)
+    assert version_seen() == version
+    last = version
+target = target_of(url, options)
+shelf = commits_of(target).shelf
+hyperplane.storage.clean(url, older_than=0, storage_options=options)
+seen["kept"] = sorted(shelf.listing(target.beside))
+seen["parts"] = len(shelf.listing(target.path))
+seen["at"] = version_in(xr.open_zarr(url, storage_options=options or None)) == last
+print(json.dumps(seen))
+"""
+
+
+@SLOW
+@pytest.mark.parametrize("kind", ["disk", "object store"])
+def test_a_killed_writer_leaves_the_old_version_or_the_new_one(kind, tmp_path):
+    rounds = 20
+    seen = killing.told(SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds))
+    assert seen["old"] + seen["new"] == rounds
+    assert min(seen["old"], seen["new"]) >= 1, seen  # before the commit, and after it
+    assert seen["held"] >= 1
+    assert seen["parts"] == 18
+    assert seen["at"]
+    assert not [name for name in seen["kept"] if "attempt" in name], seen["kept"]
