@@ -50,6 +50,7 @@ docs: $(STAMPS)/docs
 
 pages: $(STAMPS)/test
 	$(BIN)/python -m scripts.pages
+	$(BIN)/python -m scripts.schema
 
 check:
 	bash .ci/run

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hyperplane import defaults as _defaults
 
 if TYPE_CHECKING:
-    from hyperplane import array, bag, dataframe, storage
+    from hyperplane import array, bag, dataframe, jobs, storage
     from hyperplane.cluster import (
         get_cluster,
         initialize_cluster,
@@ -30,12 +30,17 @@ if TYPE_CHECKING:
         EngineUnavailable,
         Fault,
         HyperplaneError,
+        JobCancelled,
+        JobError,
+        JobFailed,
+        JobTimeout,
         MissingPackage,
         RequestError,
         StartFailed,
         StartTimeout,
         UnknownPool,
     )
+    from hyperplane.jobs.decorating import job
     from hyperplane.shards.files import shard_files
     from hyperplane.shards.identity import Shard, shard
     from hyperplane.shards.output import output_path
@@ -60,6 +65,10 @@ __all__ = [
     "EngineUnavailable",
     "Fault",
     "HyperplaneError",
+    "JobCancelled",
+    "JobError",
+    "JobFailed",
+    "JobTimeout",
     "MemoryPolicy",
     "MissingPackage",
     "PoolSpec",
@@ -78,6 +87,8 @@ __all__ = [
     "get_cluster",
     "get_pool",
     "initialize_cluster",
+    "job",
+    "jobs",
     "load",
     "output_path",
     "plan_cluster",
@@ -104,6 +115,7 @@ _HOMES = {
         "start",
     ),
     "hyperplane.config": ("get_pool", "pools"),
+    "hyperplane.jobs.decorating": ("job",),
     "hyperplane.errors": (
         "ConfigError",
         "DataError",
@@ -112,6 +124,10 @@ _HOMES = {
         "EngineUnavailable",
         "Fault",
         "HyperplaneError",
+        "JobCancelled",
+        "JobError",
+        "JobFailed",
+        "JobTimeout",
         "MissingPackage",
         "RequestError",
         "StartFailed",
@@ -133,7 +149,7 @@ _HOMES = {
     "hyperplane.storage.saving": ("save",),
 }
 # Modules of helpers, one for each kind of collection; imported on first use too.
-_MODULES = ("array", "bag", "dataframe", "storage")
+_MODULES = ("array", "bag", "dataframe", "jobs", "storage")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 _defaults.register()

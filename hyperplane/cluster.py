@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import os
 import time
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -215,12 +217,18 @@ def initialize_cluster(
             if name != "num_workers"
         )
     else:
-        plan = plan_cluster(**chosen)
+        plan = plan_cluster(**{**_of_the_step(), **chosen})
     began = time.monotonic()
     announce.before(plan)
     client, cluster = start(plan)
     announce.after(plan, client.dashboard_link, time.monotonic() - began)
     return client, cluster
+
+
+def _of_the_step() -> dict[str, Any]:
+    """What the pipeline says of the cluster, in a step that has one; a call's own words win."""
+    told = os.environ.get("HYPERPLANE_CLUSTER")
+    return dict(json.loads(told)) if told else {}
 
 
 def _chosen(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -233,7 +241,6 @@ def _chosen(arguments: dict[str, Any]) -> dict[str, Any]:
         name: value
         for name, value in arguments.items()
         if name not in parameters
-        or name == "num_workers"
         or (type(value), value) != (type(parameters[name].default), parameters[name].default)
     }
 

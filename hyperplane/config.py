@@ -22,7 +22,7 @@ from hyperplane.sizing.rules import SizingRules
 from hyperplane.spec.faults import faults_of
 from hyperplane.spec.memory import MemoryPolicy, policy_faults
 from hyperplane.spec.pool import PoolSpec, canonical_pool_name
-from hyperplane.spec.settings import EngineSettings, LocalSettings
+from hyperplane.spec.settings import EngineSettings, JobSettings, LocalSettings
 from hyperplane.spec.tuning import TuningSection
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "engine_settings",
     "faults",
     "get_pool",
+    "jobs",
     "memory_policy",
     "pools",
     "sizing_rules",
@@ -177,6 +178,11 @@ def engine_settings(engine: str, model: type[Settings]) -> Settings:
     return _read(f"hyperplane.engines.{engine}", model)
 
 
+def jobs() -> JobSettings:
+    """The settings of pipeline jobs."""
+    return _read(f"{_ROOT}.jobs", JobSettings)
+
+
 def auto_engines() -> tuple[str, ...]:
     """The engines that ``engine="auto"`` may take, best first."""
     path = "hyperplane.engines.auto"
@@ -193,7 +199,7 @@ def auto_engines() -> tuple[str, ...]:
 def faults() -> list[Fault]:
     """Everything in the configuration that cannot be used; empty when all is well."""
     found = _unknown_sections()
-    views = (pools, sizing_rules, memory_policy, auto_engines, tuning)
+    views = (pools, sizing_rules, memory_policy, auto_engines, jobs, tuning)
     for view in (*views, lambda: engine_settings("local", LocalSettings)):
         try:
             view()

@@ -16,7 +16,7 @@ from typing import Any
 import dask.config
 import yaml
 
-FILES = ("pools.yaml", "sizing.yaml", "memory.yaml", "engines.yaml", "tuning.yaml")
+FILES = ("pools.yaml", "sizing.yaml", "memory.yaml", "engines.yaml", "jobs.yaml", "tuning.yaml")
 
 
 def folder() -> Path:

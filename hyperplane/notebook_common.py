@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hyperplane import config
 from hyperplane.cluster import get_cluster, initialize_cluster, quickstart
+from hyperplane.jobs import checking, outputs, submitting
+from hyperplane.jobs.submitting import Submitted
 from hyperplane.utils import is_jhub
 
 if TYPE_CHECKING:
@@ -18,13 +23,21 @@ if TYPE_CHECKING:
     daskpool_candidates: list[PoolSpec]
 
 __all__ = [
+    "cancel_pipeline_job",
+    "cancel_pipeline_jobs",
+    "checkjobs",
     "daskpool_candidates",
+    "get_a_job_output",
+    "get_current_job_output",
     "get_dask_cluster",
+    "get_previous_job_runs",
     "initialize__dask_cluster",
     "initialize_cluster",
     "initialize_dask_cluster",
     "is_jhub",
     "quickstart_dask",
+    "set_current_job_output",
+    "submit_pipeline_job",
 ]
 
 initialize_dask_cluster = initialize_cluster
@@ -74,6 +87,127 @@ def get_dask_cluster(dask_cluster_name: str) -> Client:
         When no such cluster runs.
     """
     return get_cluster(dask_cluster_name).client
+
+
+async def submit_pipeline_job(
+    jobName: str | None = None,  # noqa: N803 - the documented names
+    pipelineYamlPath: str = "",  # noqa: N803
+    jobType: str = "basic",  # noqa: N803
+    timeout: float | None = None,
+    active_timeout: float | None = None,
+    max_retries: int | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> Submitted:
+    """Submit a pipeline job, which goes on when this session ends.
+
+    Parameters
+    ----------
+    jobName : str
+        Up to 63 letters, digits and ``. _ -``.
+    pipelineYamlPath : str
+        A pipeline file, or a single script or notebook.
+    jobType : str
+        A label of the job.
+    timeout : float, optional
+        Seconds from now until it must have ended; -1 for no limit.
+    active_timeout : float, optional
+        Seconds from when its first step starts; -1 for no limit.
+    max_retries : int, optional
+        How often it is tried again, from its finished steps, after a fault that may pass.
+    parameters : dict, optional
+        Names and values; each step finds them in its environment, a notebook in a cell, too.
+
+    Returns
+    -------
+    id, run_id : str
+        Of the job, and of this run of it.
+
+    Raises
+    ------
+    RequestError
+        With all that is wrong; nothing was submitted.
+    """
+    made = await asyncio.to_thread(
+        submitting.new_job,
+        pipelineYamlPath,
+        name=jobName,
+        job_type=jobType,
+        timeout=timeout,
+        active_timeout=active_timeout,
+        max_retries=max_retries,
+        parameters=parameters,
+    )
+    return await asyncio.to_thread(submitting.send, made)
+
+
+async def checkjobs(ids: Sequence[Any], loop: bool = False, interval: float = 5) -> str:
+    """How jobs stand.
+
+    Parameters
+    ----------
+    ids : list of str
+        Of the jobs.
+    loop : bool
+        Whether to show it again and again until all have ended.
+    interval : float
+        Seconds between two times.
+
+    Returns
+    -------
+    str
+        A text to print.
+
+    Raises
+    ------
+    RequestError
+        With every id that no job has.
+    """
+    if loop:
+        return await checking.watch_jobs(ids, interval)
+    return (await asyncio.to_thread(checking.check_jobs, ids))[0]
+
+
+async def cancel_pipeline_job(jobID: str) -> dict[str, str]:  # noqa: N803
+    """End a job, with all processes of its steps.
+
+    Parameters
+    ----------
+    jobID : str
+        The job.
+
+    Returns
+    -------
+    dict
+        Its ``id`` and ``status``, which is that of a job that had ended already.
+    """
+    job = await asyncio.to_thread(submitting.cancel, jobID)
+    return {"id": job.id, "status": job.status if job.processed else "cancelled"}
+
+
+#: The documentation's heading has the plural.
+cancel_pipeline_jobs = cancel_pipeline_job
+
+
+async def get_a_job_output(jobID: str) -> str | None:  # noqa: N803
+    """What a step of a job has set as its output; None when none has."""
+    return await asyncio.to_thread(outputs.get_output, jobID)
+
+
+async def set_current_job_output(s: str, verbose: bool = False) -> None:
+    """Set the output of the job that this is a step of; ``verbose`` shows it, too."""
+    await asyncio.to_thread(outputs.set_output, s)
+    if verbose:
+        sys.stdout.write(f"output of job {outputs.current_job()}: {s}\n")
+
+
+async def get_current_job_output() -> str | None:
+    """What a step of this job has set as its output."""
+    return await asyncio.to_thread(outputs.get_output)
+
+
+async def get_previous_job_runs() -> list[dict[str, Any]]:
+    """Earlier runs of this job, the last first: of its schedule, or else of its name."""
+    return await asyncio.to_thread(outputs.previous_runs)
 
 
 def __getattr__(name: str) -> Any:

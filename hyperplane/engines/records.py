@@ -46,6 +46,8 @@ class Record:
         Settings of Dask for clients of the cluster.
     direct_to_workers : bool
         Whether clients ask the workers for results, and not the scheduler.
+    job : str
+        The pipeline job whose step started it; empty in a session.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Record:
     scratch: str = ""
     client: dict[str, Any] = field(default_factory=dict)
     direct_to_workers: bool = False
+    job: str = field(default_factory=lambda: os.environ.get("HYPERPLANE_JOB_ID", ""))
 
     def alive(self) -> bool:
         """Whether the owning process is still there."""

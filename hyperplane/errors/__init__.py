@@ -13,6 +13,8 @@
     +- WrongType (TypeError)          .field .value .where
     +- StorageError (OSError)         .url
     |  +- OutputExists (FileExistsError)  +- OutputConflict
+    +- JobError (RuntimeError)        .job_id
+    |  +- JobFailed  +- JobCancelled  +- JobTimeout (TimeoutError)
     +- EngineError (RuntimeError)     .engine .log_tail
        +- EngineUnavailable  +- StartFailed  +- StartTimeout (TimeoutError)
 
@@ -41,6 +43,7 @@ from hyperplane.errors.engines import (
     StartFailed,
     StartTimeout,
 )
+from hyperplane.errors.jobs import JobCancelled, JobError, JobFailed, JobTimeout
 from hyperplane.errors.requests import (
     ConfigError,
     DoesNotFit,
@@ -62,6 +65,10 @@ __all__ = [
     "EngineUnavailable",
     "Fault",
     "HyperplaneError",
+    "JobCancelled",
+    "JobError",
+    "JobFailed",
+    "JobTimeout",
     "MissingPackage",
     "OutputConflict",
     "OutputExists",

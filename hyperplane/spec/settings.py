@@ -1,4 +1,4 @@
-"""The settings of engines, as ``config/engines.yaml`` holds them."""
+"""The settings of engines and jobs, as ``config/`` holds them."""
 
 from __future__ import annotations
 
@@ -42,3 +42,22 @@ class LocalSettings(EngineSettings):
     lost_worker_timeout: Duration = "300s"
     no_workers_timeout: Duration = "300s"
     worker_ttl: Duration = "60s"
+
+
+class JobSettings(BaseModel):
+    """Settings of pipeline jobs; ``config/jobs.yaml`` explains each."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    home: str | None = None
+    store: Annotated[str | None, Field(repr=False)] = None
+    secrets: str = "/etc/hyperplane/secrets"
+    steps_at_once: Annotated[int, Field(ge=1)] = 16
+    chunks_at_once: Annotated[int, Field(ge=1)] | None = None
+    retry_wait: Duration = "1s"
+    retry_wait_most: Duration = "60s"
+    grace: Duration = "10s"
+    linger: Duration = "30s"
+    timeout: float = 86_400
+    active_timeout: float = 86_400
+    max_retries: Annotated[int, Field(ge=0, le=10)] = 2

@@ -1,0 +1,143 @@
+"""Pipeline jobs: what a step, a submission and a notebook cost beyond the work itself.
+
+- A pipeline of ``--steps`` steps of ``true``, one after another, against as many bare
+  ``subprocess.run``, in turns; the overhead of one step is the difference.
+- From ``submit`` to the start of the first step, when the supervisor runs and when it does not.
+- A notebook as a job against papermill's own command.
+- ``--many`` jobs of ``sleep 0.1``, with at most 100 pending or in progress.
+
+    python benchmarks/jobs.py --rounds 5 --steps 50 --many 2000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+
+def _steps(count: int) -> float:
+    from hyperplane.jobs import Pipeline, Step, submit
+
+    steps = [Step(name=f"s{i}", kind="command", argv=("true",)) for i in range(count)]
+    job = submit(Pipeline.from_steps("steps", steps))
+    assert job.wait(600) == "done"
+    return job.job.ended - job.job.started
+
+
+def _bare(count: int) -> float:
+    began = time.perf_counter()
+    for _ in range(count):
+        subprocess.run(["true"], check=True)
+    return time.perf_counter() - began
+
+
+def _to_start() -> tuple[float, float]:
+    """Seconds of ``submit`` itself, and until the first step runs."""
+    from hyperplane.jobs import Pipeline, Step, submit
+
+    began = time.time()
+    job = submit(Pipeline.from_steps("one", [Step(name="one", kind="command", argv=("true",))]))
+    submitted = time.time() - began
+    assert job.wait(60) == "done"
+    return submitted, job.attempts[0].started - began
+
+
+def _notebook(folder: Path) -> Path:
+    import nbformat
+
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    made = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
+    made.cells = [
+        nbformat.v4.new_code_cell('year = "1990"', metadata={"tags": ["parameters"]}),
+        *(nbformat.v4.new_code_cell(f"import time; time.sleep(0.1); {i}") for i in range(10)),
+    ]
+    nbformat.write(made, folder / "in.ipynb")
+    return folder / "in.ipynb"
+
+
+def _as_job(notebook: Path) -> float:
+    from hyperplane.jobs import submit
+
+    began = time.perf_counter()
+    assert submit(notebook, parameters={"year": "1991"}).wait(120) == "done"
+    return time.perf_counter() - began
+
+
+def _papermill(notebook: Path) -> float:
+    began = time.perf_counter()
+    output = notebook.with_name("out.ipynb")
+    command = [sys.executable, "-m", "papermill", notebook, output, "-r", "year", "1991"]
+    subprocess.run([*command, "--no-progress-bar"], check=True, capture_output=True)
+    return time.perf_counter() - began
+
+
+def _many(count: int, at_most: int = 100) -> dict[str, float]:
+    from hyperplane.jobs import Pipeline, Step, submit
+    from hyperplane.jobs.home import the_store
+    from hyperplane.jobs.states import OPEN
+
+    made = Pipeline.from_steps("m", [Step(name="s", kind="command", argv=("sleep", "0.1"))])
+    store, began, submitting = the_store(), time.perf_counter(), 0.0
+    jobs = []
+    while len(jobs) < count:
+        free = at_most - len(store.find(statuses=OPEN))
+        for _ in range(min(free, count - len(jobs))):
+            before = time.perf_counter()
+            jobs.append(submit(made, parameters={"number": len(jobs)}))
+            submitting += time.perf_counter() - before
+        time.sleep(0.02)
+    assert {job.wait(600) for job in jobs} == {"done"}
+    spent = time.perf_counter() - began
+    return {"time [s]": spent, "jobs per s": count / spent, "submit [ms]": submitting / count * 1e3}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--many", type=int, default=0)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["DASK_HYPERPLANE__JOBS__HOME"] = f"{folder}/jobs"
+        os.environ["DASK_HYPERPLANE__JOBS__LINGER"] = "3s"
+        os.environ["DASK_HYPERPLANE__JOBS__STEPS_AT_ONCE"] = "100"
+        os.chdir(folder)
+        cold = _to_start()
+        notebook = _notebook(Path(folder))
+        found: dict[str, list[float]] = {}
+        for _ in range(asked.rounds):
+            for name, figure in (
+                ("bare", _bare(asked.steps)),
+                ("steps", _steps(asked.steps)),
+                ("submit", (warm := _to_start())[0]),
+                ("to start", warm[1]),
+                ("papermill", _papermill(notebook)),
+                ("notebook", _as_job(notebook)),
+            ):
+                found.setdefault(name, []).append(figure)
+        middle = {name: statistics.median(figures) for name, figures in found.items()}
+        figures = {
+            "overhead per step [ms]": (middle["steps"] - middle["bare"]) / asked.steps * 1e3,
+            "submit, first [s]": cold[0],
+            "submit to start, first [s]": cold[1],
+            "submit [s]": middle["submit"],
+            "submit to start [s]": middle["to start"],
+            "notebook [s]": middle["notebook"],
+            "papermill [s]": middle["papermill"],
+            "notebook / papermill": middle["notebook"] / middle["papermill"],
+        }
+        if asked.many:
+            figures |= {f"{asked.many} jobs, {k}": v for k, v in _many(asked.many).items()}
+        print(json.dumps({name: round(value, 3) for name, value in figures.items()}, indent=1))
+        time.sleep(4)  # until the supervisor has ended
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Calls of functions that are jobs: kept in the job's folder, made there by a step."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from hyperplane.errors import JobError
+from hyperplane.jobs.states import Job
+
+#: What a step runs: ``python -m`` this.
+PROGRAM = "hyperplane.jobs.calls"
+_CALL, _RESULT = "call.pickle", "result.pickle"
+
+
+def keep(made: Job, call: tuple[Any, ...]) -> None:
+    """Keep a function, its arguments and its named arguments for the step."""
+    made.place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _write(made.place / _CALL, call)
+
+
+def is_call(made: Job) -> bool:
+    """Whether a job was made of a function."""
+    return (made.place / _CALL).exists()
+
+
+def result_of(made: Job) -> Any:
+    """What the function of a job returned."""
+    try:
+        return cloudpickle.loads((made.place / _RESULT).read_bytes())
+    except FileNotFoundError:
+        raise JobError(made.id, f"its result is not in {made.place}") from None
+
+
+def _write(path: Path, value: Any) -> None:
+    draft = path.with_suffix(".draft")
+    draft.write_bytes(cloudpickle.dumps(value))
+    draft.replace(path)
+
+
+def _call() -> None:
+    """Run the function of the job whose step this is."""
+    place = Path(os.environ["HYPERPLANE_JOB_FOLDER"])
+    function, arguments, named = cloudpickle.loads((place / _CALL).read_bytes())
+    _write(place / _RESULT, function(*arguments, **named))
+
+
+if __name__ == "__main__":
+    _call()

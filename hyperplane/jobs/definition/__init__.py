@@ -1,0 +1,1 @@
+"""What a job does: pipelines and their steps, read and checked before anything runs."""

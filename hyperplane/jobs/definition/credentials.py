@@ -1,0 +1,67 @@
+"""Credentials that stand where they should not, told by their forms."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+_FORMS = {
+    "an AWS access key": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+    "a private key": r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----",
+    "a GitHub token": r"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{22,})",
+    "a Slack token": r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}",
+}
+_FORM = re.compile("|".join(f"(?P<k{n}>{form})" for n, form in enumerate(_FORMS.values())))
+_KINDS = dict(enumerate(_FORMS))
+
+
+def kind_of(text: str) -> str:
+    """What kind of credential a text holds; empty when none is seen.
+
+    Examples
+    --------
+    >>> kind_of("AKIA" + "IOSFODNN7EXAMPLE"), kind_of("MY_TOKEN")
+    ('an AWS access key', '')
+    """
+    match = _FORM.search(text)
+    return "" if match is None else _KINDS[int(str(match.lastgroup)[1:])]
+
+
+def in_notebook(file: Path) -> list[tuple[str, str]]:
+    """Where a notebook holds credentials, and of what kind; never the credentials.
+
+    Parameters
+    ----------
+    file : Path
+        A notebook.
+
+    Returns
+    -------
+    list of (str, str)
+        ``("cell 3", "a Slack token")``, cells counted from 1; at most one for a cell's source and
+        one for its output.
+
+    Raises
+    ------
+    OSError
+        When the file cannot be read.
+    ValueError
+        When it is no notebook.
+    """
+    try:
+        cells = json.loads(file.read_bytes())["cells"]
+        texts = [text for number, cell in enumerate(cells, 1) for text in _texts(number, cell)]
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        raise ValueError("a notebook: JSON with cells") from None
+    return [(place, kind) for place, text in texts if (kind := kind_of(text))]
+
+
+def _texts(number: int, cell: Any) -> list[tuple[str, str]]:
+    source = cell["source"]
+    output = json.dumps(cell.get("outputs", []))
+    return [
+        (f"cell {number}", source if isinstance(source, str) else "".join(source)),
+        (f"the output of cell {number}", output),
+    ]

@@ -1,0 +1,212 @@
+"""The files that a pipeline names: which folder they are in, and what is wrong with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hyperplane.errors import Fault
+from hyperplane.jobs.definition import credentials
+from hyperplane.jobs.definition.wording import did_you_mean, shown
+
+#: What stands at a path: a file that is there, a folder that is there, or a file yet to come.
+_FILE, _FOLDER, _NEW = "a file", "a folder", "a new file"
+#: Faults for which folders are searched for near names.
+_ENOUGH = 50
+_OF_STEP = {"path": _FILE, "output_path": _NEW, "working_dir": _FOLDER}
+_SHARED = {"requirements": _FILE, "working_dir": _FOLDER}
+
+
+class _Asked(NamedTuple):
+    """A path as it was written, and what shall be there."""
+
+    step: int | None
+    field: str
+    text: str
+    sort: str
+
+    @property
+    def where(self) -> str:
+        return self.field if self.step is None else f"{self.step}.{self.field}"
+
+
+class Survey(NamedTuple):
+    """What was found of the files of a pipeline.
+
+    Parameters
+    ----------
+    root : Path
+        The folder that paths are relative to.
+    steps : list of dict
+        For each step, its paths relative to the root.
+    shared : dict
+        The paths of the whole pipeline, relative to the root.
+    faults : list of Fault
+        What is wrong; ``where`` is ``"2.path"`` for the step with index 2, or ``"requirements"``.
+    warnings : tuple of str
+        What somebody should see to, though it can run.
+    """
+
+    root: Path
+    steps: list[dict[str, str]]
+    shared: dict[str, str]
+    faults: list[Fault]
+    warnings: tuple[str, ...]
+
+
+def survey(
+    steps: Sequence[Mapping[str, Any]],
+    shared: Mapping[str, Any],
+    root: str | os.PathLike[str] | None,
+    folder: Path,
+) -> Survey:
+    """Look for all files of a pipeline.
+
+    Parameters
+    ----------
+    steps : sequence of mapping
+        The fields of each step, as far as they are known.
+    shared : mapping
+        ``requirements`` and ``working_dir`` of the whole pipeline.
+    root : path, or None
+        The folder that paths are relative to; None to find it.
+    folder : Path
+        Absolute folder of the file that describes the pipeline.
+
+    Returns
+    -------
+    Survey
+        Without a root given it is the first of three folders that holds the most of the files: the
+        git repository that ``folder`` is in, ``folder`` itself, and the current folder.
+    """
+    asked = list(_asked(steps, shared))
+    candidates = _candidates(folder) if root is None else [Path(root).absolute()]
+    faults: list[Fault] = []
+    if root is not None and not is_folder(candidates[0]):
+        faults.append(Fault("root", shown(str(root)), "a folder that is there"))
+    # The first of the best: max() keeps the first of equals.
+    chosen = max(candidates, key=lambda one: _found(one, asked))
+    placed: list[dict[str, str]] = [{} for _ in steps]
+    whole: dict[str, str] = {}
+    notes: list[str] = []
+    if chosen != candidates[0]:
+        notes.append(
+            f"paths are relative to {chosen}: more of the files are there than in "
+            f"{candidates[0]}, where they are looked for first; write paths relative to that"
+        )
+    for one in asked:
+        relative = _relative(chosen, one.text)
+        fault = _fault(chosen, one, relative)
+        if fault is not None:
+            # A hostile file must not have folders listed a thousand times.
+            near = _near(chosen / one.text) if relative and len(faults) < _ENOUGH else ""
+            faults.append(replace(fault, advice=fault.advice or near))
+        elif relative is not None:
+            (whole if one.step is None else placed[one.step])[one.field] = relative
+            if one.field == "path" and steps[one.step or 0].get("kind") == "notebook":
+                _look_into(chosen, one._replace(text=relative), faults, notes)
+    notes += _in_steps(steps)
+    return Survey(chosen, placed, whole, faults, tuple(notes))
+
+
+def _asked(steps: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]) -> Iterator[_Asked]:
+    for field, sort in _SHARED.items():
+        if shared.get(field):
+            yield _Asked(None, field, shared[field], sort)
+    for index, step in enumerate(steps):
+        for field, sort in _OF_STEP.items():
+            if step.get(field):
+                yield _Asked(index, field, step[field], sort)
+
+
+def _candidates(folder: Path) -> list[Path]:
+    repository = [one for one in (folder, *folder.parents) if (one / ".git").exists()][:1]
+    return list(dict.fromkeys([*repository, folder, Path.cwd()]))
+
+
+def _found(root: Path, asked: Sequence[_Asked]) -> int:
+    """How many of the paths are right in a folder."""
+    return sum(_fault(root, one, _relative(root, one.text)) is None for one in asked)
+
+
+def _relative(root: Path, text: str) -> str | None:
+    """A path relative to a folder; None when it leads out of it, by ``..`` or by a link."""
+    real, there = os.path.realpath(root), os.path.realpath(root / text)
+    if not Path(there).is_relative_to(real):
+        return None
+    if Path(text).is_absolute():
+        return os.path.relpath(there, real)
+    return text.removeprefix("./") or "."
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there; no, where the path is too long to ask."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there; no, where the path is too long to ask."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _fault(root: Path, one: _Asked, relative: str | None) -> Fault | None:
+    asked, file = shown(one.text), root / one.text
+    if relative is None:
+        return Fault(one.where, asked, f"a path inside {root}", "move or copy the file there")
+    if one.sort == _FILE and not is_file(file):
+        return Fault(one.where, asked, f"a file that is there, in {root}")
+    if one.sort == _FOLDER and not is_folder(file):
+        return Fault(one.where, asked, f"a folder that is there, in {root}")
+    if one.sort == _NEW and is_folder(file):
+        return Fault(one.where, asked, "a file, not a folder")
+    return None
+
+
+def _near(file: Path) -> str:
+    """Names beside a missing file that somebody may have meant."""
+    try:
+        return did_you_mean(file.name, sorted(other.name for other in file.parent.iterdir()))
+    except OSError:
+        return ""
+
+
+def _look_into(root: Path, one: _Asked, faults: list[Fault], notes: list[str]) -> None:
+    """Scan a notebook for credentials; add what is found, without the credentials."""
+    try:
+        found = credentials.in_notebook(root / one.text)
+    except ValueError as error:
+        faults.append(Fault(one.where, shown(one.text), str(error)))
+    except OSError as error:
+        faults.append(Fault(one.where, shown(one.text), "a file that can be read", str(error)))
+    else:
+        notes += [
+            f"{one.text}, {place}: looks like {kind}; take it out and name it under secrets"
+            for place, kind in found
+        ]
+
+
+def _in_steps(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Credentials in what is kept with a job and shown: variables and arguments."""
+    return [
+        f"{place} of step {step.get('name')!r}: looks like {kind}; "
+        "name it under secrets, since this is kept with the job and shown"
+        for step in steps
+        for place, text in _texts(step)
+        if (kind := credentials.kind_of(text))
+    ]
+
+
+def _texts(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in (step.get("env") or {}).items():
+        yield f"env.{name}", value
+    for word in step.get("argv") or ():
+        yield "command", word

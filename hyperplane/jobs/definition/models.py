@@ -1,0 +1,270 @@
+"""Pipelines and their steps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, JsonValue
+
+from hyperplane.errors import Fault, check
+from hyperplane.jobs.definition import fields
+from hyperplane.jobs.definition.files import Survey, survey
+from hyperplane.jobs.definition.order import order_faults, resolve
+from hyperplane.jobs.definition.records import Record, attempt
+from hyperplane.jobs.definition.rules import resources_rules, step_rules
+from hyperplane.jobs.definition.wording import spelled
+from hyperplane.spec.request import Gigabytes, Seconds
+
+Kind = Literal["notebook", "python", "javascript", "bash", "command"]
+
+
+class Resources(Record):
+    """What a step needs of a machine: a pool, or cores and memory.
+
+    Parameters
+    ----------
+    pool : str, optional
+        Name of a pool, ``"16_16"``.
+    cores : float, optional
+        Cores.
+    ram_gb : float, optional
+        Memory in GB (10**9 bytes).
+    gpus : int
+        GPUs.
+    """
+
+    pool: fields.Name | None = None
+    cores: fields.Cores | None = None
+    ram_gb: Gigabytes | None = None
+    gpus: fields.Gpus = 0
+
+    @classmethod
+    def _rules(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
+        return resources_rules(values)
+
+
+class Step(Record):
+    """One step of a pipeline.
+
+    Parameters
+    ----------
+    name : str
+        What the step is called, one line of at most 128 characters.
+    kind : {"notebook", "python", "javascript", "bash", "command"}
+        What runs it.
+    path : str
+        The notebook or script, relative to the pipeline's root; empty for a command.
+    output_path : str, optional
+        Where the executed notebook is written, relative to the root; for notebooks only.
+    depends_on : tuple of str
+        Names of the steps that it waits for. A step made without it waits, in
+        :meth:`Pipeline.from_steps`, for the step before it; ``()`` is to start at once.
+    working_dir : str, optional
+        Folder that it runs in, relative to the root; the pipeline's unless given.
+    port : int, optional
+        Port on which it serves, from 1 to 65535.
+    chunks : int, optional
+        The step runs this many times, with the parameter ``chunk_id`` from 0.
+    foreach : tuple of str, optional
+        The step runs once for each value, with the parameters ``item`` and ``chunk_id``.
+    max_parallel : int, optional
+        Chunks that may run at one time; no limit of the step's own unless given.
+    retries : int, optional
+        How often it is tried again, 0 to 10; the job's unless given.
+    timeout : float, optional
+        Seconds that one attempt may take, or text such as ``"10m"``.
+    resources : Resources
+        What it needs of a machine.
+    cluster : mapping, optional
+        Arguments of ``initialize_cluster`` for the Dask cluster that the step gets.
+    env : mapping of str to str
+        Variables of the environment, kept with the job and shown to all who may see it.
+    secrets : tuple of str
+        Names of secrets that the step sees: variables of the environment of whoever submits, or
+        files below ``/etc/hyperplane/secrets``. Values stand nowhere.
+    output : str, optional
+        URL of what the chunks save with ``hyperplane.save(shard=)``: a chunk whose shard is
+        committed there is done and runs no more.
+    more_memory : float, optional
+        Factor by which ``resources.ram_gb`` and the cluster's ``ram_gb_per_proc`` grow with each
+        retry after the step ran out of memory.
+    split : int, optional
+        Factor by which the parameter ``pieces`` grows with each retry after a chunk ran out of
+        memory: in so many pieces the chunk works through its share.
+    argv : tuple of str
+        Program and arguments of a command; no shell reads them.
+
+    Raises
+    ------
+    RequestError
+        With every fault of the step.
+
+    Examples
+    --------
+    >>> Step(name="clean", kind="python", path="clean.py", timeout="10m").timeout
+    600.0
+    """
+
+    name: fields.Name
+    kind: Kind
+    path: fields.Content = ""
+    output_path: fields.Place | None = None
+    depends_on: tuple[fields.Name, ...] = ()
+    working_dir: fields.Place | None = None
+    port: fields.Port | None = None
+    chunks: fields.Chunks | None = None
+    foreach: fields.Items | None = None
+    max_parallel: fields.Parallel | None = None
+    retries: fields.Retries | None = None
+    timeout: Seconds | None = None
+    resources: Resources = Resources()
+    cluster: dict[str, JsonValue] | None = None
+    env: dict[fields.Variable, fields.Text] = Field(default_factory=dict)
+    secrets: tuple[fields.Secret, ...] = ()
+    output: fields.Url | None = None
+    more_memory: fields.Factor | None = None
+    split: fields.Pieces | None = None
+    argv: tuple[fields.Text, ...] = ()
+
+    @classmethod
+    def _with_inner(cls, values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+        inner = values.get("resources")
+        if not isinstance(inner, Mapping):
+            return values, []
+        made, faults = attempt(Resources, inner, "resources")
+        rest = {name: value for name, value in values.items() if name != "resources"}
+        return ({**rest, "resources": made} if made else rest), faults
+
+    @classmethod
+    def _rules(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
+        return step_rules(values, faulty)
+
+
+class Pipeline(Record):
+    """Steps with their order, and what they share; made by :meth:`from_steps` or from a file.
+
+    Parameters
+    ----------
+    name : str
+        What the pipeline is called, one line of at most 128 characters.
+    steps : tuple of Step
+        The steps; ``depends_on`` of each says all that it waits for.
+    requirements : str, optional
+        A file of requirements for pip, relative to the root.
+    working_dir : str, optional
+        Folder that the steps run in, relative to the root; the root unless given.
+    job_type : str, optional
+        A name for the kind of machine, as older files have it.
+    root : str
+        Absolute folder that all paths are relative to.
+    warnings : tuple of str
+        What was read though it should be written in another way.
+    """
+
+    name: fields.Name
+    steps: tuple[Step, ...]
+    requirements: fields.Place | None = None
+    working_dir: fields.Place | None = None
+    job_type: fields.Name | None = None
+    root: str
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def _with_inner(cls, values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+        inner = values.get("steps")
+        if not isinstance(inner, list) or not all(isinstance(step, dict) for step in inner):
+            return values, []
+        tried = [attempt(Step, step, f"steps[{index}]") for index, step in enumerate(inner)]
+        faults = [fault for _, found in tried for fault in found]
+        rest = {name: value for name, value in values.items() if name != "steps"}
+        return (rest if faults else {**rest, "steps": tuple(made for made, _ in tried)}), faults
+
+    @classmethod
+    def _rules(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
+        if "steps" not in values:
+            return []
+        steps = values["steps"]
+        if not steps:
+            return [Fault("steps", "none", "at least one step")]
+        faults = order_faults([step.name for step in steps], [step.depends_on for step in steps])
+        return [replace(fault, where=spelled(fault.where, "steps")) for fault in faults]
+
+    @classmethod
+    def from_steps(
+        cls,
+        name: str,
+        steps: Iterable[Step],
+        *,
+        root: str | os.PathLike[str] | None = None,
+        requirements: str | None = None,
+        working_dir: str | None = None,
+        job_type: str | None = None,
+    ) -> Pipeline:
+        """A pipeline from steps made in Python, checked as one from a file is.
+
+        Parameters
+        ----------
+        name : str
+            What the pipeline is called.
+        steps : iterable of Step
+            The steps. One made without ``depends_on`` waits for the step before it.
+        root : path, optional
+            Folder that paths are relative to. Unless given: the git repository of the current
+            folder if all files are found there, or else the current folder.
+        requirements, working_dir, job_type : str, optional
+            As for :class:`Pipeline`.
+
+        Returns
+        -------
+        Pipeline
+
+        Raises
+        ------
+        RequestError
+            With every fault: names, order, and files that are not there.
+
+        Examples
+        --------
+        >>> first = Step(name="first", kind="command", argv=("date",))
+        >>> second = Step(name="second", kind="command", argv=("date", "-u"))
+        >>> Pipeline.from_steps("dates", [first, second]).steps[1].depends_on
+        ('first',)
+        """
+        made = list(steps)
+        check(
+            Fault(f"steps[{index}]", type(step).__name__, "a Step")
+            for index, step in enumerate(made)
+            if not isinstance(step, Step)
+        )
+        asked = [s.depends_on if "depends_on" in s.model_fields_set else None for s in made]
+        order = resolve([step.name for step in made], asked)
+        values: dict[str, Any] = {
+            "name": name,
+            "steps": [
+                step.model_copy(update={"depends_on": names})
+                for step, names in zip(made, order, strict=True)
+            ],
+            "requirements": requirements,
+            "working_dir": working_dir,
+            "job_type": job_type,
+        }
+        _, faults = attempt(cls, {**values, "root": ""})
+        faulty = {fault.where for fault in faults}
+        shared = {name: value for name, value in values.items() if name not in faulty}
+        found = survey([dict(step) for step in made], shared, root, Path.cwd())
+        faults += [replace(fault, where=spelled(fault.where, "steps")) for fault in found.faults]
+        check(faults)
+        return placed(cls(**values, root=str(found.root), warnings=found.warnings), found)
+
+
+def placed(pipeline: Pipeline, found: Survey) -> Pipeline:
+    """A pipeline with its paths relative to its root."""
+    steps = [
+        step.model_copy(update=paths)
+        for step, paths in zip(pipeline.steps, found.steps, strict=True)
+    ]
+    return pipeline.model_copy(update={**found.shared, "steps": tuple(steps)})

@@ -1,0 +1,126 @@
+"""Records that are checked when they are made and can be kept as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Set
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from hyperplane.errors import Fault, RequestError, check
+from hyperplane.jobs.definition.wording import did_you_mean
+from hyperplane.spec.faults import faults_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: Fields whose values no message shows: somebody may have written a secret there.
+_CLOSED = {
+    "env": "",
+    "output": "",
+    "secrets": "names stand here, never values",
+    "argv": "write the words as a list: no shell reads them",
+}
+
+
+Made = TypeVar("Made", bound="Record")
+
+
+def _top(fault: Fault) -> str:
+    """The field that a fault is in."""
+    return re.split(r"[.\[]", fault.where, maxsplit=1)[0]
+
+
+class Record(BaseModel):
+    """A record that is checked when it is made and can be kept as JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, **values: Any) -> None:
+            values, faults = self._with_inner(values)
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                told = {_top(fault) for fault in faults}
+                found = [self._told(fault) for fault in faults_of(error)]
+                faults += [fault for fault in found if fault.where not in told]
+            faulty = {_top(fault) for fault in faults}
+            known = {name: values[name] for name in values if name in type(self).model_fields}
+            right = {name: value for name, value in known.items() if name not in faulty}
+            check([*faults, *self._rules(right, faulty)])
+
+    @classmethod
+    def _with_inner(cls, values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+        """The values with the records inside made, so that each fault has its own path."""
+        return values, []
+
+    @classmethod
+    def _rules(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
+        """What is wrong between fields that are right by themselves; faulty ones are named."""
+        return []
+
+    @classmethod
+    def _told(cls, fault: Fault) -> Fault:
+        """A fault of pydantic without secrets, and with a name that was meant."""
+        top = _top(fault)
+        if top not in cls.model_fields:
+            return replace(fault, advice=did_you_mean(top, cls.model_fields))
+        if top not in _CLOSED:
+            return fault
+        return replace(fault, asked="a value not shown here", advice=_CLOSED[top])
+
+    def to_json(self) -> str:
+        """The record as JSON text, which ``from_json`` reads."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The record that ``to_json`` wrote.
+
+        Raises
+        ------
+        RequestError
+            When the text is something else.
+        """
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise RequestError(
+                [Fault("text", "no JSON", "what to_json wrote", str(error))]
+            ) from None
+        if not isinstance(values, dict):
+            asked = type(values).__name__
+            raise RequestError([Fault("text", asked, "a JSON object, as to_json wrote it")])
+        return cls(**values)
+
+
+def attempt(
+    record: type[Made], values: Mapping[str, Any], prefix: str = ""
+) -> tuple[Made | None, list[Fault]]:
+    """A record of these values, or what is wrong with it.
+
+    Parameters
+    ----------
+    record : type
+        The kind of record.
+    values : mapping of str to object
+        Its fields.
+    prefix : str
+        Put before each path of a fault, with a dot.
+
+    Returns
+    -------
+    made : Record or None
+        None when there are faults.
+    faults : list of Fault
+    """
+    try:
+        return record(**{str(name): value for name, value in values.items()}), []
+    except RequestError as error:
+        before = f"{prefix}." if prefix else ""
+        return None, [replace(fault, where=before + fault.where) for fault in error.faults]

@@ -1,0 +1,107 @@
+"""What the fields of a step say of each other: no field may be given that would do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from typing import Any
+
+from hyperplane.errors import Fault
+from hyperplane.jobs.definition.wording import shown
+from hyperplane.spec.request import read_request
+
+#: Field that holds what a step runs, by kind; all but the last are paths of files.
+CONTENT = {
+    "notebook": "path",
+    "python": "path",
+    "javascript": "path",
+    "bash": "path",
+    "command": "argv",
+}
+_OF_CHUNKS = ("max_parallel", "output", "split")
+
+
+def step_rules(values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
+    """What is wrong between the fields of a step.
+
+    Parameters
+    ----------
+    values : mapping of str to object
+        The fields that were given and are right by themselves.
+    faulty : set of str
+        Fields that were given and are wrong, which is said already.
+
+    Returns
+    -------
+    list of Fault
+    """
+    given = {name for name, value in values.items() if value is not None and value != ""} | faulty
+    return [
+        *_content(values, given),
+        *_chunks(given),
+        *_memory(values, given, faulty),
+        *_both(values),
+        *_cluster(values.get("cluster") or {}),
+    ]
+
+
+def resources_rules(values: Mapping[str, Any]) -> list[Fault]:
+    """What is wrong between the fields of resources: a pool says the cores and memory itself."""
+    given = {name for name, value in values.items() if value is not None}
+    both = [name for name in ("cores", "ram_gb") if name in given]
+    if "pool" not in given or not both:
+        return []
+    allowed = "either a pool, or cores and ram_gb"
+    return [Fault("pool", f"{values['pool']!r} beside {' and '.join(both)}", allowed)]
+
+
+def _content(values: Mapping[str, Any], given: Set[str]) -> Iterator[Fault]:
+    kind = values.get("kind")
+    if kind not in CONTENT:
+        return
+    needed = CONTENT[kind]
+    other = "argv" if needed == "path" else "path"
+    if needed not in given or not values.get(needed, True):
+        yield Fault(needed, "nothing", f"a value; a step of kind {kind} needs it")
+    elif needed == "argv" and not values.get("argv", [True])[0]:
+        yield Fault("argv.0", "''", "the name of a program")
+    if values.get(other):
+        yield Fault(other, shown(values[other]), f"no {other} in a step of kind {kind}")
+    if values.get("output_path") and kind != "notebook":
+        allowed = "nothing here; only notebooks write one"
+        yield Fault("output_path", shown(values["output_path"]), allowed)
+
+
+def _chunks(given: Set[str]) -> Iterator[Fault]:
+    if {"chunks", "foreach"} <= given:
+        yield Fault("chunks", "both chunks and foreach", "one of the two")
+    if not given & {"chunks", "foreach"}:
+        for name in _OF_CHUNKS:
+            if name in given:
+                allowed = "a step with chunks or foreach"
+                yield Fault(name, "a step that is not fanned out", allowed)
+
+
+def _memory(values: Mapping[str, Any], given: Set[str], faulty: Set[str]) -> Iterator[Fault]:
+    if "more_memory" not in given:
+        return
+    resources = values.get("resources")
+    sized = "resources" in faulty or getattr(resources, "ram_gb", None) is not None
+    if not sized and "cluster" not in given:
+        allowed = "a step with resources.ram_gb or cluster, which then grow"
+        yield Fault("more_memory", "a step whose memory is not said", allowed)
+    if values.get("retries") == 0:
+        yield Fault("more_memory", "a step with retries: 0", "a step that may be retried")
+
+
+def _both(values: Mapping[str, Any]) -> Iterator[Fault]:
+    secrets = set(values.get("secrets", ()))
+    for name in values.get("env", ()):
+        if name in secrets:
+            asked = "a variable that is named under secrets too"
+            yield Fault(f"env.{name}", asked, "one of the two")
+
+
+def _cluster(arguments: Mapping[str, Any]) -> Iterator[Fault]:
+    for fault in read_request(arguments)[1]:
+        where = f"cluster.{fault.where}"
+        yield Fault(where, fault.asked, fault.allowed, fault.advice, fault.source)

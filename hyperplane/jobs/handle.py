@@ -1,0 +1,229 @@
+"""A job in the hands of whoever submitted it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hyperplane.errors import JobCancelled, JobError, JobFailed, JobTimeout
+from hyperplane.jobs import calls, submitting
+from hyperplane.jobs.definition.models import Pipeline
+from hyperplane.jobs.home import the_store
+from hyperplane.jobs.states import CANCELLED, DONE, TIMED_OUT, Attempt, Job
+from hyperplane.tables import as_html, as_text
+
+#: Seconds between looks at a job.
+_LOOK = 0.1
+
+
+class JobHandle:
+    """A job that was submitted; it goes on whether or not this object is there.
+
+    Parameters
+    ----------
+    job_id : str
+        Its id, or the beginning of it.
+
+    Raises
+    ------
+    JobError
+        When there is no such job.
+    """
+
+    def __init__(self, job_id: str) -> None:
+        self._store = the_store()
+        self.id = self._store.get(job_id).id
+
+    @property
+    def job(self) -> Job:
+        """What is kept of it now."""
+        return self._store.get(self.id)
+
+    @property
+    def status(self) -> str:
+        """One of the documented ones, such as ``"in progress"``."""
+        return self.job.status
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """All attempts at its steps."""
+        return self._store.attempts(self.id)
+
+    def wait(self, timeout: float | None = None) -> str:
+        """Wait until it has ended.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; the job goes on after them.
+
+        Returns
+        -------
+        str
+            Its status.
+
+        Raises
+        ------
+        TimeoutError
+            When it has not ended in that time.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        submitting.look_after(self._store)
+        looked = time.monotonic()
+        while not (job := self.job).processed:
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"job {self.id} is {job.status} after {timeout:g} s; it goes on")
+            if time.monotonic() - looked > 5:
+                submitting.look_after(self._store)
+                looked = time.monotonic()
+            time.sleep(_LOOK)
+        return job.status
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait until it is done, and return what it has to give.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; the job goes on after them.
+
+        Returns
+        -------
+        object
+            What the function returned, for a job made of one; else what a step has set with
+            ``set_current_job_output``, or None.
+
+        Raises
+        ------
+        JobFailed, JobCancelled, JobTimeout
+            When it did not end well; with the end of the log.
+        TimeoutError
+            When it has not ended in that time.
+        """
+        self.wait(timeout)
+        job = self.job
+        if job.status == DONE:
+            return calls.result_of(job) if calls.is_call(job) else job.output
+        kinds: dict[str, type[JobError]] = {CANCELLED: JobCancelled, TIMED_OUT: JobTimeout}
+        kind = kinds.get(job.status, JobFailed)
+        last = self.logs(lines=20)
+        raise kind(self.id, f"{job.status}: {job.reason}" + (f"\n{last}" if last else ""))
+
+    def cancel(self) -> None:
+        """End it, with all processes of its steps."""
+        submitting.cancel(self.id)
+
+    def resume(self) -> JobHandle:
+        """Go on from its finished steps, after it has failed."""
+        submitting.resume(self.id)
+        return self
+
+    def logs(self, step: str | None = None, *, lines: int | None = None) -> str:
+        """What the last attempt at a step wrote.
+
+        Parameters
+        ----------
+        step : str, optional
+            Its name; the step that failed last, or else that ended last, by default.
+        lines : int, optional
+            Only so many at the end.
+        """
+        found = [one for one in self.attempts if one.log and step in (None, one.step)]
+        if step is not None and not found:
+            names = ", ".join(repr(one.name) for one in self.job.pipeline.steps)
+            raise JobError(self.id, f"step {step!r} has written nothing; the steps are {names}")
+        bad = [one for one in found if one.status not in (DONE, "in progress")]
+        if not found:
+            return ""
+        last = (bad if bad and step is None else found)[-1]
+        text = Path(self.job.folder, last.log).read_text(errors="replace")
+        return text if lines is None else "\n".join(text.splitlines()[-lines:])
+
+    def as_rows(self) -> list[tuple[str, str]]:
+        """Labels and texts."""
+        job = self.job
+        rows = [("job", f"{job.name} ({job.id})"), ("status", job.status)]
+        rows += [("reason", job.reason)] if job.reason else []
+        rows += [("dashboard", job.dashboard)] if job.dashboard else []
+        latest = {(one.step, one.chunk): one for one in self.attempts}
+        for step in job.pipeline.steps:
+            of_step = [one for (name, _), one in latest.items() if name == step.name]
+            counts = {one.status: 0 for one in of_step}
+            for one in of_step:
+                counts[one.status] += 1
+            many = step.chunks or len(step.foreach or ())
+            said = ", ".join(f"{n} {status}" if many else status for status, n in counts.items())
+            rows.append((step.name, (said or "waits") + (f" of {many}" if many else "")))
+        return rows
+
+    def __str__(self) -> str:
+        return as_text(self.as_rows())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return as_html(self.as_rows())
+
+
+def submit(
+    pipeline: str | os.PathLike[str] | Pipeline,
+    *,
+    name: str | None = None,
+    job_type: str | None = None,
+    timeout: float | None = None,
+    active_timeout: float | None = None,
+    max_retries: int | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> JobHandle:
+    r"""Submit a pipeline job, which goes on when this session ends.
+
+    Parameters
+    ----------
+    pipeline : path or Pipeline
+        A pipeline file, a single script or notebook, or steps made in Python.
+    name : str, optional
+        Up to 63 letters, digits and ``. _ -``; one is made up by default.
+    job_type : str, optional
+        A label of the job.
+    timeout : float, optional
+        Seconds from now until it must have ended; -1 for no limit.
+    active_timeout : float, optional
+        Seconds from when its first step starts; -1 for no limit.
+    max_retries : int, optional
+        How often it is tried again, from its finished steps, after a fault that may pass.
+    parameters : mapping, optional
+        Names and values; each step finds them in its environment, a notebook in a cell, too.
+
+    Returns
+    -------
+    JobHandle
+        With ``wait()``, ``result()``, ``logs()``, ``cancel()`` and ``resume()``.
+
+    Raises
+    ------
+    RequestError
+        With all that is wrong with the pipeline and with the call; nothing was submitted.
+
+    Examples
+    --------
+    >>> from hyperplane.jobs import Pipeline, Step, submit
+    >>> steps = [Step(name="hello", kind="command", argv=("echo", "Hello, World!"))]
+    >>> job = submit(Pipeline.from_steps("greeting", steps))
+    >>> job.wait()
+    'done'
+    >>> job.logs()
+    'Hello, World!\n'
+    """
+    made = submitting.new_job(
+        pipeline,
+        name=name,
+        job_type=job_type,
+        timeout=timeout,
+        active_timeout=active_timeout,
+        max_retries=max_retries,
+        parameters=parameters,
+    )
+    return JobHandle(submitting.send(made).id)

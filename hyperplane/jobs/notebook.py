@@ -1,0 +1,84 @@
+"""Execute a notebook in a step, cell by cell: ``python notebook.py NOTEBOOK OUTPUT``.
+
+It runs as a program of its own and imports nothing of hyperplane: that would be a tenth of the time
+of a short notebook. What it needs to know stands in the environment, as
+:mod:`hyperplane.jobs.environment` has put it there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # the modules beside this one are no modules of the notebook
+    sys.path.pop(0)
+
+PARAMETERS, PROGRESS = "HYPERPLANE_JOB_PARAMETERS", "HYPERPLANE_JOB_PROGRESS"
+
+
+def execute(notebook: Path, output: Path) -> None:
+    """Execute a notebook, writing what is done of it after each cell.
+
+    Parameters
+    ----------
+    notebook : Path
+        The notebook; parameters of the job go after its cell tagged ``parameters``.
+    output : Path
+        Where the executed one is written; after a failure it shows the cell that failed.
+    """
+    try:
+        import papermill
+        from papermill.engines import NBClientEngine, papermill_engines
+        from traitlets.config import Config
+    except ImportError as error:
+        sys.exit(f"{error}. Notebooks need more packages: pip install 'hyperplane[jobs]'")
+
+    class Told(NBClientEngine):  # type: ignore[misc]
+        @classmethod
+        def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> Any:
+            begin, count = nb_man.cell_start, len(nb_man.nb.cells)
+
+            def cell_start(cell: Any, cell_index: int | None = None, **more: Any) -> None:
+                _note((cell_index or 0) + 1, count)
+                begin(cell, cell_index, **more)
+
+            nb_man.cell_start = cell_start
+            return super().execute_managed_notebook(nb_man, kernel_name, **options)
+
+    papermill_engines.register("hyperplane", Told)
+    # A parameter that no cell declares is no news: every step of a job gets all of them.
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    papermill.execute_notebook(
+        _plain(notebook),
+        _plain(output),
+        parameters=json.loads(os.environ.get(PARAMETERS, "{}")),
+        engine_name="hyperplane",
+        progress_bar=False,
+        stdout_file=sys.stdout,
+        stderr_file=sys.stderr,
+        cwd=str(Path.cwd()),
+        # Sockets that only this user can open, and no ports.
+        config=Config({"KernelManager": {"transport": "ipc"}}),
+    )
+
+
+def _note(cell: int, cells: int) -> None:
+    file = os.environ.get(PROGRESS)
+    if file:
+        draft = Path(f"{file}.draft")
+        draft.write_text(f"{cell}/{cells}")
+        draft.replace(file)
+
+
+def _plain(path: Path) -> str:
+    """A path in which papermill finds no place for a parameter."""
+    return str(path.resolve()).replace("{", "{{").replace("}", "}}")
+
+
+if __name__ == "__main__":
+    execute(*map(Path, sys.argv[1:]))

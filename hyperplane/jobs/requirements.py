@@ -1,0 +1,42 @@
+"""Packages that a pipeline asks for: installed beside those that are there, once for each list."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from pathlib import Path
+
+from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.home import home
+
+#: The step that installs; no step of a user has a name with these marks and this case.
+NAME = "(pip install)"
+
+
+def steps(pipeline: Pipeline, python: str) -> tuple[Step, ...]:
+    """The steps of a pipeline, and before all of them the one that installs."""
+    if pipeline.requirements is None:
+        return pipeline.steps
+    file = Path(pipeline.root, pipeline.requirements)
+    argv = (python, "-m", "hyperplane.jobs.install", str(file), str(_place(file, python)))
+    first = Step(name=NAME, kind="command", argv=argv, retries=2)
+    return (
+        first,
+        *(
+            step if step.depends_on else step.model_copy(update={"depends_on": (NAME,)})
+            for step in pipeline.steps
+        ),
+    )
+
+
+def interpreter(pipeline: Pipeline, python: str) -> str:
+    """The interpreter that finds the packages."""
+    if pipeline.requirements is None:
+        return python
+    return str(_place(Path(pipeline.root, pipeline.requirements), python) / "bin" / "python")
+
+
+def _place(file: Path, python: str) -> Path:
+    asked = file.read_bytes() if file.exists() else b""
+    name = hashlib.sha256(asked + python.encode() + platform.python_version().encode())
+    return home() / "environments" / name.hexdigest()[:16]

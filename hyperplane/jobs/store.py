@@ -1,0 +1,207 @@
+"""The state of all jobs, in one SQLite file or any database of SQLAlchemy."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sql
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from hyperplane.errors import Fault, JobError, RequestError
+from hyperplane.jobs.states import OPEN, Attempt, Job
+
+_TABLES = sql.MetaData()
+_JOBS = sql.Table(
+    "hyperplane_jobs",
+    _TABLES,
+    sql.Column("id", sql.String(64), primary_key=True),
+    sql.Column("run_id", sql.String(64), nullable=False),
+    sql.Column("name", sql.String(256), nullable=False, index=True),
+    sql.Column("job_type", sql.String(64), nullable=False),
+    sql.Column("status", sql.String(16), nullable=False, index=True),
+    sql.Column("reason", sql.Text, nullable=False),
+    *(sql.Column(name, sql.Double, nullable=False) for name in ("submitted", "started", "ended")),
+    *(sql.Column(name, sql.Double, nullable=False) for name in ("timeout", "active_timeout")),
+    *(sql.Column(name, sql.Integer, nullable=False) for name in ("max_retries", "tries")),
+    sql.Column("definition", sql.Text, nullable=False),
+    sql.Column("parameters", sql.Text, nullable=False),
+    sql.Column("machine", sql.String(256), nullable=False, index=True),
+    sql.Column("runner", sql.String(64), nullable=False),
+    sql.Column("folder", sql.Text, nullable=False),
+    sql.Column("dashboard", sql.Text, nullable=False),
+    sql.Column("output", sql.Text),
+    sql.Column("schedule", sql.String(256), nullable=False),
+    sql.Column("cancelled", sql.Boolean, nullable=False),
+)
+_ATTEMPTS = sql.Table(
+    "hyperplane_attempts",
+    _TABLES,
+    sql.Column("job_id", sql.ForeignKey("hyperplane_jobs.id"), primary_key=True),
+    sql.Column("step", sql.String(256), primary_key=True),
+    sql.Column("chunk", sql.Integer, primary_key=True, autoincrement=False),
+    sql.Column("number", sql.Integer, primary_key=True, autoincrement=False),
+    sql.Column("status", sql.String(16), nullable=False),
+    *(sql.Column(name, sql.Double, nullable=False) for name in ("started", "ended")),
+    sql.Column("exit_code", sql.Integer),
+    sql.Column("reason", sql.Text, nullable=False),
+    sql.Column("fault", sql.String(16), nullable=False),
+    sql.Column("log", sql.Text, nullable=False),
+)
+
+
+class JobStore:
+    """All jobs that somebody has submitted, here or, in a database of a team, elsewhere.
+
+    Parameters
+    ----------
+    url : str
+        URL of SQLAlchemy.
+
+    Raises
+    ------
+    RequestError
+        When there is no such database, or no driver for it.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            parsed = make_url(url)
+            self._engine = _engine(parsed)
+            _TABLES.create_all(self._engine)
+        except (ArgumentError, NoSuchModuleError, ImportError, SQLAlchemyError, OSError) as error:
+            allowed = f"a database of SQLAlchemy that can be opened ({_first_line(error)})"
+            shown = repr(_shown(url))
+            raise RequestError([Fault("hyperplane.jobs.store", shown, allowed)]) from error
+
+    def add(self, job: Job) -> None:
+        """Keep a new job."""
+        values = {**asdict(job), "parameters": json.dumps(dict(job.parameters))}
+        with self._engine.begin() as connection:
+            connection.execute(sql.insert(_JOBS).values(values))
+
+    def get(self, job_id: str) -> Job:
+        """The job of an id, or of the beginning of one that only one job has.
+
+        Raises
+        ------
+        JobError
+            When there is none, or several begin so.
+        """
+        like = _JOBS.c.id.startswith(job_id, autoescape=True)
+        found = self._jobs(sql.select(_JOBS).where(like).limit(2)) if job_id else []
+        exact = [job for job in found if job.id == job_id]
+        if len(exact or found) != 1:
+            wrong = "several begin so; write more of it" if found else "there is no such job"
+            raise JobError(job_id, f"{wrong}. hyperplane job list shows them")
+        return (exact or found)[0]
+
+    def find(
+        self,
+        *,
+        statuses: Collection[str] | None = None,
+        machine: str | None = None,
+        name: str | None = None,
+        schedule: str | None = None,
+        limit: int | None = None,
+    ) -> list[Job]:
+        """Jobs, those submitted last first."""
+        query = sql.select(_JOBS).order_by(_JOBS.c.submitted.desc(), _JOBS.c.id)
+        if statuses is not None:
+            query = query.where(_JOBS.c.status.in_(statuses))
+        wanted = {"machine": machine, "name": name, "schedule": schedule}
+        for column, value in wanted.items():
+            if value is not None:
+                query = query.where(_JOBS.c[column] == value)
+        return self._jobs(query if limit is None else query.limit(limit))
+
+    def many(self, ids: Sequence[str]) -> dict[str, Job]:
+        """Jobs by their ids, as far as there are any."""
+        return {job.id: job for job in self._jobs(sql.select(_JOBS).where(_JOBS.c.id.in_(ids)))}
+
+    def update(self, job_id: str, *, among: Collection[str] | None = None, **values: Any) -> bool:
+        """Change fields of a job, if its status is among some; whether it was."""
+        query = sql.update(_JOBS).where(_JOBS.c.id == job_id).values(**values)
+        if among is not None:
+            query = query.where(_JOBS.c.status.in_(among))
+        with self._engine.begin() as connection:
+            return bool(connection.execute(query).rowcount)
+
+    def open_ids(self, machine: str) -> list[str]:
+        """The ids of a machine's jobs that want something done, the oldest first."""
+        query = sql.select(_JOBS.c.id).where(_JOBS.c.status.in_(OPEN), _JOBS.c.machine == machine)
+        with self._engine.connect() as connection:
+            return list(connection.execute(query.order_by(_JOBS.c.submitted)).scalars())
+
+    def to_cancel(self, statuses: Collection[str]) -> list[str]:
+        """The ids of jobs whose end somebody has asked for."""
+        query = sql.select(_JOBS.c.id).where(_JOBS.c.cancelled, _JOBS.c.status.in_(statuses))
+        with self._engine.connect() as connection:
+            return list(connection.execute(query).scalars())
+
+    def put(self, attempt: Attempt) -> None:
+        """Keep an attempt, new or changed."""
+        values = asdict(attempt)
+        key = [column == values[column.name] for column in _ATTEMPTS.primary_key.columns]
+        with self._engine.begin() as connection:
+            changed = connection.execute(sql.update(_ATTEMPTS).where(*key).values(values))
+            if not changed.rowcount:
+                connection.execute(sql.insert(_ATTEMPTS).values(values))
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        """All attempts at the steps of a job, in the order in which they began."""
+        columns = _ATTEMPTS.c
+        query = sql.select(_ATTEMPTS).where(columns.job_id == job_id)
+        query = query.order_by(columns.started, columns.step, columns.chunk, columns.number)
+        with self._engine.connect() as connection:
+            return [Attempt(**row) for row in connection.execute(query).mappings()]
+
+    def close(self) -> None:
+        """Let go of the database; whatever comes next opens it again."""
+        self._engine.dispose()
+
+    def _jobs(self, query: Any) -> list[Job]:
+        with self._engine.connect() as connection:
+            rows = connection.execute(query).mappings().all()
+        return [Job(**{**row, "parameters": json.loads(row["parameters"])}) for row in rows]
+
+
+def _engine(url: URL) -> sql.Engine:
+    if url.get_backend_name() != "sqlite":
+        return sql.create_engine(url, pool_pre_ping=True)
+    if url.database and url.database != ":memory:":
+        _closed_to_others(Path(url.database))
+    engine = sql.create_engine(url, connect_args={"timeout": 60})
+    sql.event.listen(engine, "connect", _tune)
+    return engine
+
+
+def _closed_to_others(file: Path) -> None:
+    """Make a file that only its owner reads, for parameters are in it."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _tune(connection: Any, _: object) -> None:
+    # Readers and a writer at once; a commit survives the death of the process.
+    for setting in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _shown(url: str) -> str:
+    """A URL without its password."""
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
+        return "a URL not shown here"
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]

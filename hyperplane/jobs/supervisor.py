@@ -1,0 +1,163 @@
+"""``python -m hyperplane.jobs.supervisor``: the process that carries this user's jobs on.
+
+There is one for each store and user of a machine, started by whoever submits first. It ends when
+there has been nothing to do for a while. If it is killed, the next one that asks for the state of a
+job starts another, which goes on with what runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from dask.utils import parse_timedelta
+
+from hyperplane import config
+from hyperplane.engines import records
+from hyperplane.jobs import wake
+from hyperplane.jobs.capacity import Capacity
+from hyperplane.jobs.conductor import Conductor
+from hyperplane.jobs.home import the_store, this_machine
+from hyperplane.jobs.programs import Handed
+from hyperplane.jobs.states import OPEN
+from hyperplane.jobs.store import JobStore
+
+#: Seconds between looks at the store, for what nobody has told us of.
+TICK = 0.5
+#: Jobs that are carried on at once; others are pending.
+JOBS_AT_ONCE = 100
+
+
+class Supervisor:
+    """Carries on all open jobs of this machine, or only some.
+
+    Parameters
+    ----------
+    store : JobStore
+        Where they are.
+    handed : Handed
+        For jobs whose submission has told us nothing.
+    only : str, optional
+        The id of the only job to carry on.
+    """
+
+    def __init__(self, store: JobStore, handed: Handed, only: str | None = None) -> None:
+        self.store, self.only, self._default = store, only, handed
+        self._handed: dict[str, Handed] = {}
+        self._conductors: dict[str, Conductor] = {}
+        self._running: dict[asyncio.Task[None], str] = {}
+        self._woken, self._first = asyncio.Event(), True
+        self._capacity = Capacity.of_this_machine()
+
+    def told(self, handed: dict[str, Handed]) -> None:
+        """Somebody submits, resumes or cancels a job."""
+        self._handed.update(handed)
+        self._woken.set()
+
+    def busy(self) -> bool:
+        """Whether a job waits that nobody carries on; and at first, when nobody knows."""
+        first, self._first = self._first, False
+        return first or bool(self._open())
+
+    def cancel_all(self) -> None:
+        """End all jobs that are carried on."""
+        for conductor in self._conductors.values():
+            conductor.cancel()
+
+    async def work(self, linger: float = 0.0) -> None:
+        """Carry on until there has been nothing to do for so many seconds."""
+        idle_since = time.monotonic()
+        while True:
+            self._woken.clear()
+            self._begin()
+            self._cancel()
+            self._note_dashboards()
+            if self._running:
+                idle_since = time.monotonic()
+            elif time.monotonic() - idle_since >= linger:
+                return
+            await self._something()
+
+    def _begin(self) -> None:
+        for job_id in self._open():
+            if len(self._conductors) >= JOBS_AT_ONCE:
+                return
+            job = self.store.get(job_id)
+            claim = claimed(job.place)
+            if claim is not None:  # or else somebody runs it in the foreground
+                handed = self._handed.pop(job.id, self._default)
+                conductor = Conductor(self.store, job, self._capacity, handed)
+                self._conductors[job.id] = conductor
+                task = asyncio.ensure_future(_with(claim, conductor))
+                task.add_done_callback(lambda _: self._woken.set())
+                self._running[task] = job.id
+
+    def _open(self) -> list[str]:
+        """Jobs that nobody carries on, the oldest first."""
+        found = self.store.open_ids(this_machine())
+        wanted = [job_id for job_id in found if self.only in (None, job_id)]
+        return [job_id for job_id in wanted if job_id not in self._conductors]
+
+    def _cancel(self) -> None:
+        for job_id in self.store.to_cancel(OPEN):
+            if job_id in self._conductors:
+                self._conductors[job_id].cancel()
+
+    def _note_dashboards(self) -> None:
+        """Keep the addresses of the clusters that steps have now."""
+        if not self._conductors:
+            return
+        by_job = {record.job: record.dashboard for record in records.read_all() if record.job}
+        for job_id, conductor in self._conductors.items():
+            now = by_job.get(job_id, "")
+            if now != conductor.dashboard:
+                conductor.dashboard = now
+                self.store.update(job_id, among=OPEN, dashboard=now)
+
+    async def _something(self) -> None:
+        """Wait until a job ends, somebody tells us something, or a while has passed."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), TICK)
+        for task in [task for task in self._running if task.done()]:
+            del self._conductors[self._running.pop(task)]
+            task.result()
+
+
+def claimed(folder: Path) -> Any:
+    """The lock of a job, which goes with the process that has it; None when another one has."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = (folder / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return lock
+
+
+async def _with(claim: Any, conductor: Conductor) -> None:
+    with claim:
+        await conductor.run()
+
+
+async def _serve() -> None:
+    """Be the supervisor of this user and store, unless there is one."""
+    with wake.alone() as first:
+        if not first:
+            return
+        supervisor = Supervisor(the_store(), Handed(dict(os.environ), sys.executable))
+        linger = float(parse_timedelta(config.jobs().linger))
+        while supervisor.busy():
+            # Whoever comes after the last look below finds no socket, and starts another one.
+            async with wake.listening(supervisor.told):
+                await supervisor.work(linger)
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())

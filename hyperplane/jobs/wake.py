@@ -1,0 +1,158 @@
+"""How a submission finds the supervisor, or starts one, and hands it what stands in no file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import dask.config
+
+from hyperplane import config
+from hyperplane.errors import JobError
+from hyperplane.jobs.home import home
+from hyperplane.jobs.programs import Handed
+
+#: Seconds that a new supervisor may take to answer.
+PATIENCE = 30.0
+#: Bytes that a socket's path may have.
+_LONGEST = 100
+
+
+def tell(job_id: str = "", handed: Handed | None = None) -> None:
+    """Tell the supervisor that there is something to do; start one when there is none.
+
+    Parameters
+    ----------
+    job_id : str
+        A job, and
+    handed : Handed, optional
+        what is handed over for it.
+
+    Raises
+    ------
+    JobError
+        When none can be started; the job waits.
+    """
+    message = json.dumps({job_id: asdict(handed)} if handed else {}).encode()
+    deadline, started = time.monotonic() + PATIENCE, -PATIENCE
+    while not _sent(message):
+        if time.monotonic() > deadline:
+            advice = f"its log is {_file('.log')}; the job waits, hyperplane job resume goes on"
+            raise JobError(job_id, f"the supervisor does not answer; {advice}")
+        if time.monotonic() - started > PATIENCE / 3 and running() is None:
+            _start()
+            started = time.monotonic()
+        time.sleep(0.02)
+
+
+def running() -> int | None:
+    """The number of the supervisor's process; None when there is none."""
+    with alone() as free:
+        if free:
+            return None
+        try:
+            return int(_file(".lock").read_text())
+        except ValueError:  # it has just begun
+            return 0
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[bool]:
+    """Be the only supervisor for a block, if there is no other."""
+    with _file(".lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield True
+
+
+@contextlib.asynccontextmanager
+async def listening(told: Callable[[dict[str, Handed]], None]) -> AsyncIterator[None]:
+    """Hear of jobs for a block."""
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ValueError, KeyError, TypeError, OSError):
+            message = json.loads(await reader.read())
+            told({job_id: Handed(**handed) for job_id, handed in message.items()})
+            writer.write(b"heard")
+            await writer.drain()
+        writer.close()
+
+    path = _file(".sock")
+    path.unlink(missing_ok=True)
+    with _address(path) as address:
+        server = await asyncio.start_unix_server(hear, address, limit=1 << 24)
+    async with server:
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _sent(message: bytes) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(PATIENCE)
+        try:
+            with _address(_file(".sock")) as address:
+                connection.connect(address)
+            connection.sendall(message)
+            connection.shutdown(socket.SHUT_WR)
+            return connection.recv(16) == b"heard"
+        except OSError:
+            return False
+
+
+def _start() -> None:
+    # It has the configuration of whoever submits first, whether from files or set in a program.
+    environment = {
+        **os.environ,
+        "DASK_INTERNAL_INHERIT_CONFIG": dask.config.serialize(dask.config.config),
+    }
+    program = [sys.executable, "-m", "hyperplane.jobs.supervisor"]
+    with _file(".log").open("ab") as log:
+        # By way of a shell that ends at once, so that it is nobody's child.
+        subprocess.run(  # noqa: S603 - a list of arguments, all of them ours
+            ["/bin/sh", "-c", '"$@" &', "hyperplane-supervisor", *program],
+            env=environment,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            check=True,
+        )
+
+
+def _file(suffix: str) -> Path:
+    """A file of the supervisor of this user and store."""
+    store = hashlib.sha256((config.jobs().store or "").encode()).hexdigest()[:8]
+    return home() / f"supervisor-{store}{suffix}"
+
+
+@contextlib.contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """The path of a socket in few enough bytes."""
+    if len(os.fsencode(path)) <= _LONGEST:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)

@@ -1,0 +1,3 @@
+#!/bin/bash
+set -euo pipefail
+echo "serving ${HYPERPLANE_JOB_PARAMETER_USERDIR:-.}"

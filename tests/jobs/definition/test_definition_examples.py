@@ -1,0 +1,174 @@
+"""The shapes of files that are in use, and the slips in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.order import waves
+from hyperplane.jobs.definition.reading import read_pipeline
+from hyperplane.jobs.definition.schema import DIALECT, json_schema
+from scripts import schema
+
+EXAMPLES = Path(__file__).parent / "examples"
+GOOD = sorted((EXAMPLES / "good").glob("*.yaml"))
+SLIPS = sorted((EXAMPLES / "slips").glob("*.yaml"))
+
+
+def read(name: str) -> Pipeline:
+    return read_pipeline(EXAMPLES / f"{name}.yaml", root=EXAMPLES)
+
+
+@pytest.mark.parametrize("file", GOOD, ids=lambda file: file.stem)
+def test_a_good_file_is_read_without_a_warning_and_kept_as_json(file):
+    pipeline = read_pipeline(file, root=EXAMPLES)
+    assert pipeline.warnings == ()
+    assert pipeline.root == str(EXAMPLES)
+    assert Pipeline.from_json(pipeline.to_json()) == pipeline
+    assert [Step.from_json(step.to_json()) for step in pipeline.steps] == list(pipeline.steps)
+
+
+@pytest.mark.parametrize("file", GOOD, ids=lambda file: file.stem)
+def test_a_good_file_passes_the_schema(file):
+    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    jsonschema.validate(content, json_schema(), jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize("file", SLIPS, ids=lambda file: file.stem)
+def test_an_editor_with_the_schema_refuses_slips(file):
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except yaml.YAMLError:
+        return
+    assert list(jsonschema.Draft202012Validator(json_schema()).iter_errors(content))
+
+
+def test_the_schema_is_one_and_the_file_of_it_is_new():
+    jsonschema.Draft202012Validator.check_schema(json_schema())
+    assert json_schema()["$schema"] == DIALECT
+    assert schema.FILE.read_text(encoding="utf-8") == schema.text(), "run: python -m scripts.schema"
+    assert json.loads(schema.text()) == json_schema()
+
+
+def test_a_notebook_with_its_output():
+    (step,) = read("good/one_notebook").steps
+    assert (step.kind, step.path) == ("notebook", "steps/flights.ipynb")
+    assert step.output_path == "out/flights.ipynb"
+
+
+def test_the_diamond_has_three_waves():
+    assert waves(read("good/diamond")) == (("step1",), ("step2", "step3", "step4"), ("step5",))
+
+
+def test_no_depends_on_anywhere_is_one_after_the_other():
+    assert waves(read("good/sequence")) == tuple((f"step{n}",) for n in range(1, 6))
+
+
+def test_empty_depends_on_everywhere_is_all_at_once():
+    assert waves(read("good/at_once")) == (tuple(f"step{n}" for n in range(1, 6)),)
+
+
+def test_a_step_without_it_in_a_mixed_file_waits_for_the_step_before():
+    many = read("good/fan_out")
+    assert [step.depends_on for step in many.steps] == [(), ("list",), ("list",)]
+
+
+def test_the_keys_of_a_whole_pipeline():
+    pipeline = read("good/requirements")
+    assert pipeline.requirements == "steps/requirements.txt"
+    assert pipeline.job_type == "basic"
+    training = read("good/training")
+    assert (training.working_dir, training.steps[0].working_dir) == ("steps", "steps")
+    assert training.steps[0].port == 8787
+
+
+def test_every_type_has_its_kind():
+    kinds = [step.kind for step in read("good/hello").steps]
+    assert kinds == ["python", "python", "javascript"]
+    assert {step.kind for step in read("good/requirements").steps} == {"notebook"}
+
+
+def test_text_stays_text_and_numbers_are_numbers():
+    listing, years, hundred = read("good/fan_out").steps
+    assert listing.argv == ("ls", "-l", "2024", "$(whoami); it's")
+    assert years.foreach == ("1990", "no", "1:30", "010", 'a "b"')
+    assert years.env == {"YEAR": "1990", "DEBUG": "off", "AT": "1:30"}
+    assert (years.timeout, years.retries, years.max_parallel) == (600, 3, 2)
+    assert years.resources.model_dump() == {"pool": None, "cores": 2, "ram_gb": 4, "gpus": 1}
+    assert years.cluster == {
+        "num_workers": 2,
+        "nprocs": 1,
+        "nthreads": 1,
+        "ram_gb_per_proc": 1.5,
+        "local_mode": True,
+    }
+    assert years.secrets == ("DATABASE_URL", "database/password", "service.json")
+    assert (years.output, years.more_memory, years.split) == ("s3://bucket/years", 1.5, 4)
+    assert (hundred.chunks, hundred.resources.pool, hundred.timeout) == (100, "16_16", 90)
+
+
+def test_curly_quotes_and_a_key_with_blanks():
+    pipeline = read("slips/quotes")
+    assert pipeline.name == "It's curly: quotes"
+    assert [step.name for step in pipeline.steps] == [
+        "First step",
+        "Second step",
+        "The “third” step",
+    ]
+    assert pipeline.steps[0].path == "steps/step1.ipynb"
+    assert pipeline.steps[0].output_path == "out/step1.ipynb"
+    assert pipeline.steps[1].depends_on == ("First step",)
+    curly = [text for text in pipeline.warnings if "curly quotes" in text]
+    lines = [int(text.split("line ")[1].split(":")[0]) for text in curly]
+    assert lines == [2, 4, 6, 7, 8, 11]
+    assert "quotes.yaml line 7: the key 'notebook output path'; write notebook_output_path" in (
+        pipeline.warnings
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [("not_indented", ["name", "requirements", "tasks"]), ("half_indented", ["tasks"])],
+)
+def test_keys_that_are_not_indented(name, keys):
+    pipeline = read(f"slips/{name}")
+    assert pipeline.name == name.replace("_", " ")
+    assert pipeline.steps[0].path == "steps/hello.py"
+    told = [text.partition(": ")[2] for text in pipeline.warnings]
+    assert told == [f"the key {key} is not indented; indent it under 'pipeline:'" for key in keys]
+
+
+def test_tabs_and_no_last_newline():
+    pipeline = read("slips/tabs")
+    assert [step.path for step in pipeline.steps] == ["steps/sleep1.sh", "steps/sleep2.sh"]
+    assert pipeline.warnings == (
+        "tabs.yaml line 2: a tab; indent with spaces, two for each step inwards",
+    )
+
+
+def test_keys_and_types_spelled_in_other_ways():
+    pipeline = read("slips/spelling")
+    assert pipeline.steps[0].kind == "notebook"
+    assert pipeline.warnings == (
+        "spelling.yaml line 1: the key 'Pipeline'; write pipeline",
+        "spelling.yaml line 2: the key 'Name'; write name",
+        "spelling.yaml line 5: the type 'Jupyter_Notebook'; write jupyter notebook",
+        "spelling.yaml line 6: the key 'notebook-path'; write notebook_path",
+        "spelling.yaml line 7: the key 'Depends On'; write depends_on",
+    )
+
+
+def test_a_byte_order_mark_and_the_line_ends_of_windows(tmp_path):
+    text = (EXAMPLES / "good" / "service.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "service.yaml"
+    file.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    pipeline = read_pipeline(file, root=EXAMPLES)
+    assert pipeline.steps == read("good/service").steps
+    assert pipeline.warnings == (
+        "service.yaml line 1: a byte order mark; save the file as UTF-8 without it",
+    )

@@ -1,0 +1,229 @@
+"""What may not stand in a file: each fault with its line, what was asked and what is allowed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from hyperplane.errors import RequestError
+from hyperplane.jobs.definition.reading import read_pipeline
+from hyperplane.jobs.definition.schema import json_schema
+
+#: A file with a place for a fault in its only task, line 7.
+TASK = """\
+pipeline:
+  name: p
+  tasks:
+  - name: a
+    type: bash script
+    bash_script_path: a.sh
+    {}
+"""
+
+#: What is put into the task, and what the fault says; True where the schema can tell as well.
+IN_A_TASK = [
+    ("port: 0", "tasks[0].port = 0: allowed is at least 1", True),
+    ("port: 65536", "tasks[0].port = 65536: allowed is at most 65535", True),
+    ("port: http", "tasks[0].port = 'http': allowed is a number", True),
+    ("port: true", "tasks[0].port = True: allowed is a whole number", True),
+    ("port: 010", "tasks[0].port = '010': allowed is a number without", False),
+    ("port: '80'", "tasks[0].port = '80': allowed is a number without", True),
+    ("resources: {cores: '2'}", "resources.cores = '2': allowed is a number", True),
+    ("chunks: 0", "tasks[0].chunks = 0: allowed is at least 1", True),
+    ("chunks: 100001", "tasks[0].chunks = 100001: allowed is at most 100000", True),
+    ("chunks: 2.5", "tasks[0].chunks = 2.5: allowed is a whole number", True),
+    ("foreach: []", "tasks[0].foreach = []: allowed is a list of 1 to 100000 values", True),
+    ("foreach: abc", "tasks[0].foreach = 'abc': allowed is a list", True),
+    ("foreach: [a, [b]]", "tasks[0].foreach[1] = ['b']: allowed is text", True),
+    ("foreach: ['']", "tasks[0].foreach[0] = '': allowed is text that is not empty", False),
+    ("max_parallel: 2", "max_parallel = a step that is not fanned out", True),
+    ("output: out", "output = a step that is not fanned out", True),
+    ("split: 2", "split = a step that is not fanned out", True),
+    ("retries: 11", "tasks[0].retries = 11: allowed is at most 10", True),
+    ("retries: -1", "tasks[0].retries = -1: allowed is at least 0", True),
+    ("timeout: 0", "tasks[0].timeout = 0: allowed is more than 0", True),
+    ("timeout: -1", "tasks[0].timeout = -1: allowed is seconds, more than 0", True),
+    ("timeout: soon", "tasks[0].timeout = 'soon': allowed is seconds", True),
+    ("timeout: 1:30", "tasks[0].timeout = '1:30': allowed is seconds", False),
+    ("timeout: .inf", "tasks[0].timeout = '.inf'", False),
+    ("timeout: 1e999", "tasks[0].timeout = inf", False),
+    ("resources: {cpu: 1}", "tasks[0].resources.cpu = 1: allowed is no such key", True),
+    ("resources: {cores: 0}", "resources.cores = 0: allowed is more than 0", True),
+    ("resources: {ram_gb: much}", "resources.ram_gb = 'much'", True),
+    ("resources: {gpus: -1}", "resources.gpus = -1: allowed is at least 0", True),
+    ("resources: {pool: a, cores: 1}", "resources.pool = 'a' beside cores", True),
+    ("resources: 4", "tasks[0].resources = 4", True),
+    ("cluster: {n_workers: 2}", "cluster.n_workers = 2: allowed is no argument", True),
+    ("cluster: {nprocs: 0}", "cluster.nprocs = 0: allowed is at least 1", False),
+    ("cluster: big", "tasks[0].cluster = 'big': allowed is a mapping", True),
+    ("env: {A-B: c}", "tasks[0].env.A-B = a value not shown here: allowed is a name of", True),
+    ("env: {HYPERPLANE_JOB_ID: c}", "does not begin with HYPERPLANE_JOB_", True),
+    ("env: {hyperplane_job_id: c}", "does not begin with HYPERPLANE_JOB_", False),
+    ("env: [A]", "tasks[0].env = a value not shown here: allowed is a mapping", True),
+    ("secrets: {A: hunter2}", "secrets = a value not shown here: allowed is a list", True),
+    ("secrets: [../etc]", "secrets[0] = a value not shown here: allowed is the name", True),
+    ("more_memory: 2", "more_memory = a step whose memory is not said", True),
+    ("more_memory: 1", "tasks[0].more_memory = 1: allowed is more than 1", True),
+    (
+        "resources: {ram_gb: 1}\n    more_memory: 17",
+        "more_memory = 17: allowed is at most 16",
+        True,
+    ),
+    ("resources: {ram_gb: 1}\n    retries: 0\n    more_memory: 2", "with retries: 0", True),
+    ("command: [ls]", "command = a key of another type: allowed is bash_script_path", True),
+    ("py_path: a.sh", "py_path = a key of another type: allowed is bash_script_path", True),
+    ("notebook_output_path: o", "notebook_output_path = 'o': allowed is nothing here", True),
+    ("depends_on:", "tasks[0].depends_on = nothing: allowed is a list of names", True),
+    ("depends_on: b", "tasks[0].depends_on = 'b': allowed is a list", True),
+    ("depends_on: [a]", "tasks[0].depends_on[0] = 'a': allowed is the name of another", False),
+    ("depends_on: [b]", "tasks[0].depends_on[0] = 'b': allowed is the name of a step", False),
+    ("depend_on: []", "did you mean depends_on?", True),
+    ("working_dir: gone", "tasks[0].working_dir = 'gone': allowed is a folder that is", False),
+    ("working_dir: ..", "tasks[0].working_dir = '..': allowed is a path inside", False),
+    ("bash_script_path: b.sh", "'bash_script_path' again, first in line 6", False),
+    ("bash-script-path: b.sh", "bash-script-path = again, first in line 6", True),
+    ("port: &x 80", "the anchor or alias 'x'", False),
+    ("port: *x", "the anchor or alias 'x'", True),
+    ("port: !!int 80", "the tag 'tag:yaml.org,2002:int'", False),
+    ("port: !!python/object:os.system {}", "the tag 'tag:yaml.org,2002:python/object", True),
+    ("? [a]\n    : b", "a list or mapping as a key", True),
+    ('"a\\e[31mb": 1', "'tasks[0].a\\x1b[31mb' = a key: allowed is no such key", True),
+    ("port: [", "allowed is YAML", True),
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "a.sh").write_text("true\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(folder: Path, text: str) -> str:
+    file = folder / "p.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(RequestError) as caught:
+        read_pipeline(file)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("line", "told", "_"), IN_A_TASK)
+def test_a_fault_in_a_task_has_its_line(folder, line, told, _):
+    message = refused(folder, TASK.format(line))
+    assert told in message
+    at = 6 + len(line.split("\n")) + (line == "port: [")  # missed at the end of the file
+    assert re.search(rf"p.yaml line [7{at}]\b", message)
+    assert "hunter2" not in message
+
+
+@pytest.mark.parametrize("line", [line for line, _, by_schema in IN_A_TASK if by_schema])
+def test_the_schema_refuses_it_as_well(line):
+    try:
+        content = yaml.safe_load(TASK.format(line))
+    except yaml.YAMLError:
+        return
+    assert list(jsonschema.Draft202012Validator(json_schema()).iter_errors(content))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "p.yaml line 1 = no mapping: allowed is one key, pipeline"),
+        ("- a", "no mapping: allowed is one key, pipeline"),
+        ("name: x\ntasks: []", "line 1: pipeline = nothing: allowed is a mapping"),
+        ("pipeline:\n  name: x\nname: y", "line 3: name = again, first in line 2"),
+        ("pipeline:\n  name: x\n  name: [y]", "line 3 = 'name' again, first in line 2"),
+        ("pipeline: [a]", "line 1: pipeline = no mapping"),
+        ("pipeline:\n  name: x", "tasks = nothing: allowed is a list with at least one task"),
+        ("pipeline:\n  tasks:\n    a: b", "line 2: tasks = no list"),
+        ("pipeline:\n  tasks: [a]", "line 2: tasks[0] = no mapping: allowed is name, type"),
+        ("pipeline:\n  tasks: [{}]", "line 2: tasks[0].name = nothing: allowed is a value"),
+        ("pipeline:\n  tasks: [{type: bash}]", "tasks[0].bash_script_path = nothing"),
+        ("pipeline:\n  tasks: [{type: [a]}]", "tasks[0].type = no text: allowed is one of"),
+        ("pipeline:\n  tasks: [{type: pyton}]", "'pyton': allowed is one of 'jupyter notebook'"),
+        ("pipeline:\n  tasks: [{type: pyton}]", "did you mean python"),
+        (
+            "pipeline:\n  tasks: [{type: command, command: ls -l}]",
+            "write the words as a list",
+        ),
+        ("pipeline:\n  tasks: [{name: a, type: command, command: ['']}]", "the name of a program"),
+        ("pipeline:\n  name:", "name = nothing: allowed is a value"),
+        ("pipeline:\n  name: [x]", "line 2: name = ['x']: allowed is text"),
+        ("pipeline:\n  name: '" + "x" * 129 + "'", "text of 1 to 128 characters"),
+        ('pipeline:\n  name: "a\\nb"', "in one line, without control characters"),
+        ("pipeline:\n  requirements: r.txt", "line 2: requirements = 'r.txt': allowed is a file"),
+        ("pipeline:\n  reqirements: r.txt", "did you mean requirements?"),
+        ("a: b\n---\nc: d", "a second document: allowed is one document"),
+        ("pipeline:\n  name:\n\tA: b", "line 3 = a tab in the indentation, and it can be"),
+        ("pipeline:\n  env: {\n\tA: b", "a tab in the indentation, and it cannot be read"),
+        ("pipeline: \x07", "allowed is YAML"),
+    ],
+)
+def test_a_fault_of_the_whole_file(folder, text, told):
+    assert told in refused(folder, text)
+
+
+def test_all_faults_come_at_once_in_the_order_of_their_lines(folder):
+    message = refused(
+        folder,
+        """\
+pipeline:
+  nam: x
+  requirements: gone.txt
+  tasks:
+  - name: one
+    type: jupiter
+    notebook_path: gone.ipynb
+  - name: two
+    type: bash
+    bash_script_path: ../a.sh
+    depends_on: [three]
+    retries: 11
+  - name: three
+    type: py
+    py_path: gone.py
+  - name: one
+    type: bash
+    bash_script_path: b.sh
+    depends_on: [for]
+""",
+    )
+    told = [line.split("p.yaml line ")[1].split(" = ")[0] for line in message.splitlines()[1:]]
+    assert told == [
+        "2: pipeline.nam",
+        "2: name",
+        "3: requirements",
+        "6: tasks[0].type",
+        "7: tasks[0].notebook_path",
+        "10: tasks[1].bash_script_path",
+        "12: tasks[1].retries",
+        "13: tasks[2].depends_on",
+        "15: tasks[2].py_path",
+        "16: tasks[3].name",
+        "18: tasks[3].bash_script_path",
+        "19: tasks[3].depends_on[0]",
+    ]
+    assert "three -> two -> three" in message or "two -> three -> two" in message
+    assert "'b.sh': allowed is a file that is there" in message
+    assert "did you mean a.sh?" in message
+
+
+def test_of_a_key_given_twice_the_first_is_read(folder):
+    message = refused(folder, TASK.format("port: 0\n    port: 80"))
+    assert "tasks[0].port = 0: allowed is at least 1" in message
+
+
+def test_what_is_long_is_shortened(folder):
+    long, key = "x" * 20_000, "k" * 900
+    task = f"type: {long}, {key}: 1, {key}: 2, cluster: {{{key}: 1}}, env: {{{key}-: 1}}"
+    message = refused(
+        folder,
+        f"pipeline:\n  {key}: 1\n  name: {long}\n  requirements: {long}\n"
+        f"  tasks:\n  - {{{task}, bash_script_path: {long}, depends_on: [{long}]}}\n",
+    )
+    assert len(message.splitlines()) == 12
+    assert max(map(len, message.splitlines())) < 500

@@ -1,0 +1,176 @@
+"""Steps and pipelines made in Python are checked as those of files are."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from hyperplane.errors import RequestError
+from hyperplane.jobs.definition.models import Pipeline, Resources, Step
+
+EVERYTHING = Step(
+    name="all",
+    kind="notebook",
+    path="n.ipynb",
+    output_path="out.ipynb",
+    depends_on=("first",),
+    working_dir="w",
+    port=8787,
+    foreach=("a", "b\n$(c); 'd' \"e\" é"),
+    max_parallel=2,
+    retries=3,
+    timeout="10m",
+    resources=Resources(cores=2, ram_gb="4GB", gpus=1),
+    cluster={"num_workers": 2, "memory": {"pause": 0.8}, "pool": "16_16"},
+    env={"A": "b=c\nd"},
+    secrets=("TOKEN", "database/password"),
+    output="s3://bucket/out",
+    more_memory=1.5,
+    split=2,
+)
+
+
+def command(name: str, *depends_on: str) -> Step:
+    return Step(name=name, kind="command", argv=("true",), depends_on=depends_on)
+
+
+def faults_of(call) -> list[str]:
+    with pytest.raises(RequestError) as caught:
+        call()
+    return [str(fault) for fault in caught.value.faults]
+
+
+def test_a_step_survives_json_and_pickle():
+    assert Step.from_json(EVERYTHING.to_json()) == EVERYTHING
+    assert pickle.loads(pickle.dumps(EVERYTHING)) == EVERYTHING
+    assert EVERYTHING.timeout == 600
+    assert EVERYTHING.resources.ram_gb == 4
+
+
+def test_a_step_does_not_change():
+    with pytest.raises(ValueError, match="frozen"):
+        EVERYTHING.retries = 1
+
+
+def test_all_faults_of_a_step_come_at_once():
+    told = faults_of(
+        lambda: Step(
+            name=" ",
+            kind="bash",
+            path="a\nb",
+            chunks=True,
+            retries=11,
+            resources={"cores": -1, "ram": 3},
+            cluster={"nprocs": 0, "n_workers": 1},
+            env={"A B": "hunter2", "C": 3},
+            secrets=["hunter 2", "ghp_" + "a" * 36],
+            max_paralel=3,
+            split=2,
+        )
+    )
+    assert [text.partition(" = ")[0] for text in told] == [
+        "resources.cores",
+        "resources.ram",
+        "name",
+        "path",
+        "chunks",
+        "retries",
+        "env.A B",
+        "env.C",
+        "secrets.0",
+        "secrets.1",
+        "max_paralel",
+        "cluster.n_workers",
+        "cluster.nprocs",
+    ]
+    assert "did you mean max_parallel?" in told[10]
+    assert not any("hunter" in text or "ghp_" in text for text in told)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"kind": "bash"}, "path = nothing"),
+        ({"kind": "bash", "path": "a", "argv": ("b",)}, "argv = ('b',)"),
+        ({"kind": "command"}, "argv = nothing"),
+        ({"kind": "command", "argv": ()}, "argv = nothing"),
+        ({"kind": "command", "argv": ("",)}, "argv.0 = ''"),
+        ({"kind": "command", "argv": ("a", "b\0")}, "argv.1 = a value not shown"),
+        ({"kind": "command", "argv": "curl -H hunter2"}, "argv = a value not shown here"),
+        (
+            {"kind": "command", "argv": ("a",), "env": {"A": "b"}, "secrets": ("A",)},
+            "env.A = a variable that is named under secrets too: allowed is one of the two",
+        ),
+        ({"kind": "command", "argv": ("a",), "path": "b"}, "path = 'b'"),
+        ({"kind": "command", "argv": ("a",), "chunks": 2, "foreach": ("b",)}, "chunks = both"),
+        ({"kind": "command", "argv": ("a",), "env": {"A": "\0"}}, "env.A = a value not shown"),
+        ({"kind": "command", "argv": ("a",), "cluster": {"pool": object()}}, "cluster"),
+        ({"kind": "command", "argv": ("a",), "name": "a\u2028b"}, "name = 'a\\u2028b'"),
+        (
+            {"kind": "bash", "path": "a", "chunks": 2, "output": "s3://key:hunter2@bucket"},
+            "output = a value not shown here: allowed is a URL without a password",
+        ),
+    ],
+)
+def test_a_fault_of_a_step(fields, told):
+    found = faults_of(lambda: Step(**{"name": "a", **fields}))
+    assert found[0].startswith(told)
+    assert "hunter2" not in str(found)
+
+
+def test_steps_without_depends_on_wait_for_the_one_before():
+    first, second = (Step(name=name, kind="command", argv=("true",)) for name in "ab")
+    pipeline = Pipeline.from_steps("p", [first, second, command("c")])
+    assert [step.depends_on for step in pipeline.steps] == [(), ("a",), ()]
+    assert first.depends_on == second.depends_on == ()
+
+
+def test_a_pipeline_survives_json_and_pickle():
+    pipeline = Pipeline.from_steps("p", [command("a"), command("b", "a")])
+    assert Pipeline.from_json(pipeline.to_json()) == pipeline
+    assert pickle.loads(pickle.dumps(pipeline)) == pipeline
+
+
+def test_all_faults_of_a_pipeline_come_at_once(tmp_path):
+    script = Step(name="a", kind="bash", path="gone.sh", working_dir="..")
+    told = faults_of(
+        lambda: Pipeline.from_steps(
+            "",
+            [script, command("a"), command("b", "c", "d"), command("c", "b")],
+            root=tmp_path,
+            requirements="gone.txt",
+            job_type="a\nb",
+        )
+    )
+    assert [text.partition(" = ")[0] for text in told] == [
+        "name",
+        "job_type",
+        "steps[1].name",
+        "steps[2].depends_on[1]",
+        "steps[3].depends_on",
+        "requirements",
+        "steps[0].path",
+        "steps[0].working_dir",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: Pipeline.from_steps("p", []), "steps = none: allowed is at least one step"),
+        (lambda: Pipeline.from_steps("p", ["a"]), "steps[0] = str: allowed is a Step"),
+        (lambda: Pipeline.from_steps("p", [command("a")], root="/gone"), "root = '/gone'"),
+        (lambda: Pipeline.from_steps("p", [command("a")], requirements="\0"), "requirements = "),
+        (lambda: Pipeline(name="p", steps=(command("a", "b"),), root="/"), "steps[0].depends_on"),
+        (lambda: Pipeline.from_json("{"), "text = no JSON"),
+        (lambda: Pipeline.from_json("[" * 100_000), "text = no JSON"),
+        (lambda: Pipeline.from_json("[]"), "text = list"),
+        (
+            lambda: Pipeline.from_json('{"name": "p", "root": "/", "steps": [{"name": "a"}]}'),
+            "steps[0].kind = nothing",
+        ),
+    ],
+)
+def test_what_is_no_pipeline(call, told):
+    assert faults_of(call)[0].startswith(told)

@@ -1,0 +1,123 @@
+"""The documented interface: names, texts and statuses as they were published."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+
+import pytest
+from job_cases import bash, submitted
+
+from hyperplane import notebook_common as nc
+from hyperplane.errors import RequestError
+
+FORM = """#### Jobs summary
+0 / 2 in progress
+
+0 / 2 pending
+
+2 / 2 processed
+
+1 done | 0 timed out | 0 cancelled | 1 failed
+
+Progress: 100.0%
+
+#### Dask dashboards
+{0} done None
+{1} failed None"""
+
+
+@pytest.fixture(autouse=True)
+def _in_its_own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def pipeline(folder, text):
+    (folder / "step.sh").write_text(text)
+    (folder / "pipeline.yaml").write_text(
+        "pipeline:\n  name: first\n  tasks:\n"
+        "  - name: step\n    type: bash script\n    bash_script_path: step.sh\n"
+    )
+    return str(folder / "pipeline.yaml")
+
+
+def submit(folder, text, name="a-job", **options):
+    options = {
+        "jobType": "basic",
+        "timeout": 3600,
+        "active_timeout": 600,
+        "max_retries": 0,
+        **options,
+    }
+    path = pipeline(folder, text)
+    return asyncio.run(nc.submit_pipeline_job(jobName=name, pipelineYamlPath=path, **options))
+
+
+def test_the_summary_is_the_documented_one(tmp_path, capsys):
+    good, _ = submit(tmp_path, "exit $A", parameters={"a": 0})
+    bad = submit(tmp_path, "exit $A", parameters={"a": 1})
+    text = asyncio.run(nc.checkjobs([good, bad.id], loop=True, interval=0.1))
+    assert text == FORM.format(good, bad.id)
+    assert "Progress: " in capsys.readouterr().out
+    assert asyncio.run(nc.checkjobs(ids=[good, bad])) == text
+
+
+def test_a_job_can_be_cancelled_and_said_so(tmp_path):
+    job_id, _ = submit(tmp_path, "sleep 60")
+    assert asyncio.run(nc.cancel_pipeline_job(job_id)) == {"id": job_id, "status": "cancelled"}
+    text = asyncio.run(nc.checkjobs([job_id], loop=True, interval=0.1))
+    assert "0 done | 0 timed out | 1 cancelled | 0 failed" in text
+    assert asyncio.run(nc.cancel_pipeline_jobs(jobID=job_id))["status"] == "cancelled"
+
+
+def test_ids_that_no_job_has_are_all_named():
+    with pytest.raises(RequestError) as caught:
+        asyncio.run(nc.checkjobs(["nobody", "nothing"]))
+    assert [fault.asked for fault in caught.value.faults] == ["'nobody'", "'nothing'"]
+
+
+def test_a_step_sets_the_output_and_sees_earlier_runs(tmp_path):
+    text = (
+        f"{sys.executable} - <<'E'\nimport asyncio, hyperplane.notebook_common as nc\n"
+        "async def main():\n"
+        "    runs = await nc.get_previous_job_runs()\n"
+        "    before = ','.join(run['output'] for run in runs)\n"
+        "    await nc.set_current_job_output(f'{len(runs)} before: {before}')\n"
+        "    assert (await nc.get_current_job_output()).startswith(str(len(runs)))\n"
+        "    assert not nc.is_jhub()\n"
+        "asyncio.run(main())\nE\n"
+    )
+    first = submit(tmp_path, text, name="daily-report-of-this-test")
+    asyncio.run(nc.checkjobs([first], loop=True, interval=0.1))
+    assert asyncio.run(nc.get_a_job_output(first.id)) == "0 before: "
+    second = submit(tmp_path, text, name="daily-report-of-this-test")
+    asyncio.run(nc.checkjobs([second], loop=True, interval=0.1))
+    assert asyncio.run(nc.get_a_job_output(second.id)) == "1 before: 0 before: "
+
+
+def test_a_session_has_no_job_of_its_own():
+    from hyperplane.errors import JobError
+
+    with pytest.raises(JobError, match="this is a session"):
+        asyncio.run(nc.get_current_job_output())
+
+
+@pytest.mark.cluster
+def test_the_dashboard_of_a_steps_cluster_is_shown_while_it_runs(tmp_path):
+    text = (
+        f"{sys.executable} - <<'E'\nimport hyperplane, time, pathlib\n"
+        "client, cluster = hyperplane.initialize_cluster()\n"
+        "print(cluster.workers.__len__(), client.nthreads().values(), flush=True)\n"
+        "while not pathlib.Path('stop').exists(): time.sleep(0.05)\nE"
+    )
+    options = {"num_workers": 1, "nprocs": 1, "nthreads": 2, "ram_gb_per_proc": 0.5}
+    job = submitted(bash("dask", text, cluster=options), max_retries=0)
+    while not job.job.dashboard and not job.job.processed:
+        pass
+    shown = asyncio.run(nc.checkjobs([job.id]))
+    (tmp_path / "stop").touch()
+    assert job.wait(60) == "done", job.logs()
+    assert re.search(rf"{job.id} in progress http://\S+/status$", shown)
+    assert "1 dict_values([2])" in job.logs()
+    assert asyncio.run(nc.checkjobs([job.id])).endswith(f"{job.id} done None")

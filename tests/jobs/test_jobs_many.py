@@ -1,0 +1,32 @@
+"""Many small jobs, as programs that send thousands do."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+from hyperplane.jobs import Pipeline, Step, submit
+from hyperplane.jobs.home import the_store
+from hyperplane.jobs.states import DONE, IN_PROGRESS, OPEN
+
+JOBS, AT_MOST = 2_000, 100
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_thousand_jobs_with_a_hundred_in_flight(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.sh").write_text(f"mkdir {tmp_path}/$NUMBER && sleep 0.05\n")
+    made = Pipeline.from_steps("many", [Step(name="job", kind="bash", path="job.sh")])
+    store, jobs, most = the_store(), [], 0
+    while len(jobs) < JOBS:
+        waiting = store.find(statuses=OPEN)
+        most = max(most, sum(job.status == IN_PROGRESS for job in waiting))
+        for _ in range(min(AT_MOST - len(waiting), JOBS - len(jobs))):
+            jobs.append(submit(made, parameters={"number": len(jobs)}, max_retries=0))
+        time.sleep(0.05)
+    assert Counter(job.wait(120) for job in jobs) == {DONE: JOBS}
+    assert 1 < most <= AT_MOST
+    assert sum(path.is_dir() for path in tmp_path.iterdir()) == JOBS

@@ -1,0 +1,162 @@
+"""What steps can be: notebooks, scripts, functions; what they find, and what they must not show."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import nbformat
+import pytest
+from job_cases import bash, ran, submitted
+
+import hyperplane
+from hyperplane.errors import JobFailed, RequestError
+from hyperplane.jobs import Pipeline, Step, submit
+from hyperplane.jobs.states import DONE, FAILED
+
+
+@pytest.fixture(autouse=True)
+def _in_its_own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def notebook(path, *cells, tagged=None):
+    made = nbformat.v4.new_notebook(
+        metadata={"kernelspec": {"name": "python3", "display_name": "3", "language": "python"}}
+    )
+    if tagged is not None:
+        made.cells.append(nbformat.v4.new_code_cell(tagged, metadata={"tags": ["parameters"]}))
+    made.cells += [nbformat.v4.new_code_cell(cell) for cell in cells]
+    nbformat.write(made, path)
+
+
+def test_a_notebook_gets_its_parameters_and_its_output_is_kept(tmp_path):
+    notebook(tmp_path / "year.ipynb", "print('year', year)", tagged='year = "199*"')
+    step = Step(name="nb", kind="notebook", path="year.ipynb", output_path="out/year.ipynb")
+    job = ran(step, parameters={"year": 'it\'s "1990"'})
+    assert job.status == DONE, job.logs()
+    done = nbformat.read(tmp_path / "out" / "year.ipynb", as_version=4)
+    assert [cell.metadata.get("tags") for cell in done.cells[:2]] == [
+        ["parameters"],
+        ["injected-parameters"],
+    ]
+    assert done.cells[2].outputs[0].text == 'year it\'s "1990"\n'
+    assert job.logs() == 'year it\'s "1990"\n'
+    assert [one.read_text() for one in job.job.place.rglob("*.progress")] == ["3/3"]
+
+
+def test_a_notebook_that_fails_shows_the_cell(tmp_path):
+    notebook(tmp_path / "bad {x}.ipynb", "a = 1", "int('one')", "never = 1")
+    job = ran(Step(name="nb", kind="notebook", path="bad {x}.ipynb"))
+    assert (job.status, len(job.attempts), job.attempts[0].fault) == (FAILED, 1, "input")
+    (made,) = job.job.place.rglob("bad {x}.ipynb")
+    found = nbformat.read(made, as_version=4)
+    errors = [
+        cell.source
+        for cell in found.cells
+        for output in cell.get("outputs", [])
+        if output.output_type == "error"
+    ]
+    assert errors == ["int('one')"]
+    assert "invalid literal" in job.job.reason
+
+
+def test_javascript_runs_with_node_where_it_is(tmp_path):
+    (tmp_path / "a.js").write_text("console.log(process.env.YEAR)")
+    fake = tmp_path / "bin" / "node"
+    fake.parent.mkdir()
+    fake.write_text('#!/bin/sh\necho "node got $1 and $YEAR"\n')
+    fake.chmod(0o755)
+    path = f"{fake.parent}{os.pathsep}{os.environ['PATH']}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", path)
+        job = ran(Step(name="js", kind="javascript", path="a.js"), parameters={"year": 1990})
+    assert job.logs() == f"node got {tmp_path / 'a.js'} and 1990\n"
+
+
+def test_a_function_is_submitted_and_its_result_comes_back():
+    table = {"a": [1, 2]}
+
+    @hyperplane.job(max_retries=0)
+    def double(found, *, times=2):
+        if times < 0:
+            raise ValueError("not so few")
+        return {name: value * times for name, value in found.items()}
+
+    assert double(table) == {"a": [1, 2, 1, 2]}
+    assert double.submit(table, times=3).result(60) == {"a": [1, 2] * 3}
+    with pytest.raises(JobFailed, match="not so few"):
+        double.submit(table, times=-1).result(60)
+
+
+def test_steps_run_in_the_environment_of_whoever_submits(monkeypatch):
+    for colour in ("red", "green"):
+        monkeypatch.setenv("COLOUR_OF_TEST", colour)
+        assert (
+            ran(bash("show", "echo $COLOUR_OF_TEST $KIND", env={"KIND": "own"})).logs()
+            == f"{colour} own\n"
+        )
+
+
+def test_a_secret_reaches_the_step_and_nothing_else(tmp_path, monkeypatch, jobs_apart):
+    monkeypatch.setenv("DB_PASSWORD", "s3cr3t-of-this-test")
+    text = (
+        'echo "$DB_PASSWORD" | sha256sum; echo "it is $DB_PASSWORD."; '
+        "ps axww > ps.txt; [ $HYPERPLANE_CUSTOM_SECRET_KEY_DB_PASSWORD = $DB_PASSWORD ]"
+    )
+    job = ran(
+        bash("uses", text, secrets=("DB_PASSWORD",)),
+        bash("other", 'echo "[$DB_PASSWORD]"'),
+        max_retries=0,
+    )
+    assert job.status == DONE
+    assert job.logs("other") == "[]\n"
+    assert "it is *******************." in job.logs("uses")
+    kept = [path for path in jobs_apart.rglob("*") if path.is_file()]
+    assert [path for path in kept if b"s3cr3t-of-this-test" in path.read_bytes()] == []
+    assert "s3cr3t-of-this-test" not in (tmp_path / "ps.txt").read_text()
+    with pytest.raises(RequestError, match="a secret that is there"):
+        submitted(bash("uses", "true", secrets=("NO_SUCH_SECRET",)))
+
+
+def test_a_secret_may_be_a_file(tmp_path, monkeypatch):
+    (tmp_path / "secrets" / "db").mkdir(parents=True)
+    (tmp_path / "secrets" / "db" / "password").write_text("from a file\n")
+    from hyperplane.jobs.environment import secret_variables, secrets
+
+    found, missing = secrets(["db/password", "none"], {}, str(tmp_path / "secrets"))
+    assert (found, missing) == ({"db/password": "from a file"}, ["none"])
+    assert secret_variables(found)["HYPERPLANE_CUSTOM_SECRET_KEY_DB_PASSWORD"] == "from a file"
+
+
+def test_state_and_logs_are_closed_to_others(jobs_apart):
+    job = ran(bash("show", "echo hello"))
+    logs = Path(job.job.place, job.attempts[0].log).parent
+    for path in (jobs_apart / "jobs.db", job.job.place, logs):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+
+
+@pytest.mark.slow
+def test_requirements_are_installed_apart_and_once(tmp_path, monkeypatch):
+    package = tmp_path / "hp_probe_package"
+    package.mkdir()
+    (package / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+        '[project]\nname = "hp-probe-package"\nversion = "1.0"\n'
+    )
+    (package / "hp_probe_package.py").write_text("value = 41\n")
+    (tmp_path / "requirements.txt").write_text(f"{package}\n")
+    monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "1")
+    (tmp_path / "use.py").write_text("import hp_probe_package as p, pandas; print(p.value + 1)")
+    step = Step(name="use", kind="python", path="use.py")
+    made = Pipeline.from_steps("test", [step], requirements="requirements.txt")
+    for _ in range(2):
+        job = submit(made, max_retries=0)
+        job.wait(120)
+        assert job.status == DONE, job.logs()
+        assert job.logs("use") == "42\n"
+    spent = [one.ended - one.started for one in job.attempts if one.step != "use"]
+    assert spent[0] < 2
+    with pytest.raises(ImportError):
+        __import__("hp_probe_package")

@@ -1,0 +1,251 @@
+"""Pipelines run: their order, their parameters, retries, timeouts, and what is kept of them."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from job_cases import bash, ran, submitted
+
+from hyperplane.errors import JobCancelled, JobFailed, JobTimeout, RequestError
+from hyperplane.jobs import Resources, Step, submit
+from hyperplane.jobs.states import DONE, FAILED, TIMED_OUT
+
+
+@pytest.fixture(autouse=True)
+def _in_its_own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def spans(job):
+    return {one.step: (one.started, one.ended) for one in job.attempts}
+
+
+def test_steps_run_one_after_another_when_nothing_is_said():
+    job = ran(*(bash(f"s{i}", "sleep 0.1") for i in range(3)))
+    assert job.status == DONE
+    ends = spans(job)
+    assert [name for name, _ in sorted(ends.items(), key=lambda item: item[1])] == [
+        "s0",
+        "s1",
+        "s2",
+    ]
+    assert ends["s0"][1] <= ends["s1"][0]
+    assert ends["s1"][1] <= ends["s2"][0]
+
+
+def test_steps_wait_for_those_they_name_and_for_no_others():
+    first = bash("first", "sleep 0.2")
+    middle = [bash(f"m{i}", f"sleep 0.{i}", depends_on=("first",)) for i in (8, 6, 4)]
+    last = bash("last", "true", depends_on=("m8", "m6", "m4"))
+    found = spans(ran(first, *middle, last))
+    starts = [found[name][0] for name in ("m8", "m6", "m4")]
+    assert found["first"][1] <= min(starts)
+    assert max(starts) < min(found[name][1] for name in ("m8", "m6", "m4"))
+    assert found["last"][0] >= found["m8"][1]
+
+
+def test_what_depends_on_a_failed_step_does_not_run_and_other_steps_do():
+    job = ran(
+        bash("bad", "echo nothing there >&2; exit 64"),
+        bash("after", "true"),
+        bash("other", "true", depends_on=()),
+    )
+    assert job.status == FAILED
+    assert {one.step: one.status for one in job.attempts} == {"bad": FAILED, "other": DONE}
+    assert "exit code 64: nothing there" in job.job.reason
+    with pytest.raises(JobFailed, match="nothing there"):
+        job.result()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        'it\'s "quoted"',
+        "two\nlines",
+        "$(touch canary) `touch canary`",
+        "a; touch canary",
+        "ü 漢 🙂",
+        "-n",
+        "\\n\t",
+    ],
+)
+def test_parameters_arrive_unchanged(value, tmp_path):
+    script = tmp_path / "show.py"
+    script.write_text(
+        "import json, os\n"
+        "names = ('MODEL_NAME', 'HYPERPLANE_JOB_PARAMETER_MODEL_NAME')\n"
+        "print(json.dumps([os.environ[name] for name in names]))\n"
+    )
+    job = submit(str(script), parameters={"model-name": value, "n": 3, "on": True})
+    job.wait(60)
+    assert json.loads(job.logs()) == [value, value]
+    assert not (tmp_path / "canary").exists()
+    assert job.job.parameters == {"model-name": value, "n": "3", "on": "true"}
+
+
+def test_no_parameter_sets_a_variable_of_the_system():
+    job = ran(
+        bash(
+            "show",
+            "p=HYPERPLANE_JOB_PARAMETER_; a=${p}PATH; b=${p}LD_PRELOAD; "
+            'echo "$PATH|${!a}|${!b}|${LD_PRELOAD-none}"',
+        ),
+        parameters={"path": "/evil", "ld-preload": "/evil.so"},
+    )
+    path, *others = job.logs().strip().split("|")
+    assert others == ["/evil", "/evil.so", "none"]
+    assert path != "/evil"
+
+
+def test_a_fault_that_may_pass_is_tried_again_and_one_of_the_input_is_not(tmp_path):
+    count = (
+        f"n=$(cat {tmp_path}/n 2>/dev/null || echo 0); echo $((n+1)) > {tmp_path}/n; echo try $n;"
+    )
+    job = ran(bash("flaky", f"{count} [ $n -ge 2 ]", retries=3))
+    assert [(one.number, one.status) for one in job.attempts] == [
+        (1, FAILED),
+        (2, FAILED),
+        (3, DONE),
+    ]
+    assert [job.job.place.joinpath(one.log).read_text() for one in job.attempts] == [
+        "try 0\n",
+        "try 1\n",
+        "try 2\n",
+    ]
+    bad = ran(Step(name="bad", kind="command", argv=("python3", "-c", "int('x')"), retries=3))
+    assert [(one.status, one.fault) for one in bad.attempts] == [(FAILED, "input")]
+
+
+def test_a_job_is_tried_again_from_its_finished_steps(tmp_path):
+    once = f"echo x >> {tmp_path}/first"
+    flaky = f"echo x >> {tmp_path}/second; [ $(wc -l < {tmp_path}/second) -ge 3 ]"
+    job = ran(bash("first", once), bash("second", flaky), max_retries=2)
+    assert (job.status, job.job.tries) == (DONE, 2)
+    assert (tmp_path / "first").read_text() == "x\n"
+    assert (tmp_path / "second").read_text() == "x\n" * 3
+    again = ran(bash("first", "exit 1"), max_retries=0)
+    assert (again.status, len(again.attempts)) == (FAILED, 1)
+
+
+def test_a_step_that_takes_too_long_is_ended_with_all_it_started(tmp_path):
+    lines = f"sleep 60 & echo $! > {tmp_path}/child; wait"
+    job = ran(bash("slow", lines, timeout=0.5), max_retries=0)
+    (attempt,) = job.attempts
+    assert (job.status, attempt.status) == (FAILED, TIMED_OUT)
+    assert not _lives(int((tmp_path / "child").read_text()))
+
+
+def test_a_job_that_takes_too_long_is_timed_out():
+    began = time.time()
+    job = ran(bash("slow", "sleep 60"), active_timeout=0.5)
+    assert job.status == TIMED_OUT
+    assert time.time() - began < 30
+    with pytest.raises(JobTimeout, match="longer than it may"):
+        job.result()
+
+
+def test_a_job_that_is_cancelled_ends_politely(tmp_path):
+    polite = f"trap 'echo bye; exit 3' TERM; touch {tmp_path}/on; while :; do sleep 0.05; done"
+    job = submitted(bash("polite", polite), bash("never", "true"))
+    while not (tmp_path / "on").exists():
+        time.sleep(0.02)
+    job.cancel()
+    assert job.wait(30) == "cancelled"
+    assert "bye" in job.logs()
+    assert job.attempts[0].exit_code == 3
+    assert [one.step for one in job.attempts] == ["polite"]
+    with pytest.raises(JobCancelled):
+        job.result()
+    job.cancel()
+    assert job.status == "cancelled"
+
+
+def test_a_failed_job_goes_on_from_its_finished_steps(tmp_path):
+    job = ran(
+        bash("first", f"echo x >> {tmp_path}/first"),
+        bash("second", f"test -e {tmp_path}/there"),
+        max_retries=0,
+    )
+    assert job.status == FAILED
+    (tmp_path / "there").touch()
+    assert job.resume().wait(30) == DONE
+    assert (tmp_path / "first").read_text() == "x\n"
+
+
+def test_chunks_have_their_numbers_and_only_those_that_failed_run_again(tmp_path):
+    text = (
+        'shard="$HYPERPLANE_SHARD_INDEX/$HYPERPLANE_SHARD_COUNT";'
+        f'echo "$CHUNK_ID $ITEM $shard" >> {tmp_path}/$CHUNK_ID;'
+        f"[ $CHUNK_ID != 1 ] || [ -e {tmp_path}/there ]"
+    )
+    job = ran(bash("fan", text, foreach=("a", "b", "c")), max_retries=0)
+    assert job.status == FAILED
+    assert "step 'fan' [1] failed" in job.job.reason
+    (tmp_path / "there").touch()
+    assert job.resume().wait(30) == DONE
+    lines = [(tmp_path / str(chunk)).read_text().splitlines() for chunk in range(3)]
+    assert lines == [["0 a 0/3"], ["1 b 1/3"] * 2, ["2 c 2/3"]]
+
+
+def test_no_more_chunks_run_at_once_than_may(tmp_path):
+    text = f"cd {tmp_path}; touch on.$CHUNK_ID; ls | grep -c on >> seen; sleep 0.1; rm on.$CHUNK_ID"
+    job = ran(bash("fan", text, chunks=8, max_parallel=3))
+    assert job.status == DONE
+    seen = [int(line) for line in (tmp_path / "seen").read_text().split()]
+    assert max(seen) == 3
+
+
+def test_steps_share_the_cores_that_they_ask_for(tmp_path):
+    import psutil
+
+    half = Resources(cores=max(0.5, (psutil.cpu_count() or 1) * 0.6))
+    text = f"mkdir {tmp_path}/alone && sleep 0.2 && rmdir {tmp_path}/alone"
+    steps = [bash(f"s{i}", text, depends_on=(), resources=half) for i in range(3)]
+    assert ran(*steps, max_retries=0).status == DONE
+
+
+def test_a_step_that_ran_out_of_memory_gets_more_or_smaller_pieces(tmp_path):
+    text = (
+        f'echo "${{HYPERPLANE_JOB_PARAMETER_PIECES-1}} $HYPERPLANE_CLUSTER" >> {tmp_path}/seen;'
+        "python3 -c 'import os; raise MemoryError' || "
+        '[ "${HYPERPLANE_JOB_PARAMETER_PIECES-1}" -ge 4 ]'
+    )
+    step = bash(
+        "big", text, chunks=1, retries=3, split=2, more_memory=1.5, cluster={"ram_gb_per_proc": 2}
+    )
+    job = ran(step, max_retries=0)
+    assert job.status == DONE
+    seen = [line.split(" ", 1) for line in (tmp_path / "seen").read_text().splitlines()]
+    assert [int(pieces) for pieces, _ in seen] == [1, 2, 4]
+    assert [json.loads(told)["ram_gb_per_proc"] for _, told in seen] == [2, 3.0, 4.5]
+
+
+def test_what_cannot_be_submitted_is_said_all_at_once():
+    with pytest.raises(RequestError) as caught:
+        submit(
+            "nowhere.yaml",
+            name="no spaces",
+            timeout=0,
+            max_retries=11,
+            parameters={"a-b": 1, "a_b": 2, "c": None},
+        )
+    wheres = [fault.where for fault in caught.value.faults]
+    for where in ("name", "timeout", "max_retries", "parameters['a_b']", "parameters['c']"):
+        assert where in wheres
+    assert any("nowhere.yaml" in str(fault) for fault in caught.value.faults)
+
+
+def test_a_program_that_is_not_there_is_a_fault_of_the_input():
+    job = ran(Step(name="none", kind="command", argv=("no-such-program",)))
+    assert [(one.status, one.fault) for one in job.attempts] == [(FAILED, "input")]
+
+
+def _lives(pid):
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

