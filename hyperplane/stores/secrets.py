@@ -62,7 +62,12 @@ def said(error: BaseException, options: Mapping[str, Any] | None = None, url: ob
     >>> said(OSError("403, s3cr3t, https://me:pw@host/a?sig=1"), {"token": "s3cr3t"})
     'OSError: 403, ***, https://host/a'
     """
-    text = _URL.sub(lambda found: shown(found[0]), f"{type(error).__name__}: {error}")
+    return without_secrets(f"{type(error).__name__}: {error}", options, url)
+
+
+def without_secrets(text: str, options: Mapping[str, Any] | None = None, url: object = "") -> str:
+    """A text without what may be secret in URLs and in storage options; see :func:`said`."""
+    text = _URL.sub(lambda found: shown(found[0]), text)
     for secret in secrets_of({"options": options, "url": _parted(str(url))[1]}):
         text = text.replace(secret, "***")
     return text

@@ -13,9 +13,9 @@ import zarr
 
 from hyperplane.collections.arrays.asking import advice_on
 from hyperplane.collections.arrays.reading import Part
-from hyperplane.collections.arrays.stores import KeepingStore, secrets_in, shown
+from hyperplane.collections.arrays.stores import KeepingStore
 from hyperplane.errors import Fault, RequestError
-from hyperplane.stores.secrets import secrets_of
+from hyperplane.stores.secrets import shown, without_secrets
 
 #: Reads that wait for their stores at the same time.
 THREADS = 32
@@ -77,12 +77,11 @@ def open_all(
             try:
                 lazy = _open(stores[number], group, options, readers)
             except Exception as error:  # noqa: BLE001 - whatever a store or a codec may raise
-                why = shown(_reason(error, group))
+                why = _reason(error, group)
                 if isinstance(error, FileNotFoundError):
                     near = advice_on(urls[number], storage_options)
                     why = f"{why}; {near}" if near else why
-                for secret in [*secrets_of(storage_options), *secrets_in(urls[number])]:
-                    why = why.replace(secret, "***")
+                why = without_secrets(why, storage_options, urls[number])
                 asked = repr(shown(urls[number]))
                 return Fault(f"urls[{number}]", asked, "a Zarr group that can be read", why)
             return _opened(shown(urls[number]), lazy)

@@ -9,8 +9,8 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 
-from hyperplane.collections.arrays.stores import shown
 from hyperplane.errors import HyperplaneError
+from hyperplane.stores.secrets import said
 
 
 class Part:
@@ -34,7 +34,7 @@ class Part:
         try:
             values: np.ndarray[Any, Any] = self.variable[key].values
         except Exception as error:
-            why = shown(f"{type(error).__name__}: {error}")[:300]  # it may quote a signed URL
+            why = said(error)[:300]  # it may quote a signed URL
             message = f"variable {self.name!r} of {self.store!r} cannot be read: {why}"
             raise HyperplaneError(message) from error
         return values

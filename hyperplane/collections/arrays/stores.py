@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -93,31 +92,3 @@ def store_of(url: str, storage_options: Mapping[str, Any] | None) -> Store:
     if url.startswith("file://"):
         return LocalStore(Path(fsspec.core.strip_protocol(url)), read_only=True)
     return FsspecStore.from_url(url, dict(storage_options or {}), read_only=True)
-
-
-def shown(url: str) -> str:
-    """A URL without the passwords and signatures that it may hold.
-
-    Examples
-    --------
-    >>> shown("https://me:secret@host/a.zarr?signature=abc")
-    'https://***@host/a.zarr?***'
-    >>> shown("data/day?.zarr")
-    'data/day?.zarr'
-    """
-    for secret in secrets_in(url):
-        url = url.replace(secret, "***")
-    return url
-
-
-def secrets_in(url: str) -> list[str]:
-    """The user of a URL with the password, and the query of one over HTTP.
-
-    Examples
-    --------
-    >>> secrets_in("https://me:secret@host/a.zarr?signature=abc")
-    ['me:secret', 'signature=abc']
-    """
-    users = re.findall(r"://([^/@]+)@", url)
-    queries = re.findall(r"https?://[^?]*\?(.+)", url)
-    return [*users, *queries]
