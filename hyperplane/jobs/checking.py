@@ -68,20 +68,22 @@ def check_jobs(ids: Iterable[Any], store: JobStore | None = None) -> tuple[str, 
 
 async def watch_jobs(ids: Iterable[Any], interval: float) -> str:
     """The summary once all jobs have ended; until then it is shown every so many seconds."""
-    store, asked = the_store(), list(ids)
+    store, asked, shown = the_store(), list(ids), False
     while True:
         text, ended = await asyncio.to_thread(check_jobs, asked, store)
+        if shown:
+            _clear(wait=not ended)
         if ended:
             return text
-        _show(text)
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+        shown = True
         await asyncio.sleep(interval)
 
 
-def _show(text: str) -> None:
-    """In a notebook in place of what was shown before; else below it."""
+def _clear(*, wait: bool) -> None:
+    """Take back what was shown before, in a notebook."""
     if "ipykernel" in sys.modules:
         from IPython.display import clear_output
 
-        clear_output(wait=True)
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+        clear_output(wait=wait)
