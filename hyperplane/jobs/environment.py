@@ -6,11 +6,13 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hyperplane.errors import Fault
-from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.states import Job, Unit, as_text
+
+if TYPE_CHECKING:
+    from hyperplane.jobs.definition.models import Step
+    from hyperplane.jobs.states import Job, Unit
 
 PREFIX = "HYPERPLANE_JOB_PARAMETER_"
 SECRET_PREFIX = "HYPERPLANE_CUSTOM_SECRET_KEY_"  # noqa: S105 - a name, and no secret
@@ -68,6 +70,14 @@ def parameter_faults(parameters: Mapping[Any, Any]) -> list[Fault]:
         if value is None:
             faults.append(Fault(where, "None", "a value", "leave it out, or give ''"))
     return faults
+
+
+def as_text(parameters: Mapping[str, Any]) -> dict[str, str]:
+    """Parameters as texts, as the documented interface sends them."""
+    return {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in parameters.items()
+    }
 
 
 def variables(job: Job, step: Step, unit: Unit, pieces: int) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -160,11 +159,3 @@ class Unit:
 
     def __str__(self) -> str:
         return f"{self.step} [{self.chunk}]" if self.chunks else self.step
-
-
-def as_text(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """Parameters as texts, as the documented interface sends them."""
-    return {
-        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for name, value in parameters.items()
-    }

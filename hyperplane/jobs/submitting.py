@@ -16,10 +16,10 @@ from hyperplane.errors import Fault, JobError, RequestError, check
 from hyperplane.jobs import wake
 from hyperplane.jobs.definition.models import Pipeline
 from hyperplane.jobs.definition.reading import read_pipeline
-from hyperplane.jobs.environment import parameter_faults, secrets
+from hyperplane.jobs.environment import as_text, parameter_faults, secrets
 from hyperplane.jobs.home import home, the_store, this_machine
 from hyperplane.jobs.programs import Handed
-from hyperplane.jobs.states import OPEN, PENDING, PROCESSED, Job, as_text
+from hyperplane.jobs.states import OPEN, PENDING, PROCESSED, Job
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore

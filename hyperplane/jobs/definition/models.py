@@ -260,6 +260,28 @@ class Pipeline(Record):
         check(faults)
         return placed(cls(**values, root=str(found.root), warnings=found.warnings), found)
 
+    def to_asl(self, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The pipeline as a machine of the Amazon States Language, for AWS Batch.
+
+        Parameters
+        ----------
+        parameters : mapping, optional
+            Names and values, for the environment of each step.
+
+        Returns
+        -------
+        dict
+            ``json.dumps`` makes its text. Steps are put into waves, one after the other.
+
+        Raises
+        ------
+        RequestError
+            With all that Batch cannot run.
+        """
+        from hyperplane.jobs.to_asl import to_asl  # of use to few
+
+        return to_asl(self, parameters)
+
 
 def placed(pipeline: Pipeline, found: Survey) -> Pipeline:
     """A pipeline with its paths relative to its root."""

@@ -1,0 +1,97 @@
+"""How data goes through a state: from its input to the work, and from there to its output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hyperplane.asl.errors import StateError
+from hyperplane.asl.finding import NotFound, cached_path, find, put
+from hyperplane.asl.handling import RUNTIME
+from hyperplane.asl.kinds import is_number
+from hyperplane.asl.templates import fill
+
+
+def chosen(state: dict[str, Any], name: str, data: Any, context: Any) -> Any:
+    """What ``InputPath``, ``OutputPath`` or ``ItemsPath`` selects; ``null`` selects ``{}``."""
+    text = state.get(name, "$")
+    return {} if text is None else followed(text, data, context, name)
+
+
+def followed(text: str, data: Any, context: Any, name: str) -> Any:
+    """What a path in a field leads to; ``States.Runtime`` when it leads nowhere."""
+    path = cached_path(text)
+    try:
+        return find(path, context if path.context else data)
+    except NotFound as error:
+        raise StateError(RUNTIME, f"{name} {error}") from None
+
+
+def finished(state: dict[str, Any], data: Any, result: Any, context: Any) -> Any:
+    """The output of a state.
+
+    Parameters
+    ----------
+    state : dict
+        The state.
+    data : JSON
+        Its input, as it came.
+    result : JSON
+        What its work made.
+    context : JSON
+        The context object.
+
+    Returns
+    -------
+    JSON
+        After ``ResultSelector``, ``ResultPath`` and ``OutputPath``.
+
+    Examples
+    --------
+    >>> finished({"ResultPath": "$.sum"}, {"a": 1, "b": 2}, 3, {})
+    {'a': 1, 'b': 2, 'sum': 3}
+    """
+    if "ResultSelector" in state:
+        result = fill(state["ResultSelector"], result, context)
+    return chosen(state, "OutputPath", placed(state, data, result), context)
+
+
+def placed(clause: dict[str, Any], data: Any, result: Any) -> Any:
+    """A result in the input, where ``ResultPath`` says."""
+    text = clause.get("ResultPath", "$")
+    if text is None:
+        return data
+    try:
+        return put(cached_path(text), data, result)
+    except NotFound as error:
+        raise StateError("States.ResultPathMatchFailure", str(error)) from None
+
+
+def whole(holder: dict[str, Any], name: str, data: Any, context: Any, least: int = 0) -> int | None:
+    """A whole number that a field gives, or the path in the field beside it; None for neither."""
+    value = _given(holder, name, data, context)
+    if value is None:
+        return None
+    if type(value) is not int or value < least:
+        raise StateError(RUNTIME, f"{name}Path leads to {value!r}, no whole number from {least}")
+    return value
+
+
+def percentage(holder: dict[str, Any], name: str, data: Any, context: Any) -> float | None:
+    """A percentage, as :func:`whole` finds it."""
+    value = _given(holder, name, data, context)
+    if value is None:
+        return None
+    if not is_number(value) or not 0 <= value <= 100:
+        raise StateError(RUNTIME, f"{name}Path leads to {value!r}, no number from 0 to 100")
+    return float(value)
+
+
+def _given(holder: dict[str, Any], name: str, data: Any, context: Any) -> Any:
+    if name in holder:
+        return holder[name]
+    if f"{name}Path" not in holder:
+        return None
+    value = followed(holder[f"{name}Path"], data, context, f"{name}Path")
+    if value is None:
+        raise StateError(RUNTIME, f"{name}Path leads to null")
+    return value

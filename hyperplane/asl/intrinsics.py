@@ -1,0 +1,241 @@
+"""Intrinsic functions, ``States.Format('{}', $.x)``: read, and worked out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from hyperplane.asl import functions
+from hyperplane.asl.errors import StateError
+from hyperplane.asl.finding import NotFound, cached_path, find
+from hyperplane.asl.paths import Path, PathSyntax
+
+#: Functions in one expression; the language says 10.
+MOST_CALLS = 10
+
+_CALL = re.compile(r"States\.([A-Za-z0-9]+)\(")
+_TEXT = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(\.[0-9]{1,300})?([eE][+-]?[0-9]{1,3})?")
+_WORD = re.compile(r"(true|false|null)(?=[\s,)])")
+_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
+_BLANK = re.compile(r"\s*")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+class IntrinsicSyntax(ValueError):
+    """An expression that cannot be read; the message says where and why."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text between quotes; ``raw`` still has its backslashes, which States.Format needs."""
+
+    raw: str
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number, ``true``, ``false`` or ``null``."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function and its arguments: texts, numbers, paths and further calls."""
+
+    name: str
+    arguments: tuple[Text | Number | Path | Call, ...]
+
+
+def parse_intrinsic(text: str) -> Call:
+    """Read an expression and check what can be checked without data.
+
+    Parameters
+    ----------
+    text : str
+        As ``States.Array($.a, 'b', 3)``. Texts stand between single quotes; in them a backslash
+        stands before ``'``, ``{``, ``}`` and a backslash that are to be taken as they are.
+
+    Returns
+    -------
+    Call
+
+    Raises
+    ------
+    IntrinsicSyntax
+        A ``ValueError``: not an expression, no such function, too few or too many arguments.
+
+    Examples
+    --------
+    >>> call = parse_intrinsic("States.Format('{} of {}', $.n, States.ArrayLength($.all))")
+    >>> call.name, len(call.arguments)
+    ('Format', 3)
+    """
+    reader = _Reader(text)
+    call = reader.call()
+    if reader.position != len(text):
+        raise reader.unexpected("the end")
+    return call
+
+
+class _Reader:
+    """Goes through the text once, from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+        self.calls = 0
+
+    def unexpected(self, allowed: str) -> IntrinsicSyntax:
+        at = self.position
+        found = repr(self.text[at]) if at < len(self.text) else "the end"
+        return IntrinsicSyntax(f"{found} at character {at + 1}, where {allowed} may stand")
+
+    def taken(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        found = pattern.match(self.text, self.position)
+        if found:
+            self.position = found.end()
+        return found
+
+    def call(self) -> Call:
+        found = self.taken(_CALL)
+        if not found:
+            raise self.unexpected("an intrinsic function such as States.Format(...)")
+        name = found.group(1)
+        if name not in functions.FUNCTIONS:
+            raise IntrinsicSyntax(f"there is no function States.{name}")
+        self.calls += 1
+        if self.calls > MOST_CALLS:
+            raise IntrinsicSyntax(f"more than {MOST_CALLS} functions in one expression")
+        arguments = self.arguments()
+        few, many = functions.COUNTS[name]
+        if len(arguments) < few or (many is not None and len(arguments) > many):
+            wanted = f"at least {few}" if many is None else f"{few} to {many}"
+            wanted = f"{few}" if few == many else wanted
+            raise IntrinsicSyntax(f"States.{name} has {len(arguments)} arguments, not {wanted}")
+        self.check_format(name, arguments)
+        return Call(name, tuple(arguments))
+
+    def check_format(self, name: str, arguments: list[Any]) -> None:
+        if name != "Format":
+            return
+        template = arguments[0]
+        if isinstance(template, Number):
+            raise IntrinsicSyntax("the first argument of States.Format is a text")
+        if isinstance(template, Text):
+            try:
+                functions.pieces(template.raw, len(arguments) - 1)
+            except ValueError as error:
+                raise IntrinsicSyntax(f"States.Format: {error}") from None
+
+    def arguments(self) -> list[Any]:
+        found: list[Any] = []
+        self.taken(_BLANK)
+        while not self.text.startswith(")", self.position):
+            if found:
+                if not self.text.startswith(",", self.position):
+                    raise self.unexpected("a comma or )")
+                self.position += 1
+                self.taken(_BLANK)
+            found.append(self.argument())
+            self.taken(_BLANK)
+        self.position += 1
+        return found
+
+    def argument(self) -> Text | Number | Path | Call:
+        if self.text.startswith("States.", self.position):
+            return self.call()
+        if self.text.startswith("$", self.position):
+            return self.path()
+        at = self.position
+        if text := self.taken(_TEXT):
+            for escape in _ESCAPE.finditer(text.group(1)):
+                if escape.group(1) not in "'{}\\":
+                    raise IntrinsicSyntax(
+                        f"{escape.group()!r} after character {at + 1}: "
+                        r"a backslash may stand before ', {, } and \ only"
+                    )
+            return Text(text.group(1))
+        if word := self.taken(_WORD):
+            return Number(_WORDS[word.group(1)])
+        if number := self.taken(_NUMBER):
+            whole = not number.group(1) and not number.group(2)
+            value = int(number.group()) if whole else float(number.group())
+            if value in (float("inf"), float("-inf")):
+                raise IntrinsicSyntax(f"{number.group()} is too large a number")
+            return Number(value)
+        raise self.unexpected("a path, a text between ' ', a number or a function")
+
+    def path(self) -> Path:
+        """A path ends at a comma, a bracket or a blank that does not belong to it."""
+        start, depth, quote = self.position, 0, ""
+        while self.position < len(self.text):
+            char = self.text[self.position]
+            if char == "\\":
+                self.position += 1
+            elif quote:
+                quote = "" if char == quote else quote
+            elif depth and char in "'\"":
+                quote = char
+            elif char in "[(":
+                depth += 1
+            elif depth and char in "])":
+                depth -= 1
+            elif not depth and (char in ",)" or char.isspace()):
+                break
+            self.position += 1
+        try:
+            return cached_path(self.text[start : self.position])
+        except PathSyntax as error:
+            raise IntrinsicSyntax(f"{self.text[start : self.position]}: {error}") from None
+
+
+#: A Map works the same expression out for each item.
+cached_intrinsic = lru_cache(maxsize=4096)(parse_intrinsic)
+
+
+def evaluate(call: Call, data: Any, context: Any) -> Any:
+    """Work an expression out.
+
+    Parameters
+    ----------
+    call : Call
+        What :func:`parse_intrinsic` returns.
+    data, context : JSON
+        What ``$`` and ``$$`` stand for.
+
+    Returns
+    -------
+    JSON
+
+    Raises
+    ------
+    StateError
+        ``States.IntrinsicFailure``: a path that finds nothing, or an argument that the function
+        does not take.
+
+    Examples
+    --------
+    >>> evaluate(parse_intrinsic("States.MathAdd($.n, 1)"), {"n": 41}, {})
+    42
+    """
+    try:
+        return _value(call, data, context)
+    except (ValueError, NotFound) as error:
+        raise StateError("States.IntrinsicFailure", f"States.{call.name}: {error}") from None
+
+
+def _value(argument: Text | Number | Path | Call, data: Any, context: Any) -> Any:
+    if isinstance(argument, Path):
+        return find(argument, context if argument.context else data)
+    if isinstance(argument, Number):
+        return argument.value
+    if isinstance(argument, Text):
+        return _ESCAPE.sub(r"\1", argument.raw)
+    values = [_value(one, data, context) for one in argument.arguments]
+    if argument.name == "Format" and isinstance(argument.arguments[0], Text):
+        values[0] = argument.arguments[0].raw
+    return functions.FUNCTIONS[argument.name](*values)

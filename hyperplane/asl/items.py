@@ -1,0 +1,163 @@
+"""The items of a Map: from its input or from a file, one by one or in batches."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import fsspec
+
+from hyperplane.asl.core import Frame, Run
+from hyperplane.asl.dataflow import chosen, whole
+from hyperplane.asl.errors import StateError
+from hyperplane.asl.handling import RUNTIME
+from hyperplane.asl.templates import fill
+from hyperplane.asl.values import parse_json
+
+_DELIMITERS = {"COMMA": ",", "PIPE": "|", "SEMICOLON": ";", "SPACE": " ", "TAB": "\t"}
+
+
+def object_reader(root: str) -> Callable[[Any], str]:
+    """A task that reads objects of a store from files, for ``ItemReader``.
+
+    Parameters
+    ----------
+    root : str
+        A folder, or an fsspec URL of one, with a folder for each bucket.
+
+    Returns
+    -------
+    callable
+        Takes ``{"Bucket": ..., "Key": ...}`` and returns the text of ``root/Bucket/Key``.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> (root / "sales").mkdir()
+    >>> _ = (root / "sales" / "june.jsonl").write_text('{"n": 1}')
+    >>> object_reader(str(root))({"Bucket": "sales", "Key": "june.jsonl"})
+    '{"n": 1}'
+    """
+
+    def read(parameters: Any) -> str:
+        names = [parameters.get(name) for name in ("Bucket", "Key")]
+        if not all(isinstance(name, str) and name for name in names):
+            raise ValueError(f"Bucket and Key are {names[0]!r} and {names[1]!r}, no names")
+        path = "/".join(names)
+        if ".." in path.split("/") or path.startswith("/"):
+            raise ValueError(f"{path} leads out of the folder of the objects")
+        with fsspec.open(f"{root}/{path}", "rt", encoding="utf-8-sig", newline="") as file:
+            return str(file.read())
+
+    return read
+
+
+def items_of(run: Run, state: dict[str, Any], data: Any, context: Any, frame: Frame) -> list[Any]:
+    """The items, as ``ItemReader`` or ``ItemsPath`` give them."""
+    if "ItemReader" in state:
+        return _read(run, state["ItemReader"], data, context, frame)
+    items = chosen(state, "ItemsPath", data, context)
+    if not isinstance(items, list):
+        raise StateError(RUNTIME, f"ItemsPath leads to {type(items).__name__}, not to an array")
+    return items
+
+
+def _read(run: Run, reader: dict[str, Any], data: Any, context: Any, frame: Frame) -> list[Any]:
+    config = reader.get("ReaderConfig", {})
+    parameters = fill(reader.get("Parameters", {}), data, context)
+    task = run.tasks.find(reader["Resource"])
+    if task is None:
+        raise StateError(RUNTIME, f"there is no task {reader['Resource']}")
+    try:
+        found = run.call(task, parameters, None, frame.scope)
+        items = parse_items(found, config) if isinstance(found, str) else found
+        if not isinstance(items, list):
+            raise ValueError(f"the reader returned {type(items).__name__}, no array")
+    except (StateError, ValueError) as error:
+        raise StateError("States.ItemReaderFailed", str(error)) from error
+    return items[: whole(config, "MaxItems", data, context, least=1)]
+
+
+def parse_items(text: str, config: dict[str, Any]) -> list[Any]:
+    r"""The items in a text.
+
+    Parameters
+    ----------
+    text : str
+        Of a file.
+    config : dict
+        The ``ReaderConfig``; JSON without one.
+
+    Returns
+    -------
+    list
+
+    Raises
+    ------
+    ValueError
+        The text is not what the configuration says.
+
+    Examples
+    --------
+    >>> config = {"InputType": "CSV", "CSVHeaderLocation": "FIRST_ROW"}
+    >>> parse_items("city,trips\nBergen,3\n", config)
+    [{'city': 'Bergen', 'trips': '3'}]
+    """
+    kind = config.get("InputType", "JSON")
+    if kind == "JSONL":
+        return [parse_json(line) for line in text.split("\n") if line.strip()]
+    if kind == "CSV":
+        return _rows(text, config)
+    items = parse_json(text)
+    if not isinstance(items, list):
+        raise ValueError(f"the file holds {type(items).__name__}, no array")
+    return items
+
+
+def _rows(text: str, config: dict[str, Any]) -> list[Any]:
+    delimiter = _DELIMITERS[config.get("CSVDelimiter", "COMMA")]
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        rows = [row for row in reader if row]
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num} is no CSV: {error}") from None
+    headers = config.get("CSVHeaders")
+    if headers is None:
+        headers, rows = (rows[0], rows[1:]) if rows else ([], [])
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(headers):
+            raise ValueError(f"row {number} has {len(row)} values for {len(headers)} columns")
+    return [dict(zip(headers, row, strict=True)) for row in rows]
+
+
+def batches(
+    batcher: dict[str, Any], payloads: list[Any], data: Any, context: Any
+) -> list[dict[str, Any]]:
+    """Items in batches, each with the ``BatchInput``."""
+    most = whole(batcher, "MaxItemsPerBatch", data, context, least=1)
+    largest = whole(batcher, "MaxInputBytesPerBatch", data, context, least=1)
+    base: dict[str, Any] = {}
+    if "BatchInput" in batcher:
+        base["BatchInput"] = fill(batcher["BatchInput"], data, context)
+    empty = size = _bytes({**base, "Items": []})
+    found: list[dict[str, Any]] = []
+    for payload in payloads:
+        more = _bytes(payload) + 1  # the comma
+        if largest is not None and empty + more - 1 > largest:
+            cause = f"an item makes a batch of {empty + more - 1} bytes, more than {largest}"
+            raise StateError("States.DataLimitExceeded", cause)
+        full = bool(found) and len(found[-1]["Items"]) == most
+        if not found or full or (largest is not None and size + more - 1 > largest):
+            found.append({**base, "Items": []})
+            size = empty
+        found[-1]["Items"].append(payload)
+        size += more
+    return found
+
+
+def _bytes(value: Any) -> int:
+    return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())

@@ -1,0 +1,128 @@
+"""What may stand in the fields of a machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hyperplane.asl import templates
+from hyperplane.asl.paths import Path, PathSyntax, parse_path
+from hyperplane.asl.times import parse_timestamp
+
+#: One more than the longest time and the most attempts that the language allows.
+TOO_MUCH = 99_999_999
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What may stand in a field.
+
+    Parameters
+    ----------
+    allowed : str
+        In words.
+    wrong : callable
+        Says for a value why it may not stand there; empty text for "it may", ``"-"`` for "it
+        may not, and ``allowed`` says it all".
+    """
+
+    allowed: str
+    wrong: Callable[[Any], str]
+
+
+def _unless(test: Callable[[Any], bool]) -> Callable[[Any], str]:
+    return lambda value: "" if test(value) else "-"
+
+
+def whole(low: int, high: int = TOO_MUCH - 1) -> Kind:
+    """A whole number between two, both included."""
+    return Kind(
+        f"a whole number from {low} to {high}",
+        _unless(lambda value: type(value) is int and low <= value <= high),
+    )
+
+
+def number(low: float, high: float | None = None) -> Kind:
+    """A number of at least ``low``, and at most ``high``."""
+    return Kind(
+        f"a number of at least {low:g}" + (f" and at most {high:g}" if high is not None else ""),
+        _unless(
+            lambda value: is_number(value) and low <= value and (high is None or value <= high)
+        ),
+    )
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number of JSON, which true and false are not."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def one_of(*names: str) -> Kind:
+    """One of some texts."""
+    return Kind(" or ".join(f'"{name}"' for name in names), _unless(lambda value: value in names))
+
+
+def _path(value: Any, fits: Callable[[Path], bool], why: str) -> str:
+    if not isinstance(value, str):
+        return "-"
+    try:
+        return "" if fits(parse_path(value)) else why
+    except PathSyntax as error:
+        return str(error)
+
+
+def _is_reference(path: Path) -> bool:
+    return path.reference and not path.context
+
+
+_NO_REFERENCE = "it is a path, and no reference path: names and [0] only, from $"
+
+TEXT = Kind("text", _unless(lambda value: isinstance(value, str)))
+BOOLEAN = Kind("true or false", _unless(lambda value: isinstance(value, bool)))
+NUMBER = Kind("a number", _unless(is_number))
+ANYTHING = Kind("anything", _unless(lambda value: True))
+OBJECT = Kind("an object", _unless(lambda value: isinstance(value, dict)))
+SECONDS = whole(1)
+TIMESTAMP = Kind(
+    'a timestamp such as "2026-03-14T01:59:00Z"',
+    _unless(lambda value: parse_timestamp(value) is not None),
+)
+RESOURCE = Kind(
+    "the ARN or another URI of the task, or its name",
+    _unless(
+        lambda value: (
+            isinstance(value, str) and bool(_URI.fullmatch(value) or _NAME.fullmatch(value))
+        )
+    ),
+)
+PATH = Kind('a path such as "$.orders[0]"', lambda value: _path(value, lambda path: True, ""))
+NULLABLE_PATH = Kind(
+    'a path such as "$.orders[0]", or null',
+    lambda value: "" if value is None else PATH.wrong(value),
+)
+REFERENCE = Kind(
+    'a reference path such as "$.orders[0]"',
+    lambda value: _path(value, _is_reference, _NO_REFERENCE),
+)
+NULLABLE_REFERENCE = Kind(
+    'a reference path such as "$.orders[0]", or null',
+    lambda value: "" if value is None else REFERENCE.wrong(value),
+)
+#: Where one value is compared with another, which may be of the context object.
+COMPARED = Kind(
+    'a reference path such as "$.limit" or "$$.State.Name"',
+    lambda value: _path(value, lambda path: path.reference, _NO_REFERENCE),
+)
+ERROR_TEXT = Kind(
+    "a reference path, or an intrinsic that makes a text",
+    lambda value: (
+        REFERENCE.wrong(value)
+        if not isinstance(value, str) or value.startswith("$")
+        else templates.problem(value)
+    ),
+)

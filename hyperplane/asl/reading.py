@@ -1,0 +1,125 @@
+"""Machines from files: read within limits, checked, and every fault with its line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hyperplane.asl.checking import find_faults
+from hyperplane.asl.report import Found
+from hyperplane.asl.scanning import DEEPEST, NotJson, Place, Scanned, scan
+from hyperplane.asl.values import shallow
+from hyperplane.errors import Fault, RequestError, check
+
+#: Bytes of a file.
+LARGEST = 2**20
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine without faults, or with doubts that were allowed.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file without its endings; ``"machine"`` for a mapping.
+    document : dict
+        The machine as JSON.
+    doubts : tuple of Fault
+        States that nothing leads to and names that are there twice, where ``lenient`` let them
+        pass.
+    """
+
+    name: str
+    document: dict[str, Any]
+    doubts: tuple[Fault, ...] = ()
+
+
+def read_machine(
+    source: str | os.PathLike[str] | Mapping[str, Any], *, lenient: bool = False
+) -> Machine:
+    """Read a machine and check all of it.
+
+    Parameters
+    ----------
+    source : path or mapping
+        A JSON file of at most 1 MiB and 32 levels, in UTF-8; or the machine as a mapping.
+    lenient : bool
+        Let machines pass whose only faults are states that nothing leads to and names that are
+        there twice; ``Machine.doubts`` has them.
+
+    Returns
+    -------
+    Machine
+
+    Raises
+    ------
+    RequestError
+        With all faults at once, each with its place in the machine, and its line in the file.
+
+    Examples
+    --------
+    >>> machine = read_machine({"StartAt": "A", "States": {"A": {"Type": "Succeed"}}})
+    >>> machine.name, machine.document["StartAt"]
+    ('machine', 'A')
+    """
+    if isinstance(source, Mapping):
+        name, scanned, file = "machine", _of_mapping(source), ""
+    elif isinstance(source, (str, os.PathLike)):
+        path = Path(os.fspath(source))
+        name, scanned, file = path.name.partition(".")[0], _of_file(path), os.fspath(source)
+    else:
+        raise RequestError([Fault("machine", type(source).__name__, "a path or a mapping")])
+    found = [
+        *(Found(place, "a field that is there twice", "each field once") for place, _ in
+          scanned.twice),
+        *find_faults(scanned.value),
+    ]  # fmt: skip
+    lines = {**scanned.lines, **dict(scanned.twice)}
+    found.sort(key=lambda one: _line(one.place, lines))
+    faults = [(one, one.fault(_source(file, one.place, lines))) for one in found]
+    check(fault for one, fault in faults if not (lenient and one.doubt))
+    doubts = tuple(fault for _, fault in faults)
+    return Machine(name or "machine", scanned.value, doubts)
+
+
+def _source(file: str, place: Place, lines: Mapping[Place, int]) -> str:
+    """The file and line of a place, or of what would hold it."""
+    return f"{file}:{_line(place, lines)}" if file else ""
+
+
+def _line(place: Place, lines: Mapping[Place, int]) -> int:
+    while place and place not in lines:
+        place = place[:-1]
+    return lines.get(place, 1)
+
+
+def _of_mapping(source: Mapping[str, Any]) -> Scanned:
+    try:
+        return Scanned(shallow(dict(source), DEEPEST))
+    except ValueError as error:
+        raise RequestError([Fault("machine", "a mapping", "JSON", str(error))]) from None
+
+
+def _of_file(path: Path) -> Scanned:
+    shown = os.fspath(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise RequestError([Fault("machine", shown, "a file that can be read", why)]) from error
+    if len(data) > LARGEST:
+        raise RequestError([Fault("machine", f"{shown} of more than 1 MiB", "at most 1 MiB")])
+    try:
+        return scan(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        fault = Fault("machine", "bytes that are no UTF-8", "UTF-8", source=f"{shown}:{line}")
+        raise RequestError([fault]) from None
+    except NotJson as error:
+        fault = Fault("machine", str(error), "JSON", source=f"{shown}:{error.line}")
+        raise RequestError([fault]) from None

@@ -1,0 +1,170 @@
+"""Programs as tasks: JSON in, JSON out, no shell, and none left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+
+from hyperplane.asl.commands import Command
+from hyperplane.asl.errors import MachineFailed
+from hyperplane.asl.reading import read_machine
+from hyperplane.asl.running import run_machine
+from hyperplane.errors import RequestError
+
+LONG = 20
+ONE = {
+    "StartAt": "A",
+    "States": {"A": {"Type": "Task", "Resource": "work", "TimeoutSecondsPath": "$.limit",
+                     "End": True}},
+}  # fmt: skip
+#: Starts a child, writes both numbers to a file, and stays.
+FAMILY = (
+    "import os, subprocess, sys, time\n"
+    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+    "with open(sys.argv[1] + '.new', 'w') as file: file.write(f'{os.getpid()} {child.pid}')\n"
+    "os.rename(sys.argv[1] + '.new', sys.argv[1])\n"
+    "time.sleep(600)\n"
+)
+
+
+def python(code, *arguments):
+    return Command([sys.executable, "-c", code, *arguments])
+
+
+def run(command, data=None, **more):
+    return run_machine(read_machine(ONE), {"limit": LONG, "data": data}, {"work": command}, **more)
+
+
+def gone(numbers):
+    """Whether processes are gone, or become so soon."""
+    deadline = time.monotonic() + LONG
+    while time.monotonic() < deadline:
+        alive = [number for number in numbers if psutil.pid_exists(number)]
+        if all(psutil.Process(number).status() == psutil.STATUS_ZOMBIE for number in alive):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.fixture
+def family(tmp_path):
+    """A file for the numbers of a process and its child, which end with the test."""
+    file = tmp_path / "family"
+    yield file
+    for number in numbers_in(file) if file.exists() else ():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
+
+
+def numbers_in(file):
+    deadline = time.monotonic() + LONG
+    while not file.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return [int(number) for number in file.read_text().split()]
+
+
+def test_a_program_gets_json_and_gives_json():
+    nasty = "a'b\"c\n$(touch x); \\ \u00e9 \U0001f600"
+    command = python(
+        "import json, sys; print(json.dumps([json.load(sys.stdin)['data'], sys.argv[1]]))", nasty
+    )
+    assert run(command, nasty) == [nasty, nasty]
+
+
+def test_a_program_that_writes_nothing_gives_null_and_may_leave_its_input_unread():
+    assert run(python("pass"), "x" * 1_000_000) is None
+
+
+def test_a_program_that_writes_a_lot_does_not_block():
+    command = python(
+        "import sys; sys.stderr.write('e' * 500_000); print('\"' + 'x' * 500_000 + '\"')"
+    )
+    assert run(command) == "x" * 500_000
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        ("import sys; sys.exit('no such table')", "ended with status 1: no such table"),
+        ("import sys; sys.exit(3)", "ended with status 3"),
+        ("import os; os.kill(os.getpid(), 9)", "ended with status -9"),
+        ("print('done')", "is no JSON"),
+        ("print('NaN')", "is no JSON"),
+    ],
+)
+def test_a_program_that_fails_says_why(code, cause):
+    with pytest.raises(MachineFailed, match=cause) as failed:
+        run(python(code))
+    assert failed.value.error == "States.TaskFailed"
+
+
+def test_a_program_that_is_not_there_fails_the_task(tmp_path):
+    with pytest.raises(MachineFailed, match="cannot be started"):
+        run(Command([str(tmp_path / "nothing")]))
+
+
+@pytest.mark.parametrize("argv", ["ls -l", [], [""], ["ls", 5], None, [None]])
+def test_a_command_is_a_list_of_texts(argv):
+    with pytest.raises(RequestError, match="a list of texts"):
+        Command(argv)
+
+
+def test_a_program_that_takes_too_long_ends_with_its_children(family):
+    machine = read_machine(ONE)
+    with pytest.raises(MachineFailed) as failed:
+        run_machine(machine, {"limit": 2}, {"work": python(FAMILY, str(family))})
+    assert failed.value.error == "States.Timeout"
+    assert gone(numbers_in(family))
+
+
+def test_a_program_that_ignores_the_request_to_end_is_killed(family):
+    code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + FAMILY
+    with pytest.raises(MachineFailed, match=r"States\.Timeout"):
+        run_machine(read_machine(ONE), {"limit": 2}, {"work": python(code, str(family))})
+    assert gone(numbers_in(family))
+
+
+def test_a_branch_that_fails_ends_the_programs_of_the_others(family):
+    def bad(data):
+        numbers_in(family)
+        raise ValueError("no")
+
+    def branch(name):
+        state = {"Type": "Task", "Resource": name, "End": True}
+        return {"StartAt": name, "States": {name: state}}
+
+    state = {"Type": "Parallel", "Branches": [branch("program"), branch("bad")], "End": True}
+    machine = read_machine({"StartAt": "A", "States": {"A": state}})
+    with pytest.raises(MachineFailed) as failed:
+        run_machine(machine, 1, {"program": python(FAMILY, str(family)), "bad": bad})
+    assert failed.value.error == "ValueError"
+    assert gone(numbers_in(family))
+
+
+def test_cancelling_ends_the_program(family):
+    cancel = threading.Event()
+    threading.Thread(target=lambda: (numbers_in(family), cancel.set())).start()
+    with pytest.raises(MachineFailed, match="Cancelled"):
+        run(python(FAMILY, str(family)), cancel=cancel)
+    assert gone(numbers_in(family))
+
+
+def test_an_interrupt_of_the_caller_ends_the_program(family):
+    main = threading.get_ident()
+
+    def interrupt():
+        numbers_in(family)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        run(python(FAMILY, str(family)))
+    assert gone(numbers_in(family))

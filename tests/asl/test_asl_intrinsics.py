@@ -1,0 +1,174 @@
+"""Intrinsic functions: their grammar, their limits, and that nothing escapes them."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from asl_corpus import outcome
+from hypothesis import given
+from hypothesis import strategies as st
+from test_asl_paths import JSON
+
+from hyperplane.asl.errors import StateError
+from hyperplane.asl.functions import COUNTS, FUNCTIONS
+from hyperplane.asl.intrinsics import (
+    Call,
+    IntrinsicSyntax,
+    Number,
+    Text,
+    evaluate,
+    parse_intrinsic,
+)
+from hyperplane.asl.paths import Path, parse_path
+from hyperplane.asl.templates import fill, problem
+
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+
+
+def escaped(text):
+    for mark in "\\'{}":
+        text = text.replace(mark, "\\" + mark)
+    return text
+
+
+TEXTS = st.text().map(lambda text: Text(escaped(text)))
+LEAVES = (
+    TEXTS
+    | st.builds(Number, NUMBERS | st.booleans() | st.none())
+    | st.sampled_from(["$", "$.a", "$$.State['x)']", "$.l[?(@.a == 'b,')]", "$.l[0,1]"]).map(
+        parse_path
+    )
+)
+CALLS = st.recursive(
+    st.just(Call("UUID", ())),
+    lambda inner: st.builds(
+        Call, st.just("Array"), st.lists(LEAVES | inner, max_size=3).map(tuple)
+    ),
+    max_leaves=3,
+)
+
+
+def count(call):
+    return 1 + sum(count(one) for one in call.arguments if isinstance(one, Call))
+
+
+def written(argument, blank):
+    """An expression as text."""
+    if isinstance(argument, Path):
+        return argument.text
+    if isinstance(argument, Text):
+        return f"'{argument.raw}'"
+    if isinstance(argument, Number):
+        return json.dumps(argument.value)
+    inside = f"{blank},{blank}".join(written(one, blank) for one in argument.arguments)
+    return f"States.{argument.name}({blank}{inside}{blank})"
+
+
+@given(CALLS.filter(lambda call: count(call) <= 10), st.sampled_from(["", " ", "\n "]))
+def test_what_is_written_is_read(call, blank):
+    assert repr(parse_intrinsic(written(call, blank))) == repr(call)
+
+
+@given(st.text() | st.text(alphabet="States.Format(Array)',$\\{}0 "))
+def test_any_text_is_an_expression_or_is_refused(text):
+    for one in (text, f"States.Array({text})", f"States.Format('{text}')", "States." + text):
+        call = outcome(parse_intrinsic, IntrinsicSyntax, one)
+        if isinstance(call, IntrinsicSyntax):
+            assert str(call)
+            assert problem(one) or one.startswith("$")
+            continue
+        found = outcome(evaluate, StateError, call, {}, {})
+        assert getattr(found, "name", "States.IntrinsicFailure") == "States.IntrinsicFailure"
+
+
+@given(st.text(), st.text())
+def test_format_puts_texts_in_as_they_are(before, inside):
+    call = parse_intrinsic(f"States.Format('{escaped(before)}{{}}', '{escaped(inside)}')")
+    assert evaluate(call, {}, {}) == before + inside
+    by_path = parse_intrinsic(f"States.Format('{escaped(before)}{{}}', $.x)")
+    assert evaluate(by_path, {"x": inside}, {}) == before + inside
+
+
+@given(JSON)
+def test_json_goes_to_text_and_back(value):
+    call = parse_intrinsic("States.StringToJson(States.JsonToString($))")
+    assert repr(evaluate(call, value, {})) == repr(value)
+
+
+@given(st.text())
+def test_base64_goes_there_and_back(text):
+    call = parse_intrinsic("States.Base64Decode(States.Base64Encode($))")
+    assert evaluate(call, text, {}) == text
+    assert base64.b64decode(evaluate(call.arguments[0], text, {})).decode() == text
+
+
+@given(st.lists(st.integers(-3, 3) | st.sampled_from([True, False, 1.0, "1", None]), max_size=20))
+def test_unique_keeps_the_first_of_each(items):
+    def seen(item):
+        return repr(item) if isinstance(item, (bool, str)) or item is None else float(item)
+
+    wanted = list({seen(item): item for item in reversed(items)})
+    found = evaluate(parse_intrinsic("States.ArrayUnique($)"), items, {})
+    assert sorted(map(str, map(seen, found))) == sorted(map(str, wanted))
+
+
+@given(st.lists(st.integers()), st.integers(1, 9))
+def test_partitions_hold_everything_in_order(items, size):
+    found = evaluate(
+        parse_intrinsic("States.ArrayPartition($.l, $.n)"), {"l": items, "n": size}, {}
+    )
+    assert [item for part in found for item in part] == items
+    assert all(len(part) == size for part in found[:-1])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@given(values=st.lists(JSON, min_size=3, max_size=3))
+def test_no_argument_makes_a_function_fail_in_another_way(name, values):
+    few, many = COUNTS[name]
+    for number in range(few, (3 if many is None else many) + 1):
+        inside = ", ".join(f"$[{index}]" for index in range(number))
+        call = parse_intrinsic(f"States.{name}({inside})")
+        found = outcome(evaluate, StateError, call, values, {})
+        if isinstance(found, StateError):
+            assert found.name == "States.IntrinsicFailure"
+            assert found.cause.startswith(f"States.{name}: ")
+
+
+def test_the_seed_of_a_random_number_fixes_it_and_the_end_is_never_reached():
+    call = parse_intrinsic("States.MathRandom($.a, $.b, $.seed)")
+    drawn = [evaluate(call, {"a": 0, "b": 3, "seed": seed}, {}) for seed in range(60)]
+    assert drawn == [evaluate(call, {"a": 0, "b": 3, "seed": seed}, {}) for seed in range(60)]
+    assert set(drawn) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("States.Hash($.long, 'MD5')", "more than 10000"),
+        ("States.Base64Encode($.long)", "more than 10000"),
+        ("States.Base64Decode('a')", "not Base64"),
+        ("States.Base64Decode('/w==')", "not Base64"),
+        ("States.Base64Encode($.half)", "surrogate"),
+        ("States.StringToJson($.deep)", "too deep"),
+        ("States.StringToJson('1e999')", "too large"),
+        ("States.JsonMerge($.o, $.o, true)", "one level"),
+        ("States.MathRandom(3, 3)", "not less"),
+        ("States.ArrayPartition($.l, 0)", "1 or more"),
+        ("States.Format($.o)", "not a text"),
+        ("States.Format('{}{}', 'a', $.none)", "finds nothing"),
+    ],
+)
+def test_what_functions_refuse(text, cause):
+    data = {"long": "x" * 10_001, "half": "\ud800", "deep": "[" * 100_000, "o": {}, "l": []}
+    with pytest.raises(StateError, match=cause) as failed:
+        evaluate(parse_intrinsic(text), data, {})
+    assert failed.value.name == "States.IntrinsicFailure"
+
+
+def test_a_template_leaves_its_input_and_itself_alone():
+    template, data = {"a.$": "$.l", "b": [{"c.$": "$"}]}, {"l": [1]}
+    filled = fill(template, data, {})
+    assert filled == {"a": [1], "b": [{"c": {"l": [1]}}]}
+    assert (template, data) == ({"a.$": "$.l", "b": [{"c.$": "$"}]}, {"l": [1]})

@@ -1,0 +1,207 @@
+"""Paths: what they find, what they refuse, and where results go."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from asl_corpus import outcome
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hyperplane.asl.choosing import matches
+from hyperplane.asl.errors import StateError
+from hyperplane.asl.finding import NotFound, find, put, same
+from hyperplane.asl.paths import PathSyntax, parse_path
+from hyperplane.asl.times import format_timestamp, parse_timestamp
+
+SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-5, 5) | st.text(max_size=3)
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+def quoted(place):
+    """The path to a place, in brackets."""
+    parts = []
+    for part in place:
+        if isinstance(part, int):
+            parts.append(f"[{part}]")
+        else:
+            parts.append("['" + part.replace("\\", "\\\\").replace("'", "\\'") + "']")
+    return "$" + "".join(parts)
+
+
+def places(value, place=()):
+    yield place, value
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from places(inner, (*place, name))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from places(inner, (*place, number))
+
+
+@given(JSON)
+def test_every_value_is_found_at_its_place(document):
+    for place, value in places(document):
+        path = parse_path(quoted(place))
+        assert path.reference
+        assert find(path, document) is value
+
+
+@given(JSON)
+def test_deep_steps_find_every_value_once(document):
+    below = [value for place, value in places(document) if place]
+    found = find(parse_path("$..*"), document)
+    assert sorted(map(repr, found)) == sorted(map(repr, below))
+
+
+@given(JSON, st.lists(st.text(min_size=1, max_size=3), min_size=1, max_size=4), JSON)
+def test_what_is_put_is_found_and_nothing_else_changes(document, names, value):
+    before = copy.deepcopy(document)
+    path = parse_path(quoted(names))
+    try:
+        after = put(path, document, value)
+    except NotFound:
+        holders = [document]
+        for name in names[:-1]:
+            if isinstance(holders[-1], dict) and name in holders[-1]:
+                holders.append(holders[-1][name])
+        assert any(not isinstance(one, dict) for one in holders)
+        return
+    assert find(path, after) is value
+    assert document == before
+    for place, old in places(before):
+        inside = place[: len(names)] == tuple(names[: len(place)])
+        if not inside:
+            assert same(find(parse_path(quoted(place)), after), old)
+
+
+@given(JSON, st.data())
+def test_an_item_of_a_list_is_replaced_in_place(document, data):
+    lists = [(place, value) for place, value in places(document) if isinstance(value, list)]
+    for place, value in lists:
+        index = data.draw(st.integers(0, 5))
+        path = parse_path(quoted((*place, index)))
+        if index >= len(value):
+            with pytest.raises(NotFound):
+                put(path, document, "new")
+            continue
+        after = find(parse_path(quoted(place)), put(path, document, "new"))
+        assert after == [*value[:index], "new", *value[index + 1 :]]
+
+
+@given(st.text() | st.text(alphabet="$.[]()'\"*?@,:-0123456789ab\\ <=>!&|"))
+def test_any_text_is_a_path_or_is_refused(text):
+    for one in (text, "$" + text, f"$[{text}]", f"$[?({text})]"):
+        path = outcome(parse_path, PathSyntax, one)
+        if isinstance(path, PathSyntax):
+            assert str(path)
+            continue
+        assert path.text == one
+        found = outcome(find, NotFound, path, {"a": [1, {"b": None}], "b": "x"})
+        assert path.definite or isinstance(found, (list, NotFound))
+
+
+@pytest.mark.parametrize(
+    ("text", "definite", "reference"),
+    [
+        ("$", True, True),
+        ("$$.a['b'][0]", True, True),
+        ("$.a[-1]", True, False),
+        ("$..a", False, False),
+        ("$.a[0,1]", False, False),
+        ("$.a[:1]", False, False),
+        ("$[*]", False, False),
+        ("$.*", False, False),
+        ("$[?(@.a)]", False, False),
+    ],
+)
+def test_which_paths_are_definite_and_which_are_references(text, definite, reference):
+    path = parse_path(text)
+    assert (path.definite, path.reference) == (definite, reference)
+
+
+def test_an_indefinite_path_of_nothing_is_a_list_and_a_definite_part_must_be_there():
+    assert find(parse_path("$.l[*].x"), {"l": [{"y": 1}]}) == []
+    for text in ("$.m[*]", "$.l.x[*]", "$.l[5].x[*]", "$.s[0:1]", "$.s[?(@.x)]"):
+        with pytest.raises(NotFound):
+            find(parse_path(text), {"l": [], "s": "text"})
+
+
+def test_a_filter_takes_an_object_as_a_whole():
+    document = {"o": {"n": 1, "m": {"n": 2}}}
+    assert find(parse_path("$.o[?(@.n == 1)]"), document) == [document["o"]]
+    assert find(parse_path("$.o[?(@.n == 2)]"), document) == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "count"),
+    [
+        ("@.n == 1", 1), ("@.n != 1", 3), ("@.n >= 1", 2), ("@.n > 1", 1), ("@.n <= 1", 1),
+        ("@.n == true", 1), ("@.n == null", 0), ("@.s == 'it\\'s'", 1), ('@.s < "j"', 1),
+        ("!@.s", 3), ("@.n && !(@.n == 2)", 2), ("@.n == 2 || @.s", 2), ("1 == @.n", 1),
+        ("@.n == 1e0", 1), ("@['n'] == 2.0", 1), ("@.n < 'a'", 0),
+    ],
+)  # fmt: skip
+def test_conditions_of_filters(condition, count):
+    items = [{"n": 1}, {"n": 2}, {"n": True}, {"s": "it's"}]
+    assert len(find(parse_path(f"$[?({condition})]"), items)) == count
+
+
+@given(st.text(alphabet="ab*\\", max_size=8), st.text(alphabet="ab*\\", max_size=10))
+def test_patterns_match_as_a_slow_matcher_says(pattern, text):
+    pieces, position = [], 0
+    while position < len(pattern):
+        step = 2 if pattern[position] == "\\" else 1
+        pieces.append(pattern[position : position + step])
+        position += step
+
+    def slow(left, right):
+        if not left:
+            return not right
+        if left[0] == "*":
+            return any(slow(left[1:], right[at:]) for at in range(len(right) + 1))
+        return right[:1] == left[0][-1] and slow(left[1:], right[1:])
+
+    if any(piece[0] == "\\" and piece[1:] not in ("*", "\\") for piece in pieces):
+        with pytest.raises(StateError, match=r"States\.Runtime"):
+            matches(pattern, text)
+    else:
+        assert matches(pattern, text) is slow(pieces, text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"), [("ab*ba", "aba"), ("a*b*b", "ab"), ("a*b*bc", "abc"), ("**a", "b")]
+)
+def test_no_character_counts_for_two_parts_of_a_pattern(pattern, text):
+    assert not matches(pattern, text)
+
+
+def test_a_pattern_of_many_stars_takes_no_time():
+    assert not matches("*a" * 2000 + "*b", "a" * 20_000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2026-02-30T00:00:00Z", "2026-01-01 00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T24:00:00Z",
+     "2026-01-01T00:00:00+0100", "0001-01-01T00:00:00+23:59", "", 5, None],
+)  # fmt: skip
+def test_what_is_no_timestamp(text):
+    assert parse_timestamp(text) is None
+
+
+@given(st.datetimes(timezones=st.just(None) | st.timezones()).filter(lambda t: t.year > 1))
+def test_a_timestamp_names_its_time(time):
+    time = time.astimezone() if time.tzinfo is None else time
+    shown = format_timestamp(time)
+    read = parse_timestamp(shown)
+    assert read is not None
+    assert 0 <= (time - read).total_seconds() < 0.001
+    assert json.loads(json.dumps(shown)) == shown

@@ -1,0 +1,172 @@
+"""Reading machines: limits, lines, leniency, and nothing but RequestError for any file."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import asl_corpus
+import pytest
+from asl_corpus import outcome
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_asl_paths import JSON, places
+
+from hyperplane.asl.checking import check_machine
+from hyperplane.asl.reading import LARGEST, read_machine
+from hyperplane.asl.scanning import NotJson, scan
+from hyperplane.errors import RequestError
+
+ALL = [(folder, name) for folder in ("valid", "invalid") for name in asl_corpus.names(folder)]
+TINY = {"StartAt": "A", "States": {"A": {"Type": "Succeed"}}}
+FUZZ = settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@given(JSON, st.sampled_from([None, 1, 3]))
+def test_text_is_read_as_json_reads_it(value, indent):
+    text = json.dumps(value, indent=indent, ensure_ascii=indent is None)
+    scanned = scan(f"\n {text}\n")
+    assert repr(scanned.value) == repr(value)
+    assert set(scanned.lines) == {place for place, _ in places(value)}
+    lines = f"\n {text}\n".split("\n")
+    for place, line in scanned.lines.items():
+        if place and isinstance(place[-1], str) and indent:
+            assert json.dumps(place[-1], ensure_ascii=False) in lines[line - 1]
+
+
+@given(st.text(alphabet='{}[]:,"ab0-.e \n\\u') | st.text())
+def test_any_text_is_json_for_both_readers_or_for_neither(text):
+    wanted = outcome(partial(json.loads, parse_constant=int), ValueError, text)  # int("NaN") fails
+    found = outcome(scan, NotJson, text)
+    if isinstance(found, NotJson):
+        assert 1 <= found.line <= text.count("\n") + 1
+        assert isinstance(wanted, ValueError)
+    else:
+        assert repr(found.value) == repr(wanted)
+
+
+@FUZZ
+@given(st.sampled_from(ALL), st.data())
+def test_a_damaged_file_is_refused_or_read_and_nothing_else(tmp_path, chosen, data):
+    content = bytearray(asl_corpus.machine_of(*chosen).read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(content)))
+        end = data.draw(st.integers(start, min(len(content), start + 40)))
+        content[start:end] = data.draw(st.binary(max_size=6) | st.sampled_from([b'"', b"{", b","]))
+    _read_or_refused(tmp_path, bytes(content))
+
+
+@FUZZ
+@given(st.sampled_from(ALL), JSON, st.data())
+def test_a_machine_with_anything_anywhere_is_refused_or_read(tmp_path, chosen, value, data):
+    try:
+        document = json.loads(asl_corpus.machine_of(*chosen).read_bytes())
+    except ValueError:
+        return
+    inner = [place for place, _ in places(document) if place]
+    if not inner:
+        return
+    *way, last = data.draw(st.sampled_from(inner))
+    holder = document
+    for part in way:
+        holder = holder[part]
+    holder[last] = value
+    _read_or_refused(tmp_path, json.dumps(document).encode())
+
+
+def _read_or_refused(tmp_path, content):
+    file = tmp_path / "fuzzed.asl.json"
+    file.write_bytes(content)
+    found = outcome(read_machine, RequestError, file)
+    if isinstance(found, RequestError):
+        assert found.faults
+        assert all(fault.source or fault.where == "machine" for fault in found.faults)
+    else:
+        assert check_machine(found.document) == []
+
+
+@given(JSON)
+def test_checking_anything_finds_faults_and_nothing_else(value):
+    assert check_machine(value)
+    assert check_machine({"StartAt": value, "States": {"A": value, "B": {"Type": "Succeed"}}})
+
+
+def test_a_large_file_is_refused_without_reading_all_of_it(tmp_path):
+    file = tmp_path / "large.asl.json"
+    file.write_text(json.dumps({**TINY, "Comment": "x" * LARGEST}))
+    with pytest.raises(RequestError, match="more than 1 MiB"):
+        read_machine(file)
+    file.write_text(json.dumps({**TINY, "Comment": "x" * (LARGEST - 200)}))
+    assert read_machine(file).document["StartAt"] == "A"
+
+
+@pytest.mark.parametrize("levels", [32, 33, 5000])
+def test_depth_is_limited_in_files_and_mappings_alike(tmp_path, levels):
+    deep: object = 1
+    for _ in range(levels - 3):
+        deep = [deep]
+    machine = {"StartAt": "A", "States": {"A": {"Type": "Pass", "Result": deep, "End": True}}}
+    file = tmp_path / "deep.asl.json"
+    file.write_text(
+        '{"StartAt": "A", "States": {"A": {"Type": "Pass", "End": true, "Result": '
+        + "[" * (levels - 3) + "1" + "]" * (levels - 3) + "}}}"
+    )  # fmt: skip
+    for source in (machine, file):
+        if levels <= 32:
+            assert read_machine(source).document == machine
+        else:
+            with pytest.raises(RequestError, match=r"32 levels|not JSON|nests"):
+                read_machine(source)
+
+
+@pytest.mark.parametrize("source", [None, 5, b"x", ["a"]])
+def test_what_is_neither_a_path_nor_a_mapping_is_refused(source):
+    with pytest.raises(RequestError, match="a path or a mapping"):
+        read_machine(source)
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, object()])
+def test_a_mapping_that_is_no_json_is_refused(value):
+    with pytest.raises(RequestError, match="JSON"):
+        read_machine({**TINY, "Comment": value})
+
+
+def test_a_file_that_is_not_there_a_folder_and_a_bad_name_are_refused(tmp_path):
+    for source in (tmp_path / "none.asl.json", tmp_path, "nul\0byte"):
+        with pytest.raises(RequestError, match="a file that can be read"):
+            read_machine(source)
+
+
+def test_the_name_is_that_of_the_file(tmp_path):
+    file = tmp_path / "nightly.load.asl.json"
+    file.write_text("\ufeff" + json.dumps(TINY), encoding="utf-8")
+    assert read_machine(file).name == "nightly"
+    assert read_machine(str(file)).name == "nightly"
+    assert read_machine(TINY).name == "machine"
+
+
+def test_checking_what_is_no_json_finds_one_fault():
+    circle = {}
+    circle["States"] = circle
+    for document in ({**TINY, "Comment": {1, 2}}, circle, {"States": {5: {}, (1,): {}}}):
+        assert [fault.allowed for fault in check_machine(document)] == ["JSON"]
+
+
+def test_a_machine_does_not_change_with_the_mapping_it_was_read_from():
+    source = json.loads(json.dumps(TINY))
+    machine = read_machine(source)
+    source["States"]["A"]["Type"] = "Fail"
+    assert machine.document == TINY
+
+
+def test_lenient_lets_doubts_pass_and_nothing_else():
+    path = asl_corpus.machine_of("invalid", "states-copied-example")
+    machine = read_machine(path, lenient=True)
+    assert len(machine.doubts) == 6
+    assert machine.doubts[0].source == f"{path}:9"
+    with pytest.raises(RequestError):
+        read_machine(path)
+    document = {**TINY, "States": {**TINY["States"], "B": {"Type": "Pass"}}}
+    with pytest.raises(RequestError) as refused:
+        read_machine(document, lenient=True)
+    assert [fault.where for fault in refused.value.faults] == ["States.B.Next"]

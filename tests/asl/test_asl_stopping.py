@@ -1,0 +1,196 @@
+"""How a run ends before its time: failures, limits of time, cancelling."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+
+import asl_corpus
+import pytest
+from asl_corpus import each, one, parallel, task
+
+from hyperplane.asl.errors import MachineFailed, Stopped
+from hyperplane.asl.reading import read_machine
+from hyperplane.asl.running import run_machine
+from hyperplane.asl.scope import Scope, together
+from hyperplane.errors import HyperplaneError
+
+#: Seconds after which a test that should have ended long ago fails.
+LONG = 20
+
+
+def test_a_branch_that_fails_stops_the_waits_and_tasks_of_the_others():
+    ended = threading.Event()
+    waiting = {"StartAt": "W", "States": {"W": {"Type": "Wait", "Seconds": 900, "End": True}}}
+    machine = parallel(waiting, task("slow", "S"), task("bad", "B"))
+
+    def bad(data):
+        raise LookupError("gone")
+
+    started = time.monotonic()
+    try:
+        with pytest.raises(MachineFailed) as failed:
+            run_machine(machine, 1, {"slow": lambda data: ended.wait(LONG), "bad": bad})
+    finally:
+        ended.set()
+    assert time.monotonic() - started < LONG / 4
+    assert (failed.value.error, failed.value.state) == ("LookupError", "A[2].B")
+    assert isinstance(failed.value.__cause__, LookupError)
+
+
+def test_items_after_the_one_that_failed_do_not_start():
+    seen = []
+
+    def work(number):
+        seen.append(number)
+        if number == 3:
+            raise ValueError
+        return number
+
+    with pytest.raises(MachineFailed):
+        run_machine(each(MaxConcurrency=1), list(range(100)), {"work": work})
+    assert seen == [0, 1, 2, 3]
+
+
+def test_a_task_that_takes_too_long_fails_with_a_timeout_that_task_failed_does_not_catch():
+    ended = threading.Event()
+    catch = [
+        {"ErrorEquals": ["States.TaskFailed"], "Next": "Wrong"},
+        {"ErrorEquals": ["States.Timeout"], "ResultPath": "$.e", "Next": "Told"},
+    ]
+    state = {"Type": "Task", "Resource": "work", "TimeoutSecondsPath": "$.limit", "Catch": catch}
+    machine = read_machine(
+        {
+            "StartAt": "A",
+            "States": {
+                "A": {**state, "Next": "Told"},
+                "Told": {"Type": "Succeed", "OutputPath": "$.e.Error"},
+                "Wrong": {"Type": "Fail"},
+            },
+        }
+    )
+    try:
+        assert run_machine(machine, {"limit": 1}, {"work": lambda data: ended.wait(LONG)}) == (
+            "States.Timeout"
+        )
+    finally:
+        ended.set()
+
+
+def test_a_task_that_raises_a_timeout_error_has_failed_under_that_name():
+    def work(data):
+        raise TimeoutError("the other side")
+
+    machine = one({"Type": "Task", "Resource": "work", "TimeoutSeconds": 9})
+    with pytest.raises(MachineFailed) as failed:
+        run_machine(machine, 1, {"work": work})
+    assert failed.value.error == "TimeoutError"
+
+
+def test_the_time_of_the_machine_ends_a_task_whatever_its_states_catch():
+    ended = threading.Event()
+    machine = read_machine(
+        {
+            "TimeoutSeconds": 1,
+            "StartAt": "A",
+            "States": {
+                "A": {
+                    "Type": "Task",
+                    "Resource": "work",
+                    "Retry": [{"ErrorEquals": ["States.ALL"]}],
+                    "Catch": [{"ErrorEquals": ["States.ALL"], "Next": "B"}],
+                    "Next": "B",
+                },
+                "B": {"Type": "Succeed"},
+            },
+        }
+    )
+    started = time.monotonic()
+    try:
+        with pytest.raises(MachineFailed) as failed:
+            run_machine(machine, 1, {"work": lambda data: ended.wait(LONG)})
+    finally:
+        ended.set()
+    assert (failed.value.error, failed.value.state) == ("States.Timeout", "")
+    assert 0.9 < time.monotonic() - started < LONG / 4
+
+
+def test_a_machine_that_goes_in_circles_ends_with_its_time():
+    clock = asl_corpus.Clock()
+    states = {
+        "A": {"Type": "Wait", "Seconds": 10, "Next": "B"},
+        "B": {"Type": "Choice", "Choices": [{"Variable": "$", "IsNull": True, "Next": "A"}]},
+        "C": {"Type": "Succeed"},
+    }
+    states["B"]["Default"] = "C"
+    machine = read_machine({"StartAt": "A", "TimeoutSeconds": 95, "States": states})
+    with pytest.raises(MachineFailed, match="longer than its TimeoutSeconds"):
+        run_machine(machine, None, {}, sleep=clock.sleep, now=clock.now)
+    assert clock.waits == [10] * 9 + [5]
+
+
+@pytest.mark.parametrize("kind", ["wait", "retry", "function", "map"])
+def test_cancelling_ends_whatever_the_machine_does(kind):
+    cancel, reached, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work(data):
+        reached.set()
+        if kind == "retry":
+            raise OSError
+        ended.wait(LONG)
+
+    def seen(event):
+        if kind == "wait":
+            reached.set()
+
+    machine = {
+        "wait": lambda: one({"Type": "Wait", "Seconds": 900}),
+        "function": lambda: one({"Type": "Task", "Resource": "work"}),
+        "map": each,
+        "retry": lambda: one(
+            {
+                "Type": "Task",
+                "Resource": "work",
+                "Retry": [{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 900}],
+            }
+        ),
+    }[kind]()
+    threading.Thread(target=lambda: (reached.wait(LONG), cancel.set())).start()
+    started = time.monotonic()
+    try:
+        with pytest.raises(MachineFailed) as failed:
+            run_machine(machine, [1] * 50, {"work": work}, cancel=cancel, on_event=seen)
+    finally:
+        ended.set()
+    assert failed.value.error == "Cancelled"
+    assert time.monotonic() - started < LONG / 4
+
+
+def test_no_thread_is_left_when_a_run_has_ended():
+    before = set(threading.enumerate())
+    machine = parallel(*(task(name=name) for name in "XYZ"))
+    run_machine(machine, 1, {"work": lambda data: data}, cancel=threading.Event())
+    deadline = time.monotonic() + LONG
+    while (left := set(threading.enumerate()) - before) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert left == set()
+
+
+def test_what_begins_in_a_part_that_is_stopped_is_stopped_at_once():
+    calls, scope = [], Scope()
+    scope.stop()
+    with scope.on_stop(lambda: calls.append("called")), scope.inner() as inner:
+        assert calls == ["called"]
+        assert inner.stopped
+        with pytest.raises(Stopped):
+            inner.wait(LONG)
+    assert together(Scope(), [], 1) == []
+
+
+def test_the_failure_pickles_with_its_fields():
+    error = pickle.loads(pickle.dumps(MachineFailed("Mine", "because", "A[0].B")))
+    assert isinstance(error, HyperplaneError)
+    assert isinstance(error, RuntimeError)
+    assert (error.error, error.cause, error.state) == ("Mine", "because", "A[0].B")
+    assert str(error) == "the machine failed in state A[0].B with Mine: because"

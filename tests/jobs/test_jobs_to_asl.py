@@ -1,0 +1,92 @@
+"""Pipelines as machines of the States Language: valid, with their steps in a sound order."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+from job_cases import bash
+
+from hyperplane.asl.checking import check_machine
+from hyperplane.asl.reading import read_machine
+from hyperplane.asl.running import run_machine
+from hyperplane.errors import RequestError
+from hyperplane.jobs import Pipeline, Resources, Step
+from hyperplane.jobs.to_asl import BATCH
+
+
+@pytest.fixture
+def diamond(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Pipeline.from_steps(
+        "diamond",
+        [
+            bash("first", "true", env={"KIND": "own"}),
+            bash("left", "true", depends_on=("first",), chunks=4, retries=2, timeout=90),
+            bash("right", "true", depends_on=("first",), resources=Resources(cores=2, ram_gb=4)),
+            bash("wave 2", "true", depends_on=("left", "right")),
+        ],
+    )
+
+
+def test_the_machine_is_valid_and_says_what_the_steps_say(diamond):
+    machine = diamond.to_asl({"year": 1990, "path": "/evil"})
+    assert check_machine(json.loads(json.dumps(machine))) == []
+    assert list(machine["States"]) == ["first", "wave 2 2", "wave 2"]
+    left, right = (
+        branch["States"][branch["StartAt"]] for branch in machine["States"]["wave 2 2"]["Branches"]
+    )
+    assert left["Parameters"]["ArrayProperties"] == {"Size": 4}
+    assert (left["TimeoutSeconds"], left["Retry"][0]["MaxAttempts"]) == (90, 2)
+    needs = right["Parameters"]["ContainerOverrides"]["ResourceRequirements"]
+    assert needs == [{"Type": "VCPU", "Value": "2"}, {"Type": "MEMORY", "Value": "3814"}]
+    first = machine["States"]["first"]["Parameters"]["ContainerOverrides"]["Environment"]
+    assert {one["Name"]: one["Value"] for one in first} == {
+        "HYPERPLANE_JOB_PARAMETER_YEAR": "1990",
+        "YEAR": "1990",
+        "HYPERPLANE_JOB_PARAMETER_PATH": "/evil",
+        "KIND": "own",
+    }
+
+
+def test_it_runs_here_in_the_order_of_the_pipeline(diamond):
+    done, lock = [], threading.Lock()
+
+    def submit(asked):
+        with lock:
+            done.append(asked["JobName"])
+        assert asked["JobQueue"] == "q"
+        assert asked["JobDefinition"] == "d"
+        return {"Status": "SUCCEEDED"}
+
+    asked = {"job_queue": "q", "job_definition": "d"}
+    machine = read_machine(json.loads(json.dumps(diamond.to_asl())))
+    assert run_machine(machine, asked, {BATCH: submit}) == asked
+    assert done[0] == "first"
+    assert sorted(done[1:3]) == ["left", "right"]
+    assert done[3] == "wave-2"
+
+
+def test_what_batch_cannot_run_is_said_all_at_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.ipynb").write_text(
+        '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
+    )
+    steps = [
+        Step(name="nb", kind="notebook", path="a.ipynb"),
+        bash("each", "true", foreach=("a", "b"), secrets=("KEY",)),
+        bash("one", "true", chunks=1),
+    ]
+    with pytest.raises(RequestError) as caught:
+        Pipeline.from_steps("p", steps).to_asl()
+    wheres = [fault.where for fault in caught.value.faults]
+    assert wheres == ["steps[0].kind", "steps[1].foreach", "steps[1].secrets", "steps[2].chunks"]
+
+
+def test_long_names_stay_apart(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    steps = [bash("x" * 100 + str(number), "true") for number in range(3)]
+    machine = Pipeline.from_steps("p", steps).to_asl()
+    assert check_machine(machine) == []
+    assert len(machine["States"]) == 3
