@@ -52,7 +52,8 @@ class Conductor:
     def __init__(self, store: JobStore, job: Job, capacity: Capacity, handed: Handed) -> None:
         self.store, self.job = store, job
         self._settings = config.jobs()
-        self._attempts = Attempts(store, job, capacity, handed)
+        self._capacity, self._handed = capacity, handed
+        self._attempts: Attempts | None = None
         self._work: asyncio.Task[tuple[str, str]] | None = None
         self._cancelled = False
         #: Address of the dashboard of the Dask cluster that a step has.
@@ -75,7 +76,8 @@ class Conductor:
         await asyncio.wait({self._work}, timeout=self._left(started))
         late = not self._work.done()
         if late:
-            self._attempts.ended_as = TIMED_OUT
+            if self._attempts is not None:
+                self._attempts.ended_as = TIMED_OUT
             self._work.cancel()
             await asyncio.wait({self._work})
         if self._work.cancelled():
@@ -93,10 +95,12 @@ class Conductor:
         return max(0.0, min(left)) if left else None
 
     async def _tries(self) -> tuple[str, str]:
+        # Here, where a fault of the definition ends this job and no other.
+        self._attempts = attempts = Attempts(self.store, self.job, self._capacity, self._handed)
         tries = self.job.tries
-        await self._attempts.prepare()
+        await attempts.prepare()
         while True:
-            failed = await self._steps()
+            failed = await self._steps(attempts)
             if not failed:
                 return DONE, ""
             tries += 1
@@ -111,15 +115,15 @@ class Conductor:
         most = float(parse_timedelta(self._settings.retry_wait_most))
         return min(most, first * 2.0 ** (times - 1)) * random.uniform(0.5, 1.0)  # noqa: S311
 
-    async def _steps(self) -> list[Attempt]:
+    async def _steps(self, attempts: Attempts) -> list[Attempt]:
         """Run all that is not done, as far as that can be; the attempts that failed at last."""
-        todo = {step.name: _Todo(step, self._attempts.open_units(step)) for step in self._all()}
+        todo = {step.name: _Todo(step, attempts.open_units(step)) for step in attempts.steps}
         running: dict[asyncio.Task[Attempt | None], Unit] = {}
         failed: list[Attempt] = []
         try:
             while True:
                 for unit in _startable(todo):
-                    task = asyncio.ensure_future(self._unit(todo[unit.step].step, unit))
+                    task = asyncio.ensure_future(self._unit(attempts, todo[unit.step].step, unit))
                     running[task] = unit
                 if not running:
                     return failed
@@ -134,14 +138,11 @@ class Conductor:
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(*running, return_exceptions=True)
 
-    def _all(self) -> tuple[Step, ...]:
-        return self._attempts.steps
-
-    async def _unit(self, step: Step, unit: Unit) -> Attempt | None:
+    async def _unit(self, attempts: Attempts, step: Step, unit: Unit) -> Attempt | None:
         """Attempts at a step or chunk until one is done; the last one when none was."""
         again = 0
         while True:
-            ended = await self._attempts.make(step, unit)
+            ended = await attempts.make(step, unit)
             if ended.status == DONE:
                 return None
             again += 1

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hyperplane.errors import HyperplaneError
 from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.programs import folder_of
 from hyperplane.jobs.states import Job
 from hyperplane.storage import missing_shards
 
 
 def of(step: Step, job: Job) -> set[int]:
     """The chunks whose shard is committed; none when nothing, or something else, is there."""
-    chunks = range(step.chunks or len(step.foreach or ()))
-    for run in (job.run_id, None):
-        try:
-            return set(chunks) - set(missing_shards(step.output or "", run=run))
-        except HyperplaneError:
-            continue
-    return set()
+    chunks = set(range(step.chunks or len(step.foreach or ())))
+    output = step.output or ""
+    # A path is one of the folder that the step runs in.
+    url = output if "://" in output else str(Path(folder_of(job.pipeline, step), output))
+    try:
+        return chunks - set(missing_shards(url))
+    except HyperplaneError:
+        return set()

@@ -25,7 +25,7 @@ from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.conductor import Conductor
 from hyperplane.jobs.home import the_store, this_machine
 from hyperplane.jobs.programs import Handed
-from hyperplane.jobs.states import OPEN
+from hyperplane.jobs.states import FAILED, OPEN
 from hyperplane.jobs.store import JobStore
 
 #: Seconds between looks at the store, for what nobody has told us of.
@@ -89,7 +89,12 @@ class Supervisor:
             if len(self._conductors) >= JOBS_AT_ONCE:
                 return
             job = self.store.get(job_id)
-            claim = claimed(job.place)
+            try:
+                claim = claimed(job.place)
+            except OSError as error:
+                wrong = f"its folder cannot be used: {error}"
+                self.store.update(job.id, status=FAILED, reason=wrong, ended=time.time())
+                continue
             if claim is not None:  # or else somebody runs it in the foreground
                 handed = self._handed.pop(job.id, self._default)
                 conductor = Conductor(self.store, job, self._capacity, handed)

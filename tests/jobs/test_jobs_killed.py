@@ -136,3 +136,15 @@ def test_at_any_moment_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
         assert set(ends.values()) == {1}
         assert result(folder) == result(tmp_path / "calm")
     assert min(hit.values()) >= 5, hit
+
+
+def test_a_job_that_cannot_be_read_ends_and_others_go_on(tmp_path):
+    from hyperplane.jobs.home import the_store
+
+    bad, good = submitted(bash("a", "sleep 0.3")), submitted(bash("b", "sleep 0.3"))
+    store = the_store()
+    kill_supervisor()
+    store.update(bad.id, definition='{"name": "p"}', status="pending")
+    assert good.wait(30) == DONE
+    assert bad.wait(30) == "failed"
+    assert "RequestError" in bad.job.reason
