@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import dask.config
+
+from hyperplane.errors import Fault, check
+from hyperplane.jobs import slack
+
+__all__ = ["SlackHelper", "get_service_url", "is_jhub", "post_message", "post_table"]
+
+_TEMPLATE = "http://{name}.hyperplane-pipelines.svc.cluster.local:8787"
 
 
 def is_jhub() -> bool:
@@ -19,3 +31,131 @@ def is_jhub() -> bool:
     True
     """
     return os.environ.get("HYPERPLANE_JOB_ID", "__local_test") == "__local_test"
+
+
+def get_service_url(name: str) -> str:
+    """The address of a service that runs beside sessions and jobs.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+
+    Returns
+    -------
+    str
+        What ``hyperplane.services`` has for the name, or else ``hyperplane.service_url`` with the
+        name in it. Nobody is asked whether the service runs.
+
+    Raises
+    ------
+    RequestError
+        When the name cannot be part of an address.
+
+    Examples
+    --------
+    >>> get_service_url("model-inference")
+    'http://model-inference.hyperplane-pipelines.svc.cluster.local:8787'
+    """
+    if not (
+        isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", name)
+    ):
+        allowed = "letters, digits and . _ -, with a letter or digit at both ends"
+        check([Fault("name", repr(name)[:80], allowed)])
+    known = dask.config.get("hyperplane.services", default=None) or {}
+    if isinstance(known, Mapping) and name in known:
+        return str(known[name])
+    template = str(dask.config.get("hyperplane.service_url", default=_TEMPLATE))
+    if "{name}" not in template:
+        check([Fault("hyperplane.service_url", repr(template), "a URL with {name} in it")])
+    return template.replace("{name}", name)
+
+
+class SlackHelper:
+    """Writes to Slack with the token in the variable ``SLACK_TOKEN``.
+
+    Raises
+    ------
+    RequestError
+        When there is no token.
+    """
+
+    def __init__(self) -> None:
+        self._token = os.environ.get("SLACK_TOKEN", "")
+        if not self._token:
+            advice = "set it to the token of a bot of your workspace"
+            check([Fault("SLACK_TOKEN", "nothing", "a variable with a token", advice)])
+
+    def post_message(self, message: str, channel: str = "") -> None:
+        """Send a message.
+
+        Parameters
+        ----------
+        message : str
+            The text, in Slack's own markup.
+        channel : str
+            ``"#channel"`` or an id; that of ``hyperplane.slack.channel`` when empty.
+
+        Raises
+        ------
+        RequestError
+            When there is no channel.
+        NotSent
+            When Slack does not take it.
+        """
+        slack.by_token(self._token, message, channel)
+
+    def post_table(self, message_dict: Mapping[str, Any], channel: str = "") -> None:
+        """Send a mapping as an aligned table.
+
+        Parameters
+        ----------
+        message_dict : mapping
+            Labels and values, one a line; or, where all values are lists, columns.
+        channel : str
+            As for :meth:`post_message`.
+
+        Raises
+        ------
+        RequestError, NotSent
+            As for :meth:`post_message`.
+        """
+        slack.by_token(self._token, slack.table(message_dict), channel)
+
+
+def post_message(message: str, channel: str = "") -> None:
+    """Send a message to Slack through the webhook in the variable ``WEBHOOK_URL``.
+
+    Parameters
+    ----------
+    message : str
+        The text, in Slack's own markup.
+    channel : str
+        The webhook's own when empty.
+
+    Raises
+    ------
+    RequestError
+        When there is no webhook.
+    NotSent
+        When the server does not take it.
+    """
+    slack.by_webhook(os.environ.get("WEBHOOK_URL", ""), message, channel)
+
+
+def post_table(message_dict: Mapping[str, Any], channel: str = "") -> None:
+    """Send a mapping as an aligned table, through the webhook in ``WEBHOOK_URL``.
+
+    Parameters
+    ----------
+    message_dict : mapping
+        Labels and values, one a line; or, where all values are lists, columns.
+    channel : str
+        The webhook's own when empty.
+
+    Raises
+    ------
+    RequestError, NotSent
+        As for :func:`post_message`.
+    """
+    slack.by_webhook(os.environ.get("WEBHOOK_URL", ""), slack.table(message_dict), channel)

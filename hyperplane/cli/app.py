@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 import hyperplane
-from hyperplane.cli import cluster, storage
+from hyperplane.cli import cluster, job, storage
 from hyperplane.cli.demo import demo
 from hyperplane.cli.doctor import doctor
 from hyperplane.cli.output import JSON_ASKED, exit_code, write_error
@@ -57,4 +57,5 @@ app.callback()(_hyperplane)
 for command in (size, plan, pools, demo, doctor):
     app.command()(command)
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(job.app, name="job")
 app.add_typer(storage.app, name="storage")

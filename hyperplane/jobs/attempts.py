@@ -74,6 +74,12 @@ class Attempts:
         """Whether an attempt at it was done."""
         return any(attempt.status == DONE for attempt in self._made[unit])
 
+    def last_words(self) -> str:
+        """The end of the log of the attempt that failed last."""
+        ended = [one for made in self._made.values() for one in made if one.ended and one.log]
+        failed = [one for one in ended if one.status != DONE]
+        return tail(self.job.place / max(failed, key=lambda one: one.ended).log) if failed else ""
+
     async def make(self, step: Step, unit: Unit) -> Attempt:
         """One more attempt; or the one that runs, when somebody who was killed began it."""
         before = self._made[unit]

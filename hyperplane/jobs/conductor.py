@@ -12,6 +12,7 @@ from contextlib import suppress
 from dask.utils import parse_timedelta
 
 from hyperplane import config
+from hyperplane.jobs import notices
 from hyperplane.jobs.attempts import Attempts
 from hyperplane.jobs.capacity import Capacity, chunks_at_once
 from hyperplane.jobs.definition.models import Step
@@ -61,9 +62,10 @@ class Conductor:
 
     def cancel(self) -> None:
         """End what runs; the job is cancelled then."""
-        self._cancelled = True
-        if self._work is not None:
-            self._work.cancel()
+        if not self._cancelled:  # once: a second time would not wait for the processes to end
+            self._cancelled = True
+            if self._work is not None:
+                self._work.cancel()
 
     async def run(self) -> None:
         """Work until the job has ended, and say so in the store."""
@@ -74,20 +76,24 @@ class Conductor:
         if self._cancelled:
             self._work.cancel()
         await asyncio.wait({self._work}, timeout=self._left(started))
-        late = not self._work.done()
+        late = not self._work.done() and not self._cancelled
         if late:
+            self._cancelled = True
             if self._attempts is not None:
                 self._attempts.ended_as = TIMED_OUT
             self._work.cancel()
-            await asyncio.wait({self._work})
+        await asyncio.wait({self._work})
         if self._work.cancelled():
             timed_out = "it took longer than it may", TIMED_OUT
             reason, status = timed_out if late else ("somebody cancelled it", CANCELLED)
         else:
             status, reason = _outcome(self._work)
-        self.store.update(
-            job.id, among=OPEN, status=status, reason=reason, ended=time.time(), dashboard=""
-        )
+        ended = {"status": status, "reason": reason, "ended": time.time(), "dashboard": ""}
+        self.store.update(job.id, among=OPEN, **ended)
+        if status in (FAILED, TIMED_OUT) and self._settings.notify:
+            log = "" if self._attempts is None else self._attempts.last_words()
+            now, environment = self.store.get(job.id), self._handed.environment
+            await asyncio.to_thread(notices.notify, now, log, environment)
 
     def _left(self, started: float) -> float | None:
         limits = ((self.job.submitted, self.job.timeout), (started, self.job.active_timeout))

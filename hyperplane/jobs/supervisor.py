@@ -45,10 +45,14 @@ class Supervisor:
         For jobs whose submission has told us nothing.
     only : str, optional
         The id of the only job to carry on.
+    claim : optional
+        What :func:`claimed` gave for that job.
     """
 
-    def __init__(self, store: JobStore, handed: Handed, only: str | None = None) -> None:
-        self.store, self.only, self._default = store, only, handed
+    def __init__(
+        self, store: JobStore, handed: Handed, only: str | None = None, claim: Any = None
+    ) -> None:
+        self.store, self.only, self._default, self._claim = store, only, handed, claim
         self._handed: dict[str, Handed] = {}
         self._conductors: dict[str, Conductor] = {}
         self._running: dict[asyncio.Task[None], str] = {}
@@ -90,7 +94,7 @@ class Supervisor:
                 return
             job = self.store.get(job_id)
             try:
-                claim = claimed(job.place)
+                claim, self._claim = self._claim or claimed(job.place), None
             except OSError as error:
                 wrong = f"its folder cannot be used: {error}"
                 self.store.update(job.id, status=FAILED, reason=wrong, ended=time.time())

@@ -61,3 +61,4 @@ class JobSettings(BaseModel):
     timeout: float = 86_400
     active_timeout: float = 86_400
     max_retries: Annotated[int, Field(ge=0, le=10)] = 2
+    notify: tuple[str, ...] = ()

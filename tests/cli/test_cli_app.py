@@ -12,7 +12,7 @@ from terminal import Run
 import hyperplane
 from hyperplane.errors import EngineError, RequestError
 
-COMMANDS = ("size", "plan", "pools", "cluster", "demo", "doctor")
+COMMANDS = ("size", "plan", "pools", "cluster", "job", "storage", "demo", "doctor")
 HEAVY = ("distributed", "pandas", "numpy", "pyarrow", "matplotlib", "dask.dataframe")
 
 

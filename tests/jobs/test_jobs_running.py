@@ -162,6 +162,17 @@ def test_a_job_that_is_cancelled_ends_politely(tmp_path):
     assert job.status == "cancelled"
 
 
+def test_a_step_that_ignores_politeness_is_killed_before_the_job_has_ended(tmp_path):
+    stubborn = f"trap '' TERM; echo $$ > {tmp_path}/pid; while :; do sleep 0.05; done"
+    job = submitted(bash("stubborn", stubborn))
+    while not (tmp_path / "pid").exists():
+        time.sleep(0.02)
+    job.cancel()
+    assert job.wait(60) == "cancelled"
+    assert [one.status for one in job.attempts] == ["cancelled"]
+    assert not _lives(int((tmp_path / "pid").read_text()))
+
+
 def test_a_failed_job_goes_on_from_its_finished_steps(tmp_path):
     job = ran(
         bash("first", f"echo x >> {tmp_path}/first"),

@@ -1,0 +1,208 @@
+"""``hyperplane job``: run, submit, watch and end pipeline jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hyperplane.cli import job_look, job_machine, job_render, job_schedule
+from hyperplane.cli.job_options import (
+    ActiveOption,
+    FileArgument,
+    IdArgument,
+    IdsArgument,
+    NameOption,
+    ParametersOption,
+    RetriesOption,
+    ScheduleOption,
+    TimeoutOption,
+    asked_job,
+    code_of,
+)
+from hyperplane.cli.job_screen import document, show_end
+from hyperplane.cli.output import JsonOption, write_json
+from hyperplane.errors import Fault, check
+from hyperplane.jobs import submitting
+from hyperplane.jobs.home import the_store
+from hyperplane.jobs.states import OPEN, Job
+
+if TYPE_CHECKING:
+    from hyperplane.jobs.store import JobStore
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Run, submit, watch and end pipeline jobs.\n\n"
+    "Exit code of run, watch and --wait: 0 done, 1 failed, 124 timed out, 130 cancelled.",
+)
+
+WaitOption = Annotated[bool, typer.Option("--wait", help="Show it until it has ended.")]
+
+
+@app.command()
+def run(
+    file: FileArgument,
+    parameter: ParametersOption = None,
+    name: NameOption = None,
+    timeout: TimeoutOption = None,
+    active_timeout: ActiveOption = None,
+    max_retries: RetriesOption = None,
+    schedule: ScheduleOption = "",
+    given: Annotated[
+        str | None,
+        typer.Option("--input", metavar="FILE|JSON", help="For *.asl.json: the machine's input."),
+    ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RESOURCE=TASK",
+            help="For *.asl.json: what a resource is here, as module:function or as a program "
+            "with its arguments; several times for several.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a job, or a state machine *.asl.json, in the foreground; it ends with this terminal.
+
+    Ctrl-C, SIGTERM and the end of the terminal cancel it; a second Ctrl-C kills it at once.
+    """
+    of_jobs = {
+        "--parameter": parameter, "--name": name, "--timeout": timeout, "--schedule": schedule,
+        "--active-timeout": active_timeout, "--max-retries": max_retries,
+    }  # fmt: skip
+    of_machines = {"--input": given, "--task": task}
+    machine = job_machine.is_machine(file)
+    check(
+        Fault(option, "given", f"nothing for {'a state machine' if machine else 'a pipeline'}")
+        for option, value in (of_jobs if machine else of_machines).items()
+        if value not in (None, "")
+    )
+    if machine:
+        job_machine.run_machine_file(file, given, task or (), as_json=as_json)
+        return
+    job = asked_job(
+        file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
+        max_retries=max_retries, schedule=schedule,
+    )  # fmt: skip
+    store = the_store()
+    from hyperplane.cli.job_foreground import run_here  # it needs the packages for jobs
+
+    _finish([asyncio.run(run_here(store, job, quiet=as_json))], store, as_json)
+
+
+@app.command()
+def submit(
+    file: FileArgument,
+    parameter: ParametersOption = None,
+    name: NameOption = None,
+    timeout: TimeoutOption = None,
+    active_timeout: ActiveOption = None,
+    max_retries: RetriesOption = None,
+    schedule: ScheduleOption = "",
+    no_overlap: Annotated[
+        bool,
+        typer.Option(
+            "--no-overlap", help="Submit nothing while an earlier run of the schedule goes on."
+        ),
+    ] = False,
+    wait: WaitOption = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be run; submit nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Submit a job, which goes on when this terminal is closed; print its id and run id."""
+    if no_overlap and not schedule:
+        check([Fault("--no-overlap", "no schedule", "--schedule NAME beside it")])
+    job = asked_job(
+        file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
+        max_retries=max_retries, schedule=schedule,
+    )  # fmt: skip
+    if dry_run:
+        job_render.show_local(job, as_json)
+        return
+    store = the_store()
+    if no_overlap and (earlier := store.find(schedule=schedule, statuses=OPEN, limit=1)):
+        submitting.look_after(store)
+        if as_json:
+            write_json({"id": None, "run_id": None, "going_on": earlier[0].id})
+        else:
+            typer.echo(f"nothing submitted: job {earlier[0].id} of {schedule} is not over")
+        return
+    sent = submitting.send(job)
+    if as_json and not wait:
+        write_json({"id": sent.id, "run_id": sent.run_id})
+    elif not as_json:
+        typer.echo(f"job  {sent.id}\nrun  {sent.run_id}")
+    if wait:
+        _watch(store, [sent.id], as_json)
+
+
+app.command("list")(job_look.list_jobs)
+
+
+@app.command()
+def watch(ids: IdsArgument, as_json: JsonOption = False) -> None:
+    """Show jobs until they have ended; Ctrl-C leaves them going on.
+
+    Exit code: that of the first job that is not done.
+    """
+    store = the_store()
+    found = list(dict.fromkeys(store.get(one).id for one in ids))
+    _watch(store, found, as_json)
+
+
+app.command()(job_look.logs)
+
+
+@app.command()
+def cancel(ids: IdsArgument, as_json: JsonOption = False) -> None:
+    """End jobs, with all processes of their steps."""
+    store = the_store()
+    found = list({job.id: job for job in map(store.get, ids)}.values())
+    asked = [submitting.cancel(job.id) for job in found]
+    if as_json:
+        write_json([
+            {"id": job.id, "status": job.status if job.processed else "cancelled"} for job in asked
+        ])  # fmt: skip
+        return
+    for job in asked:
+        had = f"had ended: {job.status}" if job.processed else "is cancelled"
+        typer.echo(f"{job.name} ({job.id[:8]}) {had}")
+
+
+@app.command()
+def resume(id_: IdArgument, wait: WaitOption = False, as_json: JsonOption = False) -> None:
+    """Go on with a job that has ended, from its finished steps."""
+    sent = submitting.resume(id_)
+    if as_json and not wait:
+        write_json({"id": sent.id, "run_id": sent.run_id})
+    elif not as_json:
+        typer.echo(f"job  {sent.id}\nrun  {sent.run_id}")
+    if wait:
+        store = the_store()
+        _watch(store, [sent.id], as_json)
+
+
+app.command()(job_render.render)
+app.command()(job_schedule.schedule)
+
+
+def _watch(store: JobStore, ids: list[str], as_json: bool) -> None:
+    from hyperplane.cli.job_foreground import watch_until_end  # it needs the packages for jobs
+
+    _finish(watch_until_end(store, ids, quiet=as_json), store, as_json)
+
+
+def _finish(jobs: list[Job], store: JobStore, as_json: bool) -> None:
+    """Say how jobs have ended, and end with the exit code for that."""
+    sys.stdout.flush()
+    if as_json:
+        shown = [document(job, store) for job in jobs]
+        write_json(shown[0] if len(shown) == 1 else shown)
+    for job in jobs:
+        show_end(job)
+    if code := code_of(jobs):
+        raise typer.Exit(code)

@@ -1,0 +1,120 @@
+"""Jobs in the foreground of a terminal: run in this process, or watched while others run them."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Sequence
+
+import typer
+
+from hyperplane.cli.job_options import INTERRUPTED
+from hyperplane.cli.job_screen import Screen
+from hyperplane.jobs.processes import Command, Process
+from hyperplane.jobs.programs import traces
+from hyperplane.jobs.states import IN_PROGRESS, Job, Unit
+from hyperplane.jobs.store import JobStore
+from hyperplane.jobs.submitting import handed_over, look_after
+from hyperplane.jobs.supervisor import Supervisor, claimed
+
+#: Seconds between looks whether jobs have lost their supervisor.
+_LOOK_AFTER = 5.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def run_here(store: JobStore, job: Job, *, quiet: bool) -> Job:
+    """Run a job in this process to its end.
+
+    The first Ctrl-C, SIGTERM or SIGHUP, and a terminal or pipe that is gone, cancel it politely;
+    the second one kills what still runs.
+    """
+    handed = handed_over()
+    claim = claimed(job.place)
+    store.add(job)
+    supervisor = Supervisor(store, handed, only=job.id, claim=claim)
+    ends = _Ends(store, job, supervisor)
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, ends.asked)
+    try:
+        work = asyncio.ensure_future(supervisor.work())
+        await asyncio.sleep(0)  # it has the job in hand now
+        ends.ready()
+        with Screen(store, [job.id], quiet=quiet) as screen:
+            while True:
+                try:
+                    (now,), pause = screen.look()
+                except OSError:
+                    screen.close_eyes()
+                    ends.polite()
+                    continue
+                if work.done() and now.processed:
+                    break
+                await asyncio.wait({work}, timeout=pause)
+                if work.done():
+                    work.result()
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+    return now
+
+
+class _Ends:
+    """Ends a job when somebody asks for it: first politely, then surely."""
+
+    def __init__(self, store: JobStore, job: Job, supervisor: Supervisor) -> None:
+        self.store, self.job, self.supervisor = store, job, supervisor
+        self._times, self._ready, self._wanted = 0, False, False
+        self._killing: asyncio.Task[object] | None = None
+
+    def asked(self) -> None:
+        self._times += 1
+        if self._times == 1:
+            self.polite()
+        elif self._killing is None:
+            self._killing = asyncio.ensure_future(self._surely())
+
+    def ready(self) -> None:
+        """There is something to end from now on."""
+        self._ready = True
+        if self._wanted:
+            self.supervisor.cancel_all()
+
+    def polite(self) -> None:
+        self._wanted = True
+        if self._ready:
+            self.supervisor.cancel_all()
+
+    async def _surely(self) -> None:
+        chunks = {step.name: step.chunks or len(step.foreach or ()) for step in
+                  self.job.pipeline.steps}  # fmt: skip
+        running = [
+            Process(Command((), {}, "", traces(self.job, unit, one.number)))
+            for one in self.store.attempts(self.job.id)
+            if one.status == IN_PROGRESS
+            for unit in (Unit(one.step, one.chunk, chunks.get(one.step, 0)),)
+        ]
+        await asyncio.gather(*(process.end(0.0) for process in running))
+
+
+def watch_until_end(store: JobStore, ids: Sequence[str], *, quiet: bool) -> list[Job]:
+    """Show jobs until all have ended; Ctrl-C ends the watching only."""
+    looked, jobs = 0.0, list[Job]()
+    with Screen(store, ids, quiet=quiet) as screen:
+        try:
+            while not jobs or not all(job.processed for job in jobs):
+                if time.monotonic() - looked > _LOOK_AFTER:
+                    look_after(store)
+                    looked = time.monotonic()
+                jobs, pause = screen.look()
+                time.sleep(0 if all(job.processed for job in jobs) else pause)
+        except OSError:
+            screen.close_eyes()
+            raise typer.Exit(INTERRUPTED) from None
+        except KeyboardInterrupt:
+            found = store.many(ids).values()
+            going = " ".join(job.id[:8] for job in found if not job.processed)
+            typer.echo(f"\nnot watched any more, but going on: {going}", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+    return jobs

@@ -1,0 +1,141 @@
+"""``hyperplane job run machine.asl.json``: state machines in the foreground."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hyperplane.cli.hold import Signals
+from hyperplane.cli.job_options import EXIT_CODES
+from hyperplane.cli.output import write_json
+from hyperplane.errors import Fault, RequestError, check
+from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT
+from hyperplane.jobs.tree import plain
+
+if TYPE_CHECKING:
+    from hyperplane.asl.events import Event
+
+ENDING = ".asl.json"
+_FUNCTION = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
+
+
+def is_machine(file: Path) -> bool:
+    """Whether a file is called as those of state machines are."""
+    return file.name.lower().endswith(ENDING)
+
+
+def run_machine_file(file: Path, given: str | None, tasks: Sequence[str], *, as_json: bool) -> None:
+    """Run a machine to its end: what happens on standard error, its output on standard output.
+
+    Parameters
+    ----------
+    file : Path
+        The machine.
+    given : str or None
+        Its input: a file, or JSON.
+    tasks : sequence of str
+        ``"RESOURCE=module:function"`` or ``"RESOURCE=program argument ..."``.
+    as_json : bool
+        Whether to write one document with status and output, and no events.
+    """
+    from hyperplane.asl.errors import MachineFailed
+    from hyperplane.asl.reading import read_machine
+    from hyperplane.asl.running import run_machine
+
+    faults: list[Fault] = []
+    machine = None
+    try:
+        machine = read_machine(file)
+    except RequestError as error:
+        faults += error.faults
+    value = _input(given, faults)
+    known = _tasks(tasks, faults)
+    check(faults)
+    assert machine is not None  # noqa: S101 - or there are faults
+    tell = None if as_json else _tell
+    shown: dict[str, Any] = {"name": machine.name, "status": DONE}
+    with Signals() as signals:
+        # Programs of tasks are in sessions of their own, and would outlive the terminal.
+        signal.signal(signal.SIGHUP, lambda *_: signals.asked.set())
+        try:
+            shown["output"] = run_machine(
+                machine, value, known, on_event=tell, cancel=signals.asked
+            )
+        except MachineFailed as error:
+            # A signal may end a program of the machine before the machine hears of it.
+            ended = CANCELLED if signals.asked.is_set() else FAILED
+            shown["status"] = TIMED_OUT if error.error == "States.Timeout" else ended
+            shown.update(error=error.error, cause=error.cause, state=error.state)
+            typer.echo(str(error), err=True)
+    if as_json:
+        write_json(shown)
+    elif "output" in shown:
+        write_json(shown["output"])
+    if code := EXIT_CODES[shown["status"]]:
+        raise typer.Exit(code)
+
+
+def _tell(event: Event) -> None:
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in event.path)
+    parts = [event.at.astimezone().strftime("%H:%M:%S"), f"{plain(where[1:])}: {event.kind}"]
+    if event.kind == "retried":
+        parts.append(f"(attempt {event.attempt} in {event.wait:g} s)")
+    if event.error:
+        parts.append(plain(f"{event.error}: {event.cause}"[:300]))
+    typer.echo(" ".join(parts), err=True)
+
+
+def _input(given: str | None, faults: list[Fault]) -> Any:
+    if given is None:
+        return {}
+    text = given
+    try:
+        if not given.lstrip().startswith(("{", "[", '"')) and Path(given).is_file():
+            text = Path(given).read_text()
+        return json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        advice = f"{type(error).__name__}: {error}"[:200]
+        faults.append(Fault("--input", repr(given[:80]), "JSON, or a file that holds it", advice))
+        return {}
+
+
+def _tasks(given: Sequence[str], faults: list[Fault]) -> dict[str, Any]:
+    """What machines call: functions of modules, and programs."""
+    from hyperplane.asl.commands import Command
+
+    found: dict[str, Any] = {}
+    if str(Path.cwd()) not in sys.path:  # as python -m does
+        sys.path.insert(0, str(Path.cwd()))
+    allowed = "RESOURCE=module:function, or RESOURCE='program arguments'"
+    for text in given:
+        resource, equals, target = text.partition("=")
+        asked = repr(text[:80])
+        if not equals or not resource or resource in found:
+            faults.append(Fault("--task", asked, f"{allowed}, each resource once"))
+        elif match := _FUNCTION.fullmatch(target):
+            found[resource] = None
+            try:
+                found[resource] = getattr(importlib.import_module(match[1]), match[2])
+            except (ImportError, AttributeError) as error:
+                advice = f"{type(error).__name__}: {error}"[:200]
+                faults.append(Fault("--task", asked, "a function that can be imported", advice))
+        else:
+            try:
+                words = shlex.split(target)
+            except ValueError as error:
+                faults.append(Fault("--task", asked, allowed, str(error)))
+                continue
+            if words:
+                found[resource] = Command(words)
+            else:
+                faults.append(Fault("--task", asked, allowed))
+    return found

@@ -1,0 +1,179 @@
+"""``hyperplane job render``: what would be run, and nothing is."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hyperplane.cli.job_options import (
+    ActiveOption,
+    FileArgument,
+    NameOption,
+    ParametersOption,
+    RetriesOption,
+    TimeoutOption,
+    asked_job,
+)
+from hyperplane.cli.output import JsonOption, write_json, write_rows
+from hyperplane.errors import Fault, RequestError, check
+from hyperplane.jobs import requirements, runners
+from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.environment import grown, secret_variables, variables
+from hyperplane.jobs.programs import arguments, folder_of, notebook_output
+from hyperplane.jobs.runners.base import Document
+from hyperplane.jobs.states import Job, Unit
+
+
+def render(
+    file: FileArgument,
+    parameter: ParametersOption = None,
+    name: NameOption = None,
+    timeout: TimeoutOption = None,
+    active_timeout: ActiveOption = None,
+    max_retries: RetriesOption = None,
+    runner: Annotated[
+        str, typer.Option(metavar="local|slurm|kubernetes", help="What would run it.")
+    ] = "local",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="For the runner: python for slurm, image and root for kubernetes.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the runner's files into this folder.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what would be run, or a runner's own scripts or manifests; submit nothing."""
+    options = _checked(runner, option or [], out)
+    job = asked_job(
+        file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
+        max_retries=max_retries,
+    )  # fmt: skip
+    if runner == "local":
+        show_local(job, as_json)
+        return
+    documents = runners.render(runner, job, **options)
+    written = [] if out is None else _written(documents, out)
+    if as_json:
+        shown = [one._asdict() for one in documents]
+        write_json({"runner": runner, "documents": shown, "written": written})
+    elif written:
+        typer.echo("\n".join(written))
+    else:
+        _show_documents(documents)
+
+
+def _checked(runner: str, given: Sequence[str], out: Path | None) -> dict[str, str]:
+    """The runner's options by name."""
+    faults = []
+    if runner not in ("local", *runners.RUNNERS):
+        allowed = f"one of local, {', '.join(runners.RUNNERS)}"
+        faults.append(Fault("--runner", repr(runner), allowed))
+    elif runner == "local" and (given or out is not None):
+        faults.append(Fault("--option, --out", "given", "what goes with another runner than local"))
+    options: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key or key in options:
+            faults.append(Fault("--option", repr(text), "KEY=VALUE, each key once"))
+        options[key] = value
+    check(faults)
+    return options
+
+
+def _written(documents: Sequence[Document], out: Path) -> list[str]:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for one in documents:
+            (out / one.name).write_text(one.text, encoding="utf-8", newline="")
+    except OSError as error:
+        allowed = "a folder that can be written to"
+        raise RequestError([Fault("--out", str(out), allowed, error.strerror or "")]) from error
+    return [str(out / one.name) for one in documents]
+
+
+def _show_documents(documents: Sequence[Document]) -> None:
+    manifests = all(one.name.endswith((".yaml", ".yml")) for one in documents)
+    for number, one in enumerate(documents):
+        if number:
+            typer.echo("---" if manifests else "")
+        if len(documents) > 1:
+            typer.echo(f"# {one.name}")
+        typer.echo(one.text.rstrip("\n"))
+
+
+def show_local(job: Job, as_json: bool) -> None:
+    """Show the steps of a job as this machine would run them: no values of variables."""
+    steps = requirements.steps(job.pipeline, sys.executable)
+    documents = [_document(job, step) for step in steps]
+    if as_json:
+        own = {"name": job.name, "root": job.pipeline.root, "max_retries": job.max_retries}
+        limits = {"timeout": job.timeout, "active_timeout": job.active_timeout}
+        write_json({"runner": "local", **own, **limits, "steps": documents})
+        return
+    times = f"{job.timeout:g} s from submission, {job.active_timeout:g} s from the start"
+    write_rows([
+        ("pipeline", job.pipeline.name),
+        ("root", job.pipeline.root),
+        ("limits", times.replace("-1 s", "no limit")),
+        ("retries", str(job.max_retries)),
+    ])  # fmt: skip
+    for shown in documents:
+        typer.echo()
+        write_rows(_rows(shown))
+
+
+def _document(job: Job, step: Step) -> dict[str, Any]:
+    chunks = step.chunks or len(step.foreach or ())
+    unit = Unit(step.name, 0 if chunks else -1, chunks)
+    python = requirements.interpreter(job.pipeline, sys.executable)
+    names = {**variables(job, step, unit, 1), **grown(step, 0)}
+    document: dict[str, Any] = {
+        "name": step.name,
+        "kind": step.kind,
+        "after": list(step.depends_on),
+        "argv": list(arguments(job, step, unit, python)),
+        "folder": folder_of(job.pipeline, step),
+        "chunks": chunks,
+        "max_parallel": step.max_parallel,
+        "retries": step.retries,
+        "timeout": step.timeout,
+        "resources": step.resources.model_dump(exclude_none=True, exclude_defaults=True),
+        "variables": sorted(names),
+        "secrets": list(step.secrets),
+        "secret_variables": sorted(secret_variables(dict.fromkeys(step.secrets, ""))),
+    }
+    if step.kind == "notebook":
+        document["output"] = str(notebook_output(job, step, unit))
+    return document
+
+
+def _rows(shown: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = [
+        ("step", shown["name"]),
+        ("after", ", ".join(shown["after"]) or "nothing"),
+        ("runs", shlex.join(shown["argv"])),
+        ("in", str(Path(shown["folder"]))),
+    ]
+    if shown["chunks"]:
+        most = shown["max_parallel"]
+        rows.append(("chunks", f"{shown['chunks']}" + (f", {most} at once" if most else "")))
+    if shown["retries"] is not None:
+        rows.append(("retries", str(shown["retries"])))
+    if shown["timeout"] is not None:
+        rows.append(("timeout", f"{shown['timeout']:g} s"))
+    if shown["resources"]:
+        needs = (f"{name} {value}" for name, value in shown["resources"].items())
+        rows.append(("needs", ", ".join(needs)))
+    rows.append(("variables", ", ".join(shown["variables"])))
+    if shown["secrets"]:
+        rows.append(("secrets", ", ".join(shown["secret_variables"])))
+    return rows

@@ -1,0 +1,192 @@
+"""``hyperplane job schedule``: have cron or Kubernetes submit a job again and again."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import dask.config
+import typer
+
+from hyperplane import config
+from hyperplane.cli.job_options import ParametersOption, asked_job
+from hyperplane.cli.output import JsonOption, new_table, show, write_json
+from hyperplane.errors import Fault, check
+from hyperplane.jobs import manifests, schedules
+from hyperplane.jobs.cron import read_cron
+from hyperplane.jobs.environment import secrets
+from hyperplane.jobs.home import home, the_store
+from hyperplane.jobs.schedules import Schedule
+from hyperplane.jobs.states import Job
+
+_RUNNERS = ("cron", "kubernetes")
+
+
+def schedule(
+    file: Annotated[
+        Path | None, typer.Argument(help="A pipeline file, or a single script or notebook.")
+    ] = None,
+    cron: Annotated[
+        str | None, typer.Option(metavar="'*/30 * * * *'", help="When, in five fields.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the schedule; that of the pipeline if not given.")
+    ] = None,
+    parameter: ParametersOption = None,
+    no_overlap: Annotated[
+        bool, typer.Option("--no-overlap", help="No run while an earlier one goes on.")
+    ] = False,
+    runner: Annotated[
+        str, typer.Option(metavar="cron|kubernetes", help="What looks at the clock.")
+    ] = "cron",
+    image: Annotated[str, typer.Option(help="For kubernetes: image of the container.")] = "",
+    folder: Annotated[
+        str, typer.Option(help="For kubernetes: where the container has the pipeline's root.")
+    ] = "",
+    install: Annotated[
+        bool, typer.Option("--install", help="Put the line into this user's crontab.")
+    ] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Take the schedule --name out of the crontab.")
+    ] = False,
+    listed: Annotated[
+        bool, typer.Option("--list", help="Show the schedules in the crontab.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the crontab line or manifest that submits a job again and again, or install it."""
+    check(_faults(file, cron, name, runner, install, remove, listed))
+    if listed:
+        _list(as_json)
+    elif remove and name is not None:
+        schedules.remove(name)
+        write_json({"removed": name}) if as_json else typer.echo(f"{name} is removed")
+    elif file is not None and cron is not None:
+        when = read_cron(cron)
+        if when.warning:
+            typer.echo(f"warning: {when.warning}", err=True)
+        job = asked_job(file, parameter=parameter)
+        named = job.pipeline.name if name is None else name
+        check(schedules.name_faults(named))
+        if runner == "kubernetes":
+            _print_manifest(job, file, named, when.text, no_overlap, image, folder, as_json)
+        else:
+            _for_cron(job, file, named, when.text, no_overlap, install, as_json)
+
+
+def _faults(
+    file: Path | None,
+    cron: str | None,
+    name: str | None,
+    runner: str,
+    install: bool,
+    remove: bool,
+    listed: bool,
+) -> list[Fault]:
+    faults = []
+    if install + remove + listed > 1:
+        faults.append(Fault("schedule", "several of them", "one of --install, --remove, --list"))
+    if runner not in _RUNNERS:
+        faults.append(Fault("--runner", repr(runner), f"one of {', '.join(_RUNNERS)}"))
+    elif runner != "cron" and (install or remove or listed):
+        asked, advice = f"--runner {runner}", "kubectl apply takes the manifest"
+        faults.append(Fault("--install, --remove, --list", asked, "--runner cron", advice))
+    if remove and name is None:
+        faults.append(Fault("--name", "nothing", "the name of the schedule to remove"))
+    if not (remove or listed):
+        if file is None:
+            faults.append(Fault("file", "nothing", "a pipeline file, or a script or notebook"))
+        if cron is None:
+            faults.append(Fault("--cron", "nothing", "five fields, as '*/30 * * * *'"))
+    return faults
+
+
+def _for_cron(
+    job: Job, file: Path, name: str, cron: str, no_overlap: bool, install: bool, as_json: bool
+) -> None:
+    program = str(Path(sys.executable).with_name("hyperplane"))
+    argv = [program, "job", "submit", "--schedule", name, "--name", name]
+    argv += ["--no-overlap"] * no_overlap
+    argv += [word for key, value in job.parameters.items() for word in ("-p", f"{key}={value}")]
+    log = home() / f"schedule-{name}.log"
+    made = Schedule(
+        name, cron, (*argv, str(file.absolute())), job.pipeline.root, _environment(), str(log)
+    )
+    line = schedules.crontab_line(made)
+    _warn_of_the_environment(job)
+    replaced = schedules.install(made) if install else False
+    if as_json:
+        write_json({"name": name, "cron": cron, "line": line, "installed": install})
+    elif install:
+        typer.echo(f"{name} is installed" + (", in place of the one before" * replaced))
+    else:
+        typer.echo(line)
+
+
+def _environment() -> tuple[tuple[str, str], ...]:
+    """What cron does not hand over, and jobs need to find their programs and their state."""
+    folder = str(Path(sys.executable).parent)
+    return (("PATH", f"{folder}:/usr/local/bin:/usr/bin:/bin"),
+            ("DASK_HYPERPLANE__JOBS__HOME", str(home())))  # fmt: skip
+
+
+def _warn_of_the_environment(job: Job) -> None:
+    """Say what works here and not under cron, which starts with next to no variables."""
+    settings = config.jobs()
+    wanted = sorted({name for step in job.pipeline.steps for name in step.secrets})
+    _, missing = secrets(wanted, {}, settings.secrets)
+    for name in missing:
+        where = f"write it to a file {settings.secrets}/{name}"
+        typer.echo(f"warning: cron does not know the secret {name}; {where}", err=True)
+    with_variables = dask.config.collect_env().get("hyperplane", {}).get("jobs", {})
+    if settings.store and "store" in with_variables:
+        where = "write hyperplane.jobs.store to a file of Dask's configuration"
+        typer.echo(f"warning: cron does not know the store of this terminal; {where}", err=True)
+
+
+def _print_manifest(
+    job: Job,
+    file: Path,
+    name: str,
+    cron: str,
+    no_overlap: bool,
+    image: str,
+    folder: str,
+    as_json: bool,
+) -> None:
+    root = Path(job.pipeline.root)
+    path = file.absolute()
+    inside = str(path.relative_to(root)) if path.is_relative_to(root) else str(file)
+    argv = ["hyperplane", "job", "run", "--schedule", name, "--name", name]
+    argv += [word for key, value in job.parameters.items() for word in ("-p", f"{key}={value}")]
+    text = manifests.cron_job(
+        name, cron, [*argv, inside], image=image, folder=folder, overlap=not no_overlap
+    )
+    if as_json:
+        write_json({"name": name, "cron": cron, "manifest": text})
+    else:
+        typer.echo(text, nl=False)
+
+
+def _list(as_json: bool) -> None:
+    lines = schedules.installed()
+    store = the_store()
+    last = {name: next(iter(store.find(schedule=name, limit=1)), None) for name in lines}
+    if as_json:
+        write_json([
+            {"name": name, "cron": " ".join(line.split()[:5]), "line": line,
+             "last": job.as_dict() if (job := last[name]) else None}
+            for name, line in lines.items()
+        ])  # fmt: skip
+        return
+    if not lines:
+        typer.echo("no schedule is installed")
+        return
+    table = new_table(["schedule", "when", "last run", "status"], [])
+    for name, line in lines.items():
+        job = last[name]
+        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.submitted)) if job else ""
+        table.add_row(name, " ".join(line.split()[:5]), at, job.status if job else "")
+    show(table)

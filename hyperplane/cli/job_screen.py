@@ -1,0 +1,135 @@
+"""What is shown of jobs while they run: live trees on a terminal, else a line for each change."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hyperplane.jobs.handle import JobHandle
+from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS, TIMED_OUT, Job
+from hyperplane.jobs.tree import Changes, as_tree, step_states
+
+if TYPE_CHECKING:
+    from hyperplane.jobs.store import JobStore
+
+#: Seconds between looks at the store; more where a look takes long.
+LOOK = 0.2
+#: Lines of a log that are shown of a step that failed.
+_TAIL = 20
+
+
+class Screen:
+    """Shows jobs until its block ends; nothing at all where one JSON document is asked for.
+
+    Parameters
+    ----------
+    store : JobStore
+        Where the jobs are.
+    ids : sequence of str
+        Their ids.
+    quiet : bool
+        Whether to show nothing.
+    """
+
+    def __init__(self, store: JobStore, ids: Sequence[str], *, quiet: bool) -> None:
+        self.store, self.ids, self.quiet = store, ids, quiet
+        self._changes = Changes(several=len(ids) > 1)
+        self._live: Any = None
+        if not quiet and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(markup=False, highlight=False, emoji=False)
+            self._live = Live(
+                console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+            )
+
+    def __enter__(self) -> Screen:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._live is not None:
+            with suppress(OSError):
+                self._live.stop()
+
+    def look(self) -> tuple[list[Job], float]:
+        """Look at the jobs, show them, and say how long to wait before the next look.
+
+        Raises
+        ------
+        OSError
+            When there is nobody to show them to any more.
+        """
+        began = time.monotonic()
+        found = self.store.many(self.ids)
+        jobs = [found[one] for one in self.ids]
+        if not self.quiet:
+            self._show(jobs)
+        return jobs, max(LOOK, 5 * (time.monotonic() - began))
+
+    def close_eyes(self) -> None:
+        """Show nothing more: the terminal is gone."""
+        self.quiet, self._live = True, None
+        # What is still in the buffer would fail again at the end of Python.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+    def _show(self, jobs: Sequence[Job]) -> None:
+        now = time.time()
+        trees = []
+        for job in jobs:
+            attempts = self.store.attempts(job.id)
+            states = step_states(job, attempts, now)
+            if self._live is not None:
+                trees.append(as_tree(job, states, now))
+                continue
+            for line in self._changes.lines(job, attempts, states, now):
+                typer.echo(line)
+        if self._live is not None:
+            from rich.console import Group
+
+            if not sys.stdout.isatty():  # rich would write nothing then, and say nothing
+                raise OSError("the terminal is gone")
+            self._live.update(Group(*trees), refresh=True)
+
+
+def show_end(job: Job) -> None:
+    """After a job that failed, the end of the log of the step that failed, on standard error."""
+    if job.status not in (FAILED, TIMED_OUT):
+        return
+    text = JobHandle(job.id).logs(lines=_TAIL)
+    if text:
+        typer.echo(f"\nThe end of the log (hyperplane job logs {job.id[:8]} shows all):", err=True)
+        typer.echo(text, err=True)
+
+
+def document(job: Job, store: JobStore) -> dict[str, Any]:
+    """A job with its steps, for JSON."""
+    attempts = store.attempts(job.id)
+    steps = [
+        {
+            "name": state.name,
+            "status": state.status,
+            "seconds": round(state.seconds, 3),
+            "attempts": state.attempts,
+            "chunks": state.chunks,
+            "chunks_done": state.counts.get(DONE, 0) if state.chunks else 0,
+            "reasons": [one.reason for one in state.bad],
+            "logs": [
+                str(job.place / one.log)
+                for one in attempts
+                if one.step == state.name and one.log and one.status != IN_PROGRESS
+            ],
+        }
+        for state in step_states(job, attempts, time.time())
+    ]
+    return {**job.as_dict(), "steps": steps}

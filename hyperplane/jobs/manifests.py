@@ -1,0 +1,100 @@
+"""Schedules as manifests for Kubernetes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import yaml
+
+from hyperplane.errors import Fault, check
+
+#: Seconds that a job has to end after it is asked to, before its pod is killed.
+_GRACE = 30
+#: Characters that Kubernetes leaves of a name of 63 for a CronJob.
+_LONGEST_NAME = 52
+
+
+def cron_job(
+    name: str, cron: str, argv: Sequence[str], *, image: str, folder: str, overlap: bool
+) -> str:
+    """The manifest of a CronJob that runs a job in the foreground of its pod.
+
+    Parameters
+    ----------
+    name : str
+        Name of the schedule.
+    cron : str
+        When, in UTC.
+    argv : sequence of str
+        Program and arguments.
+    image : str
+        The image that has them and the files of the pipeline.
+    folder : str
+        Where they are run; the image's own folder when empty.
+    overlap : bool
+        Whether a run may begin while an earlier one goes on.
+
+    Returns
+    -------
+    str
+        YAML.
+
+    Raises
+    ------
+    RequestError
+        When Kubernetes cannot hold it.
+
+    Examples
+    --------
+    >>> text = cron_job("Tidy", "0 6 * * *", ["tidy"], image="tools", folder="", overlap=True)
+    >>> text.splitlines()[3]
+    '  name: tidy'
+    """
+    resource = re.sub("[^a-z0-9-]+", "-", name.lower()).strip("-")
+    faults = []
+    if len(resource) > _LONGEST_NAME:
+        allowed = f"up to {_LONGEST_NAME} characters for Kubernetes"
+        faults.append(Fault("--name", repr(name), allowed))
+    if not image.strip():
+        advice = "one that has hyperplane and the files of the pipeline"
+        faults.append(Fault("--image", "nothing", "the image of the job's container", advice))
+    if re.search("7", cron.split()[4]):
+        allowed = "0 for Sunday in Kubernetes"
+        faults.append(Fault("--cron, day of the week", repr(cron.split()[4]), allowed))
+    check(faults)
+    labels = {"app.kubernetes.io/managed-by": "hyperplane", "hyperplane.dev/schedule": name}
+    container: dict[str, object] = {"name": "job", "image": image, "command": list(argv)}
+    if folder:
+        container["workingDir"] = folder
+    manifest = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": resource, "labels": labels},
+        "spec": {
+            "schedule": cron,
+            "timeZone": "Etc/UTC",
+            "concurrencyPolicy": "Allow" if overlap else "Forbid",
+            "jobTemplate": {
+                "spec": {
+                    "backoffLimit": 0,  # hyperplane tries again itself, from finished steps
+                    "template": {
+                        "metadata": {"labels": labels},
+                        "spec": {
+                            "restartPolicy": "Never",
+                            "terminationGracePeriodSeconds": _GRACE,
+                            "containers": [container],
+                        },
+                    },
+                }
+            },
+        },
+    }
+    return yaml.dump(manifest, Dumper=_Plain, sort_keys=False, width=1000, allow_unicode=True)
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes what is there twice twice, and not as a reference."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True

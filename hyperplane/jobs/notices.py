@@ -1,0 +1,71 @@
+"""Somebody is told of a job that has failed for good."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+import dask.config
+
+from hyperplane.errors import Fault, HyperplaneError, RequestError
+from hyperplane.jobs import slack
+from hyperplane.jobs.states import Job
+
+#: Characters of the end of a log that go into a message.
+LONGEST_TAIL = 2500
+_SLACK = "slack:"
+
+_log = logging.getLogger(__name__)
+
+
+def notify(job: Job, log_tail: str, environment: Mapping[str, str]) -> None:
+    """Tell those whom ``hyperplane.jobs.notify`` names of a job that has failed.
+
+    It waits for servers, for minutes in the worst case; what goes wrong is logged and raises
+    nothing, because the job has ended as it has.
+
+    Parameters
+    ----------
+    job : Job
+        The job, as it has ended.
+    log_tail : str
+        The end of the log of the step that failed.
+    environment : mapping of str to str
+        Where ``SLACK_TOKEN`` and ``WEBHOOK_URL`` are: that of whoever submitted the job.
+    """
+    targets = dask.config.get("hyperplane.jobs.notify", default=None) or ()
+    text = message(job, log_tail)
+    for target in [targets] if isinstance(targets, str) else targets:
+        try:
+            _send(str(target), text, environment)
+        except HyperplaneError as error:
+            _log.warning("nobody was told of job %s through %s: %s", job.id, target, error)
+        except Exception as error:  # noqa: BLE001 - a job must not suffer, whatever it is
+            kind = type(error).__name__  # its text may hold a secret
+            _log.warning("nobody was told of job %s through %s: %s", job.id, target, kind)
+
+
+def _send(target: str, text: str, environment: Mapping[str, str]) -> None:
+    if target == "webhook":
+        slack.by_webhook(environment.get("WEBHOOK_URL", ""), text)
+    elif target.startswith(_SLACK) and target != _SLACK:
+        slack.by_token(environment.get("SLACK_TOKEN", ""), text, target.removeprefix(_SLACK))
+    else:
+        allowed = "'slack:#channel' or 'webhook'"
+        raise RequestError([Fault("hyperplane.jobs.notify", repr(target), allowed)])
+
+
+def message(job: Job, log_tail: str) -> str:
+    """What is said of a job: its name, id, time and reason, and the end of its log."""
+    at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(job.ended or time.time()))
+    rows = {"job": job.name, "id": job.id, "ended": at, "reason": job.reason or job.status}
+    if job.schedule:
+        rows["schedule"] = job.schedule
+    rows["log"] = f"hyperplane job logs {job.id[:8]}"
+    said = f"Job *{slack.escaped(job.name)}* {job.status}\n{slack.table(rows)}"
+    tail = log_tail.strip()
+    if not tail:
+        return said
+    cut = tail if len(tail) <= LONGEST_TAIL else "..." + tail[-LONGEST_TAIL:]
+    return f"{said}\nThe end of the log:\n```\n{slack.escaped(cut)}\n```"

@@ -1,0 +1,283 @@
+"""Kubernetes: one Job for each step, indexed where the step runs in chunks."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import yaml
+
+from hyperplane.errors import Fault
+from hyperplane.jobs import calls
+from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.wording import shown
+from hyperplane.jobs.environment import PARAMETERS
+from hyperplane.jobs.programs import folder_of
+from hyperplane.jobs.runners.base import Document
+from hyperplane.jobs.runners.item import ITEMS
+from hyperplane.jobs.runners.rendering import (
+    INPUT_CODES,
+    Seen,
+    chunks_of,
+    file_of,
+    grace,
+    needs,
+    retries_of,
+    seen,
+    slug,
+    unsupported_by_all,
+    words_of,
+)
+from hyperplane.jobs.states import Job
+
+#: The object that holds secrets whose names have no slash.
+SECRETS = "hyperplane"
+#: Where a step may write what belongs to the job.
+FOLDER = "/var/lib/hyperplane"
+#: Seconds for which a Job that has ended can be looked at.
+KEPT = 86_400
+#: Bytes that Linux takes in one variable.
+_LONGEST = 128 * 1024 - len(f"{ITEMS}=") - 1
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
+_OBJECT = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+_NUMBER = "JOB_COMPLETION_INDEX"
+#: Texts that every parser of YAML takes for text: to some y is true, and 1e3 a number.
+_PLAIN = re.compile("[A-Za-z][A-Za-z0-9./-]+")
+
+
+@dataclass(frozen=True)
+class Kubernetes:
+    """Jobs as manifests.
+
+    Parameters
+    ----------
+    image : str, optional
+        The image that steps run in, with their programs and packages; there must be one.
+    root : str, optional
+        Folder of the image that has the pipeline's files; where they are here unless given.
+    """
+
+    image: str | None = None
+    root: str | None = None
+
+    name: ClassVar[str] = "kubernetes"
+
+    def unsupported(self, pipeline: Pipeline) -> list[Fault]:
+        """All that keeps a pipeline from running there, the image and the root among it."""
+        faults = list(self._options())
+        if pipeline.requirements is not None:
+            advice = "install them in the image, and leave the key out"
+            allowed = f"nothing on {self.name}"
+            faults.append(Fault("requirements", shown(pipeline.requirements), allowed, advice))
+        faults += unsupported_by_all(pipeline, self.name)
+        for index, step in enumerate(pipeline.steps):
+            faults += (replace(one, where=f"steps[{index}].{one.where}") for one in _of_step(step))
+        return faults
+
+    def _options(self) -> Iterator[Fault]:
+        if not (isinstance(self.image, str) and _IMAGE.fullmatch(self.image)):
+            asked = "nothing" if self.image is None else shown(self.image)
+            yield Fault("image", asked, "the name of an image, as registry/name:tag")
+        root = self.root
+        if root is not None and not (
+            isinstance(root, str) and root.startswith("/") and root.isprintable()
+        ):
+            yield Fault("root", shown(root), "an absolute path in the image")
+
+    def render(self, job: Job) -> list[Document]:
+        """A manifest for each step; those that wait for others are suspended."""
+        root = self.root or job.pipeline.root
+        pipeline = job.pipeline.model_copy(update={"root": root})
+        there = replace(job, definition=pipeline.to_json(), folder=FOLDER)
+        return [
+            Document(
+                f"{file_of(place, step)}.yaml", _text(self._manifest(there, place, step)), "step"
+            )
+            for place, step in enumerate(pipeline.steps)
+        ]
+
+    def _manifest(self, job: Job, place: int, step: Step) -> dict[str, Any]:
+        labels = {
+            "app.kubernetes.io/managed-by": "hyperplane",
+            "hyperplane.dev/job": slug(job.id, 63),
+            "hyperplane.dev/step": file_of(place, step),
+        }
+        spec = {
+            **_tries(job, step),
+            "suspend": bool(step.depends_on),
+            "ttlSecondsAfterFinished": KEPT,
+            "template": {"metadata": {"labels": labels}, "spec": self._pod(job, step)},
+        }
+        if job.active_timeout > 0:
+            spec["activeDeadlineSeconds"] = math.ceil(job.active_timeout)
+        notes = {"hyperplane.dev/step-name": step.name, "hyperplane.dev/job-name": job.name}
+        if step.depends_on:
+            places = {one.name: (index, one) for index, one in enumerate(job.pipeline.steps)}
+            after = [_name(job, *places[name]) for name in step.depends_on]
+            notes["hyperplane.dev/depends-on"] = ",".join(after)
+        metadata = {"name": _name(job, place, step), "labels": labels, "annotations": notes}
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+    def _pod(self, job: Job, step: Step) -> dict[str, Any]:
+        container: dict[str, Any] = {
+            "name": "step",
+            "image": self.image,
+            "command": _command(job, step),
+            "workingDir": folder_of(job.pipeline, step),
+            "env": _environment(step, seen(job, step)),
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            },
+            "volumeMounts": [{"name": "job", "mountPath": FOLDER}],
+        }
+        asked = _resources(step)
+        if asked:
+            container["resources"] = {"requests": asked, "limits": asked}
+        if step.port is not None:
+            container["ports"] = [{"containerPort": step.port}]
+        pod: dict[str, Any] = {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "terminationGracePeriodSeconds": math.ceil(grace()),
+            "containers": [container],
+            "volumes": [{"name": "job", "emptyDir": {}}],
+        }
+        if step.timeout is not None:
+            # Of the pod, and not of the Job: it is for one attempt.
+            pod["activeDeadlineSeconds"] = math.ceil(step.timeout)
+        return pod
+
+
+def _of_step(step: Step) -> Iterator[Fault]:
+    """What keeps a step from running in a pod."""
+    if step.argv[1:] == ("-m", calls.PROGRAM):
+        yield Fault("argv", "a Python function", "a script that the image has")
+    length = len(_items(step).encode()) if step.foreach else 0
+    if length > _LONGEST:
+        allowed = f"values of {_LONGEST} bytes as JSON"
+        yield Fault("foreach", f"{length} bytes", allowed, "use chunks, and keep a list in a file")
+    for place, name in enumerate(step.secrets):
+        if not _OBJECT.fullmatch(_reference(name)["name"]):
+            allowed = "the name of a Secret before the slash: lower case, digits, - and ."
+            yield Fault(f"secrets[{place}]", shown(name), allowed)
+
+
+def _name(job: Job, place: int, step: Step) -> str:
+    """The name of a step's Job; pods add a number and some letters to it, up to 63 in all."""
+    parts = (slug(job.name, 20), slug(job.id, 8), file_of(place, step))
+    return "-".join(part for part in parts if part)[:50].strip("-").lower()
+
+
+def _tries(job: Job, step: Step) -> dict[str, Any]:
+    """How often pods are started, and after which ends not again."""
+    count, retries = chunks_of(step), retries_of(job, step)
+    codes = {"containerName": "step", "operator": "In", "values": list(INPUT_CODES)}
+    disruption = {"type": "DisruptionTarget", "status": "True"}
+    policy = {
+        "podFailurePolicy": {
+            "rules": [
+                {"action": "Ignore", "onPodConditions": [disruption]},
+                {"action": "FailIndex" if count else "FailJob", "onExitCodes": codes},
+            ]
+        }
+    }
+    if not count:
+        return {"backoffLimit": retries, **policy}
+    return {
+        "completionMode": "Indexed",
+        "completions": count,
+        "parallelism": min(step.max_parallel or count, count),
+        "backoffLimitPerIndex": retries,
+        **policy,
+    }
+
+
+def _command(job: Job, step: Step) -> list[str]:
+    run = words_of(job, step, "python")
+    # Where this package is in the image nobody knows.
+    notebook = ("python", "-m", "hyperplane.jobs.notebook", *run.words[2:])
+    words = [_verbatim(word) for word in (notebook if step.kind == "notebook" else run.words)]
+    if run.output is not None:
+        before, after = map(_verbatim, run.output)
+        words.append(f"{before}$({_NUMBER}){after}")
+    if step.foreach:
+        return ["python", "-m", "hyperplane.jobs.runners.item", *words]
+    return words
+
+
+def _environment(step: Step, view: Seen) -> list[dict[str, Any]]:
+    texts = {name: _verbatim(text) for name, text in view.fixed.items()}
+    found: list[dict[str, Any]] = []
+    if chunks_of(step):
+        # Kubernetes would set it after the others, which then could not refer to it.
+        path = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+        found.append({"name": _NUMBER, "valueFrom": {"fieldRef": {"fieldPath": path}}})
+        texts.pop(_NUMBER, None)
+        texts |= dict.fromkeys(view.of_index, f"$({_NUMBER})")
+        shared = _verbatim(json.dumps(view.parameters, ensure_ascii=False)[:-1])
+        comma = ", " if view.parameters else ""
+        texts[PARAMETERS] = f'{shared}{comma}"chunk_id": "$({_NUMBER})"}}'
+    if step.foreach:
+        texts[ITEMS] = _verbatim(_items(step))
+    found += [{"name": name, "value": text} for name, text in texts.items()]
+    held = {name: secret for secret, names in view.secrets.items() for name in names}
+    for name, secret in held.items():
+        found.append({"name": name, "valueFrom": {"secretKeyRef": _reference(secret)}})
+    return found
+
+
+def _items(step: Step) -> str:
+    return json.dumps(step.foreach, ensure_ascii=False)
+
+
+def _reference(secret: str) -> dict[str, str]:
+    holder, _, key = secret.rpartition("/")
+    return {"name": holder or SECRETS, "key": key}
+
+
+def _resources(step: Step) -> dict[str, str]:
+    asked = needs(step)
+    found = {}
+    if asked.cores is not None:
+        found["cpu"] = f"{math.ceil(round(asked.cores * 1000, 6))}m"
+    if asked.memory is not None:
+        found["memory"] = str(asked.memory)
+    if asked.gpus:
+        found["nvidia.com/gpu"] = str(asked.gpus)
+    return found
+
+
+def _verbatim(text: str) -> str:
+    """A text in which Kubernetes sees no reference to a variable."""
+    return text.replace("$", "$$")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts in quotes where some parser may take them for something else; no anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _quoting(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None if _PLAIN.fullmatch(text) else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _quoting)
+
+
+def _text(manifest: dict[str, Any]) -> str:
+    found: str = yaml.dump(
+        manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf")
+    )
+    return found

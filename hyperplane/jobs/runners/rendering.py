@@ -1,0 +1,209 @@
+"""What all runners need to know of a step: what it takes, how often it is tried, what it sees."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from dask.utils import parse_timedelta
+
+from hyperplane import config
+from hyperplane.errors import Fault, UnknownPool
+from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.wording import shown
+from hyperplane.jobs.environment import (
+    PARAMETERS,
+    PREFIX,
+    grown,
+    secret_variables,
+    variables,
+)
+from hyperplane.jobs.faults import INPUT, kind_of
+from hyperplane.jobs.programs import arguments, notebook_output
+from hyperplane.jobs.states import Job, Unit
+from hyperplane.units import gb_to_bytes
+
+#: Exit codes after which another attempt makes no sense.
+INPUT_CODES = tuple(code for code in range(1, 256) if kind_of(code, "") == INPUT)
+
+_COUNT = "HYPERPLANE_SHARD_COUNT"
+_OF_INDEX = ("HYPERPLANE_SHARD_INDEX", f"{PREFIX}CHUNK_ID", "CHUNK_ID")
+_OF_ITEM = (f"{PREFIX}ITEM", "ITEM")
+
+
+class Needs(NamedTuple):
+    """What one process of a step takes of a machine; None where it does not say.
+
+    Parameters
+    ----------
+    cores : float or None
+        Cores.
+    memory : int or None
+        Bytes.
+    gpus : int
+        GPUs.
+    """
+
+    cores: float | None
+    memory: int | None
+    gpus: int
+
+
+def needs(step: Step) -> Needs:
+    """What a step takes; a pool stands for what worker processes can have of it.
+
+    Examples
+    --------
+    >>> from hyperplane.jobs import Resources
+    >>> needs(Step(name="a", kind="command", argv=("a",), resources=Resources(ram_gb=1.5)))
+    Needs(cores=None, memory=1500000000, gpus=0)
+    """
+    asked = step.resources
+    if asked.pool is not None:
+        pool = config.get_pool(asked.pool)
+        room = gb_to_bytes(pool.allocatable_ram_gb)
+        return Needs(pool.allocatable_cores, room, asked.gpus or pool.gpus)
+    memory = None if asked.ram_gb is None else gb_to_bytes(asked.ram_gb)
+    return Needs(asked.cores, memory, asked.gpus)
+
+
+def chunks_of(step: Step) -> int:
+    """In how many chunks a step runs; 0 where it runs whole."""
+    return step.chunks or len(step.foreach or ())
+
+
+def retries_of(job: Job, step: Step) -> int:
+    """How often a step is tried again: what it says, or what the job says."""
+    return job.max_retries if step.retries is None else step.retries
+
+
+def pauses(times: int) -> list[float]:
+    """Seconds before each of so many retries."""
+    settings = config.jobs()
+    first = float(parse_timedelta(settings.retry_wait))
+    most = float(parse_timedelta(settings.retry_wait_most))
+    return [min(most, first * 2.0**time) for time in range(times)]
+
+
+def grace() -> float:
+    """Seconds that a process may take to end before it is killed."""
+    return float(parse_timedelta(config.jobs().grace))
+
+
+def slug(name: str, most: int) -> str:
+    """A name in letters, digits and dashes, which every scheduler takes; may be empty.
+
+    Examples
+    --------
+    >>> slug("Übung 1: x; rm -rf /", 63)
+    'bung-1-x-rm-rf'
+    """
+    return re.sub("[^A-Za-z0-9]+", "-", name).strip("-")[:most].strip("-")
+
+
+def file_of(place: int, step: Step) -> str:
+    """The beginning of the names of a step's files."""
+    return f"{place:03d}-{slug(step.name, 40)}".strip("-")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The variables that a step sees beyond those of the place where it runs.
+
+    Parameters
+    ----------
+    fixed : dict of str to str
+        The same for all chunks. Of a step in chunks, the parameters as JSON lack ``chunk_id`` and
+        ``item``.
+    of_index, of_item : tuple of str
+        Names of those that hold the number of the chunk, and its item.
+    secrets : dict of str to tuple of str
+        For each secret the variables that hold it.
+    """
+
+    fixed: dict[str, str]
+    of_index: tuple[str, ...]
+    of_item: tuple[str, ...]
+    secrets: dict[str, tuple[str, ...]]
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The parameters that are the same for all chunks."""
+        found: dict[str, str] = json.loads(self.fixed[PARAMETERS])
+        return found
+
+
+def seen(job: Job, step: Step) -> Seen:
+    """What a step sees, as the local runner would have it."""
+    secrets = {name: tuple(secret_variables({name: ""})) for name in step.secrets}
+    closed = {name for names in secrets.values() for name in names}
+    taken = closed | set(step.env)
+    of_index = _but(taken, _OF_INDEX if chunks_of(step) else ())
+    of_item = _but(taken, _OF_ITEM if step.foreach else ())
+    dropped = ("chunk_id",) * bool(chunks_of(step)) + ("item",) * bool(step.foreach)
+    parameters = {name: text for name, text in job.parameters.items() if name not in dropped}
+    fixed = variables(replace(job, parameters=parameters), step, Unit(step.name), 1)
+    if chunks_of(step):
+        fixed.setdefault(_COUNT, str(chunks_of(step)))
+    varying = {*of_index, *of_item, *closed}
+    shared = {name: text for name, text in fixed.items() if name not in varying}
+    return Seen({**shared, **grown(step, 0)}, of_index, of_item, secrets)
+
+
+def _but(taken: set[str], names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in taken)
+
+
+class Words(NamedTuple):
+    """Program and arguments of a step.
+
+    Parameters
+    ----------
+    words : tuple of str
+        The words; of a notebook in chunks all but the last.
+    output : tuple of (str, str), or None
+        Of a notebook in chunks, what stands before and after the chunk's number in the last word.
+    """
+
+    words: tuple[str, ...]
+    output: tuple[str, str] | None = None
+
+
+def words_of(job: Job, step: Step, python: str) -> Words:
+    """Program and arguments of a step; each chunk of a notebook writes a file of its own."""
+    whole = Unit(step.name)
+    words = arguments(job, step, whole, python)
+    if step.kind != "notebook" or not chunks_of(step):
+        return Words(words)
+    path = Path(notebook_output(job, step, whole))
+    return Words(words[:-1], (f"{path.parent / path.stem}-", path.suffix))
+
+
+def unsupported_by_all(pipeline: Pipeline, runner: str) -> Iterator[Fault]:
+    """What no scheduler does: looking at why a chunk failed, and sizing it anew."""
+    for index, step in enumerate(pipeline.steps):
+        for field in ("more_memory", "split"):
+            value = getattr(step, field)
+            if value is not None:
+                allowed = f"nothing on {runner}, which starts a step again as it was"
+                advice = "ask for the memory at once, or run it with the local runner"
+                yield Fault(f"steps[{index}].{field}", f"{value:g}", allowed, advice)
+        try:
+            needs(step)
+        except UnknownPool as error:
+            where = f"steps[{index}].resources.pool"
+            yield from (replace(fault, where=where) for fault in error.faults)
+
+
+def unwritable(job: Job) -> Iterator[Fault]:
+    """Parameters that no text can hold."""
+    for name, text in job.parameters.items():
+        try:
+            f"{name}{text}".encode()
+        except UnicodeEncodeError:
+            where = f"parameters[{shown(name)}]"
+            yield Fault(where, "bytes that are no text", "text that UTF-8 can hold")

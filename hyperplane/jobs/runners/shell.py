@@ -1,0 +1,74 @@
+"""Texts for bash: whatever a user wrote is one word there, on one line."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+
+#: The beginning of ``submit.sh``. What is submitted is taken back if not all can be.
+SUBMIT = """\
+set -euo pipefail
+unset CDPATH
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+# These would overrule what the scripts say.
+unset SBATCH_ARRAY_INX SBATCH_EXPORT SBATCH_GRES SBATCH_JOB_NAME SBATCH_MEM_PER_CPU
+unset SBATCH_MEM_PER_GPU SBATCH_MEM_PER_NODE SBATCH_NO_REQUEUE SBATCH_OUTPUT SBATCH_REQUEUE
+unset SBATCH_SIGNAL SBATCH_TIMELIMIT SBATCH_WAIT
+mkdir -p -m 700 logs
+numbers=()
+trap '[ "${#numbers[@]}" -eq 0 ] || scancel "${numbers[@]}"' EXIT
+
+# submit SCRIPT [PLACE]...: after the steps at these places of the list above it.
+submit() {
+  local script=$1 after='' number place
+  shift
+  for place; do after+=":${numbers[place]}"; done
+  number=$(sbatch --parsable ${after:+"--dependency=afterok$after" --kill-on-invalid-dep=yes} \\
+    "$script")
+  # In a federation the name of a cluster follows.
+  number=${number%%;*}
+  [[ $number =~ ^[0-9]+$ ]] || { echo "sbatch: no number of a job: $number" >&2; exit 1; }
+  numbers+=("$number")
+  echo "$number $script"
+}
+"""
+
+#: How ``submit.sh`` finds secrets: never in an argument of a program, never in a file.
+FIND_SECRETS = """\
+
+# secret VARIABLE FILE NAME...: the first variable of these names that is not empty, or the file.
+secret() {
+  local variable=$1 file=$2 name value=''
+  shift 2
+  for name; do
+    value=${!name:-}
+    if [ -n "$value" ]; then break; fi
+  done
+  if [ -z "$value" ] && ! value=$(cat -- "$file" 2>/dev/null); then
+    echo "no secret: set the variable $*, or write the file $file" >&2
+    exit 2
+  fi
+  export "$variable=$value"
+}
+"""
+
+
+def quoted(text: str) -> str:
+    r"""A text as one word for bash, on one line.
+
+    Slurm reads scripts line by line before bash does: a line of a text must not look like one of
+    its own, and it refuses scripts that hold the line ends of DOS.
+
+    Examples
+    --------
+    >>> print(quoted("a"), quoted("it's"), quoted("two\nlines"))
+    a 'it'"'"'s' 'two'$'\n''lines'
+    """
+    word = shlex.quote(text)
+    # A word with these stands in single quotes: close them, and open them again.
+    return word.replace("\n", r"'$'\n''").replace("\r", r"'$'\r''")
+
+
+def array(name: str, words: Iterable[str]) -> str:
+    """An array of words that are quoted already, one on a line."""
+    return f"{name}=(\n" + "".join(f"  {word}\n" for word in words) + ")\n"

@@ -1,0 +1,260 @@
+"""Messages to Slack: with a token, or through a webhook; neither stands in any error."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import dask.config
+import tenacity
+
+from hyperplane.errors import Fault, HyperplaneError, check
+
+#: Seconds that a server may take to answer, and may ask to wait before the next attempt.
+TIMEOUT = 10.0
+LONGEST_WAIT = 30.0
+#: How often a message is sent at most.
+ATTEMPTS = 4
+#: Characters that Slack shows of a message.
+_LONGEST = 40_000
+_LOCAL = {"localhost", "127.0.0.1", "::1"}
+
+
+class NotSent(HyperplaneError, RuntimeError):
+    """A message did not arrive."""
+
+
+class _Again(Exception):
+    """The server may take it next time; perhaps it has said when."""
+
+    def __init__(self, why: str, after: float | None = None) -> None:
+        super().__init__(why)
+        self.after = after
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would carry the token to whatever place it names."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def by_token(token: str, text: str, channel: str) -> None:
+    """Send a message with a token of Slack.
+
+    Parameters
+    ----------
+    token : str
+        The token.
+    text : str
+        The message, in Slack's own markup.
+    channel : str
+        ``"#channel"`` or an id; that of ``hyperplane.slack.channel`` when empty.
+
+    Raises
+    ------
+    RequestError
+        When there is no token or no channel, or ``hyperplane.slack.api`` is no URL.
+    NotSent
+        When Slack does not take it.
+    """
+    api = str(dask.config.get("hyperplane.slack.api", default="https://slack.com/api"))
+    where = channel or dask.config.get("hyperplane.slack.channel", default=None) or ""
+    url = f"{api.rstrip('/')}/chat.postMessage"
+    faults = _url_faults("hyperplane.slack.api", url, shown=True)
+    if not _is_secret(token):
+        advice = "set the variable SLACK_TOKEN to the token of a bot of your workspace"
+        faults.append(Fault("SLACK_TOKEN", _kind(token), "a token in one line", advice))
+    if not where:
+        advice = "name one, or set hyperplane.slack.channel"
+        faults.append(Fault("channel", "nothing", "'#channel' or the id of one", advice))
+    check(faults)
+    headers = {"Authorization": f"Bearer {token}"}
+    answer = _post(url, {"channel": where, "text": _cut(text)}, headers)
+    try:
+        said = json.loads(answer)
+        ok, why = said.get("ok") is True, str(said.get("error", "no reason"))
+    except (ValueError, AttributeError):
+        ok, why = False, "an answer that is not Slack's"
+    if not ok:
+        raise NotSent(f"Slack does not take the message for {where}: {_hidden(why, token)}")
+
+
+def by_webhook(url: str, text: str, channel: str = "") -> None:
+    """Send a message through a webhook.
+
+    Parameters
+    ----------
+    url : str
+        The webhook; who knows it can write, so it is shown nowhere.
+    text : str
+        The message, in Slack's own markup.
+    channel : str
+        The webhook's own when empty.
+
+    Raises
+    ------
+    RequestError
+        When there is no webhook, or it is no URL.
+    NotSent
+        When the server does not take it.
+    """
+    check(_url_faults("WEBHOOK_URL", url, shown=False))
+    _post(url, {"text": _cut(text), **({"channel": channel} if channel else {})}, {})
+
+
+def table(values: Mapping[str, Any]) -> str:
+    r"""A mapping as an aligned table in a block of code.
+
+    Parameters
+    ----------
+    values : mapping
+        Labels and values, one a line; or, where all values are lists, columns.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(table({"rows": 1200, "status": "done"}))
+    ```
+    rows    1200
+    status  done
+    ```
+    >>> print(table({"day": ["mon", "tue"], "rows": [9, 1200]}))
+    ```
+    day  rows
+    ---  ----
+    mon     9
+    tue  1200
+    ```
+    """
+    if values and all(isinstance(value, (list, tuple)) for value in values.values()):
+        columns = [_column(str(name), value) for name, value in values.items()]
+        height = max(map(len, columns))
+        padded = [[*column, *[" " * len(column[0])] * (height - len(column))] for column in columns]
+        lines = ["  ".join(row) for row in zip(*padded, strict=True)]
+    else:
+        width = max((len(str(name)) for name in values), default=0)
+        lines = [f"{name!s:<{width}}  {_line(value)}" for name, value in values.items()]
+    return "\n".join(["```", *(escaped(line.rstrip()) for line in lines), "```"])
+
+
+def escaped(text: str) -> str:
+    """Text in which Slack sees no markup, nor the end of a block of code.
+
+    Examples
+    --------
+    >>> escaped("a < b & c")
+    'a &lt; b &amp; c'
+    """
+    plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return plain.replace("```", "'''")
+
+
+def _column(name: str, values: list[Any] | tuple[Any, ...]) -> list[str]:
+    cells = [_line(value) for value in values]
+    width = max(map(len, [name, *cells]))
+    right = bool(values) and all(isinstance(value, (int, float)) for value in values)
+    rows = [name, "-" * width, *cells]
+    return [row.rjust(width) if right else row.ljust(width) for row in rows]
+
+
+def _line(value: Any) -> str:
+    return " ".join(str(value).split())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def _url_faults(where: str, url: str, *, shown: bool) -> list[Fault]:
+    """What is wrong with a URL; secrets go over lines that nobody reads, or stay here."""
+    asked = repr(url) if shown else _kind(url)
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+        closed = parts.scheme == "https" or (parts.scheme == "http" and host in _LOCAL)
+        odd = "@" in parts.netloc or re.search(r"[^\x21-\x7e]", url)
+    except ValueError:
+        host, closed, odd = None, False, None
+    if host and closed and not odd:
+        return []
+    return [Fault(where, asked, "a URL that begins with https://")]
+
+
+def _is_secret(token: str) -> bool:
+    return bool(re.fullmatch(r"[\x21-\x7e]+", token))
+
+
+def _kind(secret: str) -> str:
+    return "something not shown here" if secret else "nothing"
+
+
+def _hidden(text: str, secret: str) -> str:
+    return " ".join(text.replace(secret, "...").split())[:200]
+
+
+def _post(url: str, document: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
+    """Send a document, again where that may help; what the server answers."""
+    request = urllib.request.Request(  # noqa: S310 - the caller has looked at the URL
+        url,
+        data=json.dumps(document).encode(),
+        headers={"Content-Type": "application/json; charset=utf-8", **headers},
+    )
+    host = urlsplit(url).hostname
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(_Again),
+        wait=_wait,
+        stop=tenacity.stop_after_attempt(ATTEMPTS),
+        reraise=True,
+    )
+    try:
+        return retrying(_once, request)
+    except _Again as error:
+        raise NotSent(f"{host} did not take a message, {ATTEMPTS} times: {error}") from None
+    except _Refused as error:
+        raise NotSent(f"{host} does not take the message: {error}") from None
+
+
+class _Refused(Exception):
+    """The server will not take it next time either."""
+
+
+def _wait(state: tenacity.RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome is not None else None
+    if isinstance(error, _Again) and error.after is not None:
+        return min(error.after, LONGEST_WAIT)
+    doubled = tenacity.wait_exponential(multiplier=0.5, max=LONGEST_WAIT / 2)
+    return (doubled + tenacity.wait_random(0, 1))(state)
+
+
+def _once(request: urllib.request.Request) -> bytes:
+    # Errors of urllib hold the whole URL, which may be a secret: none of them goes further.
+    opener = urllib.request.build_opener(_NoRedirect)
+    try:
+        with opener.open(request, timeout=TIMEOUT) as answer:
+            return bytes(answer.read(1 << 20))
+    except urllib.error.HTTPError as error:
+        code, after = error.code, error.headers.get("Retry-After", "")
+        error.close()
+        if code == 429 or code >= 500:
+            raise _Again(f"HTTP {code}", float(after) if after.isdecimal() else None) from None
+        advice = ", and redirects are not followed" if 300 <= code < 400 else ""
+        raise _Refused(f"HTTP {code}{advice}") from None
+    except TimeoutError:
+        # It may have arrived: once more could be twice.
+        raise _Refused(f"no answer in {TIMEOUT:g} s; it may have arrived") from None
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, TimeoutError):
+            raise _Again(f"no connection in {TIMEOUT:g} s") from None
+        raise _Again(f"no connection ({type(error.reason).__name__})") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise _Again(f"the connection broke ({type(error).__name__})") from None

@@ -1,0 +1,290 @@
+"""How jobs stand, step by step: a tree for a terminal, lines for everything else."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hyperplane.jobs import requirements
+from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.programs import traces
+from hyperplane.jobs.states import DONE, IN_PROGRESS, Attempt, Job, Unit
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+#: Of a step that has not begun, and of one that never will.
+WAITS, NOT_RUN = "waits", "not run"
+#: Chunks of a step that did not end well and are shown by themselves.
+_SHOWN = 5
+_STYLES = {DONE: "green", IN_PROGRESS: "cyan", WAITS: "dim", NOT_RUN: "dim", "pending": "dim"}
+
+
+@dataclass(frozen=True)
+class StepState:
+    """How one step of a job stands.
+
+    Parameters
+    ----------
+    name : str
+        The step.
+    status : str
+        That of its last attempt; ``waits`` or ``not run`` when there is none.
+    seconds : float
+        From its first attempt to its end, or to now.
+    attempts : int
+        How often it, or the chunk that was tried most often, has been tried.
+    chunks : int
+        How many there are; 0 where the step is whole.
+    counts : mapping of str to int
+        Chunks by the status of their last attempt.
+    cells : str
+        The cell of a notebook that runs, such as ``"3/10"``.
+    bad : tuple of Attempt
+        Last attempts that did not end well, by chunk.
+    """
+
+    name: str
+    status: str
+    seconds: float
+    attempts: int
+    chunks: int
+    counts: Mapping[str, int]
+    cells: str
+    bad: tuple[Attempt, ...]
+
+    @property
+    def detail(self) -> str:
+        """Chunks, cell and attempt, as far as there is something to say."""
+        parts = []
+        if self.chunks and self.counts:
+            others = (f", {count} {status}" for status, count in self.counts.items()
+                      if status != DONE)  # fmt: skip
+            parts.append(f"{self.counts.get(DONE, 0)} of {self.chunks} done{''.join(others)}")
+        if self.cells:
+            parts.append(f"cell {self.cells}")
+        if self.attempts > 1:
+            parts.append(f"attempt {self.attempts}")
+        return "; ".join(parts)
+
+
+def step_states(job: Job, attempts: Sequence[Attempt], now: float) -> list[StepState]:
+    """How the steps of a job stand.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    attempts : sequence of Attempt
+        All attempts at its steps.
+    now : float
+        Seconds since 1970.
+
+    Returns
+    -------
+    list of StepState
+        In the order of the file; the installation of requirements first, where there is one.
+    """
+    of_step: dict[str, dict[int, Attempt]] = {}
+    begun: dict[str, float] = {}
+    for one in attempts:
+        of_step.setdefault(one.step, {})[one.chunk] = one
+        begun[one.step] = min(begun.get(one.step, one.started), one.started)
+    named: list[tuple[str, Step | None]] = [(step.name, step) for step in job.pipeline.steps]
+    if job.pipeline.requirements is not None:
+        named.insert(0, (requirements.NAME, None))
+    return [
+        _state(job, name, step, list(of_step.get(name, {}).values()), begun.get(name, now), now)
+        for name, step in named
+    ]
+
+
+def _state(
+    job: Job, name: str, step: Step | None, last: list[Attempt], begun: float, now: float
+) -> StepState:
+    chunks = 0 if step is None else step.chunks or len(step.foreach or ())
+    counts = Counter(one.status for one in last)
+    bad = tuple(one for one in last if one.status not in (DONE, IN_PROGRESS))
+    if not last:
+        status = NOT_RUN if job.processed else WAITS
+    elif counts[IN_PROGRESS]:
+        status = IN_PROGRESS
+    elif bad:
+        status = bad[-1].status
+    elif counts[DONE] >= max(1, chunks):
+        status = DONE
+    else:
+        status = NOT_RUN if job.processed else IN_PROGRESS
+    ended = now if status == IN_PROGRESS else max((one.ended for one in last), default=now)
+    cells = ""
+    if step is not None and step.kind == "notebook" and status == IN_PROGRESS:
+        cells = ", ".join(filter(None, (_cell(job, one, chunks) for one in last)))
+    return StepState(
+        name, status, max(0.0, ended - begun), max((one.number for one in last), default=0),
+        chunks, dict(counts), cells, bad,
+    )  # fmt: skip
+
+
+def _cell(job: Job, attempt: Attempt, chunks: int) -> str:
+    """The cell that an attempt at a notebook has come to."""
+    if attempt.status != IN_PROGRESS:
+        return ""
+    files = traces(job, Unit(attempt.step, attempt.chunk, chunks), attempt.number)
+    try:
+        cell = files.with_name(f"{files.name}.progress").read_text()[:20]
+    except OSError:
+        return ""
+    return f"{cell} of [{attempt.chunk}]" if chunks else cell
+
+
+def as_tree(job: Job, states: Sequence[StepState], now: float) -> RenderableType:
+    """A job and its steps as a tree of rich.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    states : sequence of StepState
+        Of :func:`step_states`.
+    now : float
+        Seconds since 1970.
+
+    Returns
+    -------
+    rich.console.RenderableType
+    """
+    from rich.text import Text
+    from rich.tree import Tree
+
+    head = Text.assemble(
+        (job.name, "bold"), f" ({job.id[:8]})  ", _styled(job.status), f"  {_took(job, now)}"
+    )
+    if job.dashboard:
+        head.append(f"\ndashboard {plain(job.dashboard)}")
+    tree = Tree(head)
+    names = max((len(one.name) for one in states), default=0)
+    words = max(len(one.status) for one in states) if job.processed else len(IN_PROGRESS)
+    for one in states:
+        label = Text.assemble(f"{one.name:<{names}}  ", _styled(one.status, words))
+        if one.counts:
+            label.append(f"  {duration(one.seconds):>8}  {one.detail}")
+        label.rstrip()
+        branch = tree.add(label)
+        for attempt in one.bad[:_SHOWN]:
+            if why := _why(attempt):
+                branch.add(Text(why, style="red", overflow="fold"))
+        if len(one.bad) > _SHOWN:
+            branch.add(Text(f"and {len(one.bad) - _SHOWN} more", style="red"))
+    if job.processed and job.reason and not any(one.bad for one in states):
+        tree.add(Text(plain(job.reason), style="red"))
+    return tree
+
+
+def _styled(status: str, width: int = 0) -> tuple[str, str]:
+    return f"{status:<{width}}", _STYLES.get(status, "red")
+
+
+def _why(attempt: Attempt) -> str:
+    chunk = f"[{attempt.chunk}] " if attempt.chunk >= 0 else ""
+    return f"{chunk}{plain(attempt.reason)}" if attempt.reason else ""
+
+
+def _took(job: Job, now: float) -> str:
+    begun = job.started or job.submitted
+    return duration(max(0.0, (job.ended or now) - begun))
+
+
+class Changes:
+    """What has changed since it was last asked for, as lines; for what is no terminal.
+
+    Parameters
+    ----------
+    several : bool
+        Whether each line shall name its job.
+    """
+
+    def __init__(self, *, several: bool = False) -> None:
+        self._several = several
+        self._told: dict[tuple[str, str, int], tuple[object, ...]] = {}
+
+    def lines(
+        self, job: Job, attempts: Sequence[Attempt], states: Iterable[StepState], now: float
+    ) -> Iterator[str]:
+        """A line for each step, failed chunk and job whose status is another one.
+
+        Parameters
+        ----------
+        job : Job
+            The job.
+        attempts : sequence of Attempt
+            All attempts at its steps.
+        states : iterable of StepState
+            Of :func:`step_states`.
+        now : float
+            Seconds since 1970.
+
+        Yields
+        ------
+        str
+            ``"14:05:35 extract: done in 2.1 s"``
+        """
+        who = f"{job.name} ({job.id[:8]}) " if self._several else ""
+        at = time.strftime("%H:%M:%S", time.localtime(now))
+        for one in attempts:
+            if one.chunk >= 0 and one.status not in (DONE, IN_PROGRESS) and self._is_new(
+                (job.id, f"[{one.step}", one.chunk), (one.number, one.status)
+            ):  # fmt: skip
+                yield f"{at} {who}{one.step} [{one.chunk}]: {one.status}: {plain(one.reason)}"
+        for state in states:
+            tenths = 10 * state.counts.get(DONE, 0) // state.chunks if state.chunks else 0
+            key = (job.id, state.name, -1)
+            if state.counts and self._is_new(key, (state.status, state.attempts, tenths)):
+                yield f"{at} {who}{_line(state)}"
+        if job.dashboard and self._is_new((job.id, "", -2), (job.dashboard,)):
+            yield f"{at} {who}dashboard {plain(job.dashboard)}"
+        if self._is_new((job.id, "", -1), (job.status,)):
+            took = f" in {_took(job, now)}" if job.processed else ""
+            why = f": {plain(job.reason)}" if job.reason else ""
+            yield f"{at} job {job.name} ({job.id[:8]}): {job.status}{took}{why}"
+
+    def _is_new(self, key: tuple[str, str, int], value: tuple[object, ...]) -> bool:
+        before = self._told.get(key)
+        self._told[key] = value
+        return before != value
+
+
+def _line(state: StepState) -> str:
+    took = "" if state.status == IN_PROGRESS else f" in {duration(state.seconds)}"
+    detail = f" ({state.detail})" if state.detail else ""
+    why = _why(state.bad[-1]) if state.bad and not state.chunks else ""
+    return f"{state.name}: {state.status}{took}{detail}" + (f": {why}" if why else "")
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    Examples
+    --------
+    >>> duration(2.14), duration(75), duration(7500)
+    ('2.1 s', '1 min 15 s', '2 h 5 min')
+    """
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, left = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {left} s"
+
+
+def plain(text: str) -> str:
+    r"""One line without the characters that a terminal obeys.
+
+    Examples
+    --------
+    >>> plain("two\nlines\x1b[2J")
+    'two lines[2J'
+    """
+    shown = "".join(mark for mark in text if mark.isprintable() or mark.isspace())
+    return " ".join(shown.split())

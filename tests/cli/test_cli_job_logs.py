@@ -1,0 +1,87 @@
+"""``hyperplane job logs``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from terminal import Begin, Run
+
+PIPELINE = """
+pipeline:
+  name: logs
+  tasks:
+  - {name: first, type: bash script, bash_script_path: count.sh}
+  - {name: many, type: bash script, bash_script_path: chunk.sh, chunks: 2, retries: 1}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "count.sh").write_text("for i in 1 2 3 4 5; do echo line $i; done\n")
+    (tmp_path / "chunk.sh").write_text(
+        'echo "chunk $CHUNK_ID"\ntest $CHUNK_ID = 0 && exit 0\n'
+        "test -e once && exit 65\ntouch once; exit 3\n"
+    )
+    (tmp_path / "logs.yaml").write_text(PIPELINE)
+    return tmp_path
+
+
+@pytest.fixture
+def job_id(run: Run) -> str:
+    answer = run("job", "run", "logs.yaml", "--json", "--max-retries=0")
+    assert answer.code == 1
+    return str(answer.json["id"])
+
+
+def test_the_step_that_failed_is_shown_or_what_is_asked_for(run: Run, job_id: str) -> None:
+    logs = ["job", "logs", job_id[:8]]
+    assert run(*logs).out == "chunk 1\n"
+    five = "".join(f"line {i}\n" for i in range(1, 6))
+    assert run(*logs, "--step", "first").out == five
+    assert run(*logs, "--step", "first", "--lines", "2").out == "line 4\nline 5\n"
+    assert run(*logs, "--step", "first", "--lines", "9").out == five
+    assert run(*logs, "--step", "many", "--chunk", "0").out == "chunk 0\n"
+    assert run(*logs, "--chunk", "1", "--attempt", "2").out == "chunk 1\n"
+
+
+def test_what_is_not_there_is_told(run: Run, job_id: str) -> None:
+    missing = run("job", "logs", job_id, "--step", "many", "--chunk", "7")
+    assert missing.code == 1
+    assert "step 'many', chunk 7 has written nothing" in missing.err
+    unknown = run("job", "logs", job_id, "--step", "none")
+    assert unknown.code == 2
+    assert "one of 'first', 'many'" in unknown.err
+    assert run("job", "logs", job_id, "--lines", "0").code == 2
+
+
+def test_all_logs_of_a_job_that_has_ended_are_followed_to_their_end(run: Run, job_id: str) -> None:
+    answer = run("job", "logs", job_id, "--follow")
+    assert answer.out.startswith("==> first, attempt 1\nline 1\n")
+    assert "==> many [1], attempt 2\nchunk 1\n" in answer.out
+    only = run("job", "logs", job_id, "-f", "--step", "first", "--lines", "1")
+    assert only.out == "==> first, attempt 1\nline 5\n"
+
+
+def test_a_log_is_followed_while_it_is_written(run: Run, begin: Begin, folder: Path) -> None:
+    (folder / "slow.sh").write_text("echo begun\nwhile ! test -e go; do sleep 0.1; done\necho on\n")
+    sent = run("job", "submit", "slow.sh", "--json").json
+    following = begin("job", "logs", sent["id"], "--follow")
+    following.read_until("begun")
+    (folder / "go").touch()
+    began = time.monotonic()
+    answer = following.end()
+    assert (answer.code, answer.out) == (0, "on\n")
+    assert time.monotonic() - began < 20
+
+
+def test_the_last_lines_of_a_long_log(run: Run, folder: Path) -> None:
+    lines = [f"{i:06d} " + "x" * 90 for i in range(3000)]  # several blocks
+    (folder / "data.txt").write_text("\n".join(lines) + "\nno end")
+    (folder / "long.sh").write_text("cat data.txt\n")
+    job_id = run("job", "run", "long.sh", "--json").json["id"]
+    for count in (1, 2, 700, 2000, 3001, 5000):
+        shown = run("job", "logs", job_id, "--lines", str(count)).out
+        assert shown == "\n".join([*lines, "no end"][-count:])

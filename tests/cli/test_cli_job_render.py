@@ -1,0 +1,107 @@
+"""``hyperplane job render`` and ``submit --dry-run``: what would be run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from terminal import Run
+
+from hyperplane.jobs.home import the_store
+
+PIPELINE = """
+pipeline:
+  name: shown
+  tasks:
+  - {name: one, type: bash script, bash_script_path: "a b.sh", env: {LEVEL: hidden-value}}
+  - name: two
+    type: python
+    py_path: two.py
+    depends_on: []
+    chunks: 4
+    max_parallel: 2
+    timeout: 90s
+    resources: {cores: 2}
+    secrets: [API_KEY]
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("API_KEY", "s3cret-value")
+    (tmp_path / "a b.sh").write_text("echo\n")
+    (tmp_path / "two.py").write_text("print()\n")
+    (tmp_path / "shown.yaml").write_text(PIPELINE)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", [["render"], ["submit", "--dry-run"]])
+def test_steps_are_shown_and_nothing_is_kept(command: list[str], run: Run, folder: Path) -> None:
+    before = len(the_store().find())
+    answer = run("job", *command, "shown.yaml", "-p", "month=private")
+    assert answer.code == 0
+    assert len(the_store().find()) == before
+    text = answer.out.replace("\n", "").replace(" ", "")
+    assert f"bash'{folder}/ab.sh'" in text.replace("'" + str(folder) + "/a b", "")
+    assert "MONTH" in text
+    assert "LEVEL" in text
+    assert "4,2atonce" in text
+    assert "HYPERPLANE_CUSTOM_SECRET_KEY_API_KEY" in text
+    for value in ("s3cret-value", "hidden-value", "private"):
+        assert value not in text
+
+
+def test_the_document_has_the_arguments(run: Run, folder: Path) -> None:
+    shown = run("job", "render", "shown.yaml", "--json", "--timeout=-1").json
+    one, two = shown["steps"]
+    assert shown["timeout"] == -1
+    assert one["argv"] == ["bash", str(folder / "a b.sh")]
+    assert two["argv"] == [sys.executable, str(folder / "two.py")]
+    assert (one["after"], two["after"], two["chunks"], two["timeout"]) == ([], [], 4, 90)
+    assert two["resources"] == {"cores": 2}
+    assert "CHUNK_ID" in two["variables"]
+    assert "CHUNK_ID" not in one["variables"]
+    assert "API_KEY" in two["secret_variables"]
+
+
+def test_scripts_of_a_scheduler_are_printed_or_written(run: Run, folder: Path) -> None:
+    (folder / "plain.sh").write_text("echo\n")
+    arguments = ["job", "render", "plain.sh", "--runner", "slurm", "--name", "plain"]
+    shown = run(*arguments)
+    assert shown.code == 0
+    assert "#SBATCH" in shown.out
+    answer = run(*arguments, "--out", "scripts", "--json").json
+    assert sorted(answer["written"]) == sorted(str(f.relative_to(folder))
+                                               for f in (folder / "scripts").iterdir())  # fmt: skip
+    for document in answer["documents"]:
+        assert (folder / "scripts" / document["name"]).read_text() == document["text"]
+
+
+def test_manifests_are_one_stream_of_yaml(run: Run, folder: Path) -> None:
+    pipeline = PIPELINE.split("  - name: two")[0] + (
+        '  - {name: two, type: bash script, bash_script_path: "a b.sh"}\n'
+    )
+    (folder / "plain.yaml").write_text(pipeline)
+    options = ["--option", "image=registry.local/a:1", "--option", "root=/data"]
+    shown = run("job", "render", "plain.yaml", "--runner", "kubernetes", *options)
+    assert shown.code == 0
+    found = [document["kind"] for document in yaml.safe_load_all(shown.out) if document]
+    assert "Job" in found
+    missing = run("job", "render", "plain.yaml", "--runner", "kubernetes")
+    assert missing.code == 2
+    assert "image" in missing.err
+
+
+def test_what_a_runner_cannot_take_is_refused(run: Run) -> None:
+    answer = run("job", "render", "shown.yaml", "--runner", "abacus")
+    assert answer.code == 2
+    assert "'abacus': allowed is one of local, slurm, kubernetes" in answer.err
+    assert run("job", "render", "shown.yaml", "--out", "x").code == 2
+    both = run("job", "render", "shown.yaml", "--runner=slurm", "--option=a", "--option==b")
+    assert "2 faults" in both.err
+    unknown = run("job", "render", "shown.yaml", "--runner=slurm", "--option", "imge=x")
+    assert unknown.code == 2
+    assert "imge" in unknown.err

@@ -1,0 +1,158 @@
+"""``hyperplane job schedule``: lines for cron, manifests for Kubernetes."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import dask.config
+import pytest
+import yaml
+from terminal import Run
+
+from hyperplane.jobs.home import home, the_store
+from hyperplane.jobs.states import DONE
+
+GOLDEN = Path(__file__).parents[1] / "jobs" / "golden" / "schedule.yaml"
+CRONTAB = '#!/bin/sh\nf={place}\nif [ "$1" = -l ]; then cat "$f"; else cat >"$f"; fi\n'
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "my project"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    (place / "say.sh").write_text('echo "said $MONTH"\n')
+    return place
+
+
+@pytest.fixture
+def crontab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program, place = tmp_path / "bin" / "crontab", tmp_path / "crontab"
+    program.parent.mkdir()
+    place.write_text("5 4 * * * backup\n")
+    program.write_text(CRONTAB.format(place=shlex.quote(str(place))))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return place
+
+
+def test_the_line_submits_a_run_of_the_schedule(run: Run, folder: Path) -> None:
+    """As cron does it: another folder, next to no environment, and ``\\%`` for ``%``."""
+    answer = run(
+        "job", "schedule", "say.sh", "--cron", "*/30 * * * *", "--name", "half-hourly",
+        "-p", "month=50% of it's", "--no-overlap",
+    )  # fmt: skip
+    assert (answer.code, answer.err) == (0, "")
+    line = answer.out.rstrip("\n")
+    assert line.startswith(f"*/30 * * * * cd '{folder}' && ")
+    assert line.endswith(" # hyperplane schedule half-hourly")
+    command = line.split(None, 5)[5].replace("\\%", "%")
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(Path.home())}
+    subprocess.run(["/bin/sh", "-c", command], cwd="/", env=environment, check=True)
+    said = (home() / "schedule-half-hourly.log").read_text()
+    (job,) = the_store().find(schedule="half-hourly")
+    assert job.id in said
+    assert (job.name, dict(job.parameters)) == ("half-hourly", {"month": "50% of it's"})
+    deadline = time.monotonic() + 30
+    while not (now := the_store().get(job.id)).processed and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert now.status == DONE
+
+
+def test_the_documented_slip_is_understood(run: Run) -> None:
+    answer = run("job", "schedule", "say.sh", "--cron", "*/30***", "--json")
+    assert answer.json["cron"] == "*/30 * * * *"
+    assert answer.json["installed"] is False
+    assert answer.err.startswith("warning: ")
+
+
+def test_a_schedule_is_installed_listed_and_removed(run: Run, crontab: Path) -> None:
+    ask = ["job", "schedule", "say.sh", "--name", "often", "--install"]
+    assert run(*ask, "--cron", "0 * * * *").out == "often is installed\n"
+    assert (
+        run(*ask, "--cron", "30 * * * *").out == "often is installed, in place of the one before\n"
+    )
+    lines = crontab.read_text().splitlines()
+    assert (lines[0], len(lines)) == ("5 4 * * * backup", 2)
+    assert lines[1].startswith("30 * * * * ")
+    run("job", "run", "say.sh", "--schedule", "often")
+    assert "often 30 * * * * 20" in run("job", "schedule", "--list").text
+    (listed,) = run("job", "schedule", "--list", "--json").json
+    assert (listed["name"], listed["last"]["status"]) == ("often", DONE)
+    assert run("job", "schedule", "--remove", "--name", "often").out == "often is removed\n"
+    assert crontab.read_text() == "5 4 * * * backup\n"
+    assert run("job", "schedule", "--list").out == "no schedule is installed\n"
+    assert run("job", "schedule", "--remove", "--name", "often").code == 2
+
+
+def test_the_manifest_is_the_golden_one(run: Run) -> None:
+    answer = run(
+        "job", "schedule", "say.sh", "--cron", "*/30 8-18 * * mon-fri", "--name", "Half_Hourly",
+        "--runner", "kubernetes", "--image", "registry.local/pipelines:1.2", "--folder", "/app",
+        "-p", "month=50% of it's", "-p", "text=a: b # c", "--no-overlap",
+    )  # fmt: skip
+    assert answer.code == 0
+    assert answer.out == GOLDEN.read_text()
+    manifest = yaml.safe_load(answer.out)
+    container = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
+    assert container["command"][-5:] == ["-p", "month=50% of it's", "-p", "text=a: b # c", "say.sh"]
+
+
+def test_what_kubernetes_does_not_take_is_refused_at_once(run: Run) -> None:
+    answer = run(
+        "job", "schedule", "say.sh", "--cron", "0 0 * * 5-7", "--name", "n" * 60,
+        "--runner", "kubernetes",
+    )  # fmt: skip
+    assert answer.code == 2
+    assert "3 faults" in answer.err
+    for part in ("--image", "0 for Sunday", "52 characters"):
+        assert part in answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], ["a pipeline file", "--cron"]),
+        (["say.sh"], ["--cron"]),
+        (["--remove"], ["--name"]),
+        (["--remove", "--list"], ["one of --install, --remove, --list"]),
+        (["say.sh", "--cron", "* * * * *", "--runner", "at"], ["one of cron, kubernetes"]),
+        (["say.sh", "--cron", "* * * * *", "--runner=kubernetes", "--install"], ["kubectl apply"]),
+        (["say.sh", "--cron", "61 * * * *"], ["numbers from 0 to 59"]),
+        (["none.sh", "--cron", "* * * * *"], ["a file that is there"]),
+        (["say.sh", "--cron", "* * * * *", "--name", "a b"], ["letter or digit at both ends"]),
+        (["say.sh", "--cron", "* * * * *", "-p", "a=b\nc"], ["arguments of one line"]),
+    ],
+)
+def test_what_cannot_be_scheduled_is_told(arguments: list[str], told: list[str], run: Run) -> None:
+    answer = run("job", "schedule", *arguments)
+    assert answer.code == 2
+    assert answer.out == ""
+    for part in told:
+        assert part in answer.err
+
+
+def test_what_cron_will_not_know_is_told(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "p.yaml").write_text(
+        "pipeline:\n  name: p\n  tasks:\n"
+        "  - {name: a, type: bash script, bash_script_path: say.sh, secrets: [API_KEY]}\n"
+    )
+    monkeypatch.setenv("API_KEY", "s3cret-value")
+    url = f"sqlite:///{folder}/team.db"
+    monkeypatch.setenv("DASK_HYPERPLANE__JOBS__STORE", url)
+    with dask.config.set({"hyperplane.jobs.store": url}):
+        answer = run("job", "schedule", "p.yaml", "--cron", "* * * * *")
+    assert answer.code == 0
+    assert "cron does not know the secret API_KEY" in answer.err
+    assert "cron does not know the store" in answer.err
+    assert "s3cret-value" not in answer.out + answer.err
+    assert "team.db" not in answer.out + answer.err
+    assert f"PATH={Path(sys.executable).parent}:" in answer.out

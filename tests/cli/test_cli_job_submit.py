@@ -1,0 +1,171 @@
+"""``hyperplane job submit``, ``list``, ``watch``, ``cancel`` and ``resume``."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import dask.config
+import pytest
+from terminal import Begin, Run
+
+from hyperplane.jobs.home import the_store
+from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, OPEN
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "say.sh").write_text("echo said\n")
+    (tmp_path / "long.sh").write_text("sleep 60\n")
+    (tmp_path / "bad.sh").write_text("test -e ready || exit 65\n")
+    return tmp_path
+
+
+@pytest.fixture
+def alone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No jobs but those of the test."""
+    place = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("DASK_HYPERPLANE__JOBS__HOME", str(place))
+    with dask.config.set({"hyperplane.jobs.home": str(place), "hyperplane.jobs.linger": "0.5s"}):
+        yield place
+
+
+def until(job_id: str, status: str) -> None:
+    deadline = time.monotonic() + 30
+    while the_store().get(job_id).status != status:
+        assert time.monotonic() < deadline, the_store().get(job_id)
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["run", "submit", "list", "watch", "logs", "cancel", "resume", "render", "schedule"],
+)
+def test_each_command_explains_itself(command: str, run: Run) -> None:
+    assert f" {command} " in run("job", "--help").text
+    answer = run("job", command, "--help")
+    assert answer.code == 0
+    assert max(map(len, answer.out.splitlines())) <= 80
+
+
+def test_submitting_prints_both_ids_and_does_not_wait(run: Run) -> None:
+    answer = run("job", "submit", "long.sh", "--name", "sent")
+    assert answer.code == 0
+    words = answer.out.split()
+    job = the_store().get(words[1])
+    assert words == ["job", job.id, "run", job.run_id]
+    assert (job.name, job.status in OPEN) == ("sent", True)
+    assert run("job", "cancel", job.id, "--json").json == [{"id": job.id, "status": CANCELLED}]
+    until(job.id, CANCELLED)
+    assert "had ended: cancelled" in run("job", "cancel", job.id[:8]).out
+
+
+def test_waiting_ends_with_the_code_of_the_job(run: Run) -> None:
+    answer = run("job", "submit", "say.sh", "--wait")
+    assert answer.code == 0
+    assert "done in" in answer.out
+    assert run("job", "submit", "say.sh", "--wait", "--json").json["status"] == DONE
+    answer = run("job", "submit", "bad.sh", "--wait")
+    assert answer.code == 1
+    assert "exit code 65" in answer.out
+
+
+def test_a_job_that_failed_is_resumed(run: Run, folder: Path) -> None:
+    job = run("job", "submit", "bad.sh", "--wait", "--json").json
+    assert job["status"] == FAILED
+    (folder / "ready").touch()
+    answer = run("job", "resume", job["id"][:8], "--wait", "--json")
+    assert (answer.code, answer.json["status"], answer.json["steps"][0]["attempts"]) == (0, DONE, 2)
+    again = run("job", "resume", job["id"])
+    assert again.code == 1
+    assert "it is done" in again.err
+
+
+def test_several_are_watched_and_the_first_bad_one_gives_the_code(run: Run) -> None:
+    names = {"good": "say.sh", "bad": "bad.sh"}
+    ids = [
+        run("job", "submit", file, "--name", name, "--json").json["id"]
+        for name, file in names.items()
+    ]
+    answer = run("job", "watch", *ids, ids[0])
+    assert answer.code == 1
+    assert f"job good ({ids[0][:8]}): done" in answer.out
+    assert f"job bad ({ids[1][:8]}): failed" in answer.out
+    assert f"bad ({ids[1][:8]}) bad: failed" in answer.out
+    shown = run("job", "watch", *ids, "--json").json
+    assert [job["status"] for job in shown] == [DONE, FAILED]
+
+
+def test_who_stops_watching_leaves_the_job_going(run: Run, begin: Begin) -> None:
+    sent = run("job", "submit", "long.sh", "--json").json
+    until(sent["id"], IN_PROGRESS)
+    watching = begin("job", "watch", sent["id"])
+    watching.read_until(time.strftime("%H:"))
+    watching.signal(signal.SIGINT, whole_group=True)
+    answer = watching.end()
+    assert answer.code == 130
+    assert sent["id"][:8] in answer.err
+    assert the_store().get(sent["id"]).status == IN_PROGRESS
+    run("job", "cancel", sent["id"])
+
+
+@pytest.mark.usefixtures("alone")
+def test_jobs_are_listed_the_last_first(run: Run) -> None:
+    assert run("job", "list").out == "no job has been submitted\n"
+    assert run("job", "list", "--json").json == []
+    for name, file in {"one": "say.sh", "two": "bad.sh", "three": "say.sh"}.items():
+        run("job", "run", file, "--name", name)
+    shown = run("job", "list")
+    assert [line.split()[1] for line in shown.out.splitlines()[2:]] == ["three", "two", "one"]
+    assert "step 'bad' f" in shown.text
+    assert [job["name"] for job in run("job", "list", "--json", "--limit=2").json] == [
+        "three",
+        "two",
+    ]
+    assert [job["name"] for job in run("job", "list", "--json", "--status=failed").json] == ["two"]
+    assert run("job", "list", "--status", "timed-out").out == "no such job\n"
+    wrong = run("job", "list", "--status", "finished", "--limit", "0")
+    assert wrong.code == 2
+    assert "2 faults" in wrong.err
+    assert "in progress" in wrong.err
+
+
+@pytest.mark.parametrize(
+    "command", [["watch"], ["cancel"], ["resume"], ["logs"], ["watch", "--json"]]
+)
+def test_an_id_that_no_job_has_is_told(command: list[str], run: Run) -> None:
+    answer = run("job", *command, "zzzz")
+    assert answer.code == 1
+    assert "there is no such job" in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_nothing_is_cancelled_when_one_of_several_ids_is_wrong(run: Run) -> None:
+    sent = run("job", "submit", "long.sh", "--json").json
+    assert run("job", "cancel", sent["id"], "zzzz").code == 1
+    assert not the_store().get(sent["id"]).cancelled
+    run("job", "cancel", sent["id"])
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_run_of_a_schedule_waits_for_none_and_overlaps_with_none(run: Run) -> None:
+    first = run("job", "submit", "long.sh", "--schedule", "nightly", "--no-overlap", "--json").json
+    assert the_store().get(first["id"]).schedule == "nightly"
+    second = run("job", "submit", "long.sh", "--schedule", "nightly", "--no-overlap", "--json")
+    assert (second.code, second.json) == (0, {"id": None, "run_id": None, "going_on": first["id"]})
+    assert (
+        "nothing submitted"
+        in run("job", "submit", "say.sh", "--schedule", "nightly", "--no-overlap").out
+    )
+    other = run("job", "submit", "say.sh", "--schedule", "daily", "--no-overlap", "--json").json
+    assert other["id"] is not None
+    run("job", "cancel", first["id"])
+    until(first["id"], CANCELLED)
+    third = run("job", "submit", "say.sh", "--schedule", "nightly", "--no-overlap", "--json").json
+    assert third["id"] is not None
+    until(third["id"], DONE)
+    answer = run("job", "submit", "say.sh", "--no-overlap")
+    assert answer.code == 2
+    assert "--schedule NAME" in answer.err

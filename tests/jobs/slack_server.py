@@ -1,0 +1,83 @@
+"""A server that answers as Slack does, in this process, for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+TOKEN = "xoxb-s3cret-token"
+
+
+@dataclass
+class Answer:
+    """What the server says to one request."""
+
+    code: int = 200
+    body: str = '{"ok": true}'
+    headers: dict[str, str] = field(default_factory=dict)
+    pause: float = 0.0
+
+
+@dataclass
+class Slack:
+    """The server: what it got, and what it will answer."""
+
+    url: str
+    got: list[tuple[str, dict[str, str], Any]] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+
+    @property
+    def documents(self) -> list[Any]:
+        return [document for _, _, document in self.got]
+
+
+def serve() -> tuple[Slack, Callable[[], None]]:
+    """Start one; the server, and what ends it."""
+    slack = Slack("")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            slack.got.append((self.path, dict(self.headers), json.loads(body)))
+            answer = slack.answers.pop(0) if slack.answers else Answer()
+            threading.Event().wait(answer.pause)
+            if self.path.startswith("/api") and answer == Answer():
+                known = self.headers["Authorization"] == f"Bearer {TOKEN}"
+                answer = (
+                    Answer() if known else Answer(body='{"ok": false, "error": "invalid_auth"}')
+                )
+            self.send_response(answer.code)
+            for name, value in answer.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(answer.body.encode())))
+            self.end_headers()
+            self.wfile.write(answer.body.encode())
+
+        def do_GET(self) -> None:
+            slack.got.append((self.path, dict(self.headers), "GET"))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+        def handle(self) -> None:
+            with contextlib.suppress(OSError):  # whoever asked has gone
+                super().handle()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    slack.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+
+    def end() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return slack, end

@@ -1,0 +1,204 @@
+"""Messages to Slack and addresses of services, against a server in this process."""
+
+import socket
+import time
+import traceback
+
+import dask.config
+import pytest
+from slack_server import TOKEN, Answer, serve
+
+from hyperplane import utils
+from hyperplane.errors import RequestError
+from hyperplane.jobs import slack
+from hyperplane.jobs.slack import NotSent
+
+HOOK = "/services/T0/B0/s3cret-hook"
+SECRETS = (TOKEN, "s3cret")
+
+
+@pytest.fixture
+def server(monkeypatch):
+    found, end = serve()
+    monkeypatch.setenv("SLACK_TOKEN", TOKEN)
+    monkeypatch.setenv("WEBHOOK_URL", found.url + HOOK)
+    monkeypatch.setenv("no_proxy", "*")
+    with dask.config.set({"hyperplane.slack.api": found.url + "/api"}):
+        yield found
+    end()
+
+
+@pytest.fixture
+def no_pauses(monkeypatch):
+    """What would be waited, and is not."""
+    pauses = []
+    monkeypatch.setattr("tenacity.nap.time.sleep", pauses.append)
+    return pauses
+
+
+def refused(call, *arguments):
+    """The error of a call, once it is sure that no secret stands in it or in what led to it."""
+    with pytest.raises((NotSent, RequestError)) as caught:
+        call(*arguments)
+    whole = "".join(traceback.format_exception(caught.value))
+    assert not any(secret in whole for secret in SECRETS)
+    return str(caught.value)
+
+
+def test_a_message_goes_to_a_channel_with_the_token(server):
+    utils.SlackHelper().post_message("done: *all* ü", "#data")
+    ((path, headers, document),) = server.got
+    assert path == "/api/chat.postMessage"
+    assert headers["Authorization"] == f"Bearer {TOKEN}"
+    assert document == {"channel": "#data", "text": "done: *all* ü"}
+
+
+def test_the_configured_channel_holds_when_none_is_named(server):
+    assert "hyperplane.slack.channel" in refused(utils.SlackHelper().post_message, "x")
+    with dask.config.set({"hyperplane.slack.channel": "#all"}):
+        utils.SlackHelper().post_message("x")
+    assert server.documents == [{"channel": "#all", "text": "x"}]
+
+
+def test_a_message_goes_through_the_webhook(server):
+    utils.post_message("done")
+    utils.post_message("done", channel="#other")
+    assert [path for path, _, _ in server.got] == [HOOK, HOOK]
+    assert server.documents == [{"text": "done"}, {"text": "done", "channel": "#other"}]
+    assert "Authorization" not in server.got[0][1]
+
+
+def test_a_table_is_aligned_in_a_block_of_code(server):
+    utils.post_table({"rows": 1200, "a longer <label>": "x & y\nz"})
+    utils.SlackHelper().post_table({"day": ["mon"], "rows": [9]}, channel="#data")
+    first, second = (document["text"] for document in server.documents)
+    assert first.splitlines() == [
+        "```", "rows              1200", "a longer &lt;label&gt;  x &amp; y z", "```",
+    ]  # fmt: skip
+    assert second.splitlines() == ["```", "day  rows", "---  ----", "mon     9", "```"]
+
+
+@pytest.mark.parametrize("values", [{}, {"a": []}, {"a": [1, 2], "b": ["x"]}, {"a": "```"}])
+def test_odd_tables_stay_tables(values):
+    lines = slack.table(values).splitlines()
+    assert (lines[0], lines[-1]) == ("```", "```")
+    assert "```" not in "".join(lines[1:-1])
+
+
+def test_a_wrong_token_is_told_and_not_shown(server, monkeypatch):
+    monkeypatch.setenv("SLACK_TOKEN", "xoxb-s3cret-wrong")
+    assert "invalid_auth" in refused(utils.SlackHelper().post_message, "x", "#data")
+    assert len(server.got) == 1
+
+
+def test_what_is_not_set_is_told(monkeypatch):
+    monkeypatch.delenv("SLACK_TOKEN", raising=False)
+    monkeypatch.delenv("WEBHOOK_URL", raising=False)
+    assert "SLACK_TOKEN" in refused(utils.SlackHelper)
+    assert "WEBHOOK_URL" in refused(utils.post_message, "x")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "hooks.slack.com/s3cret", "ftp://x/s3cret", "http://example.com/s3cret", "https:///s3cret",
+        "https://u:s3cret@x/", "https://x/s3cret\r\nHost: y", "https://x:s3cret/", "https://[x/s3cret",
+    ],
+)  # fmt: skip
+def test_what_is_no_webhook_is_refused_and_not_shown(url, monkeypatch):
+    monkeypatch.setenv("WEBHOOK_URL", url)
+    assert "https://" in refused(utils.post_message, "x")
+
+
+@pytest.mark.parametrize("token", ["s3cret\n", "s3cret ü", "s3cret x"])
+def test_a_token_that_is_none_is_refused_and_not_shown(token, server, monkeypatch):
+    monkeypatch.setenv("SLACK_TOKEN", token)
+    assert "a token in one line" in refused(utils.SlackHelper().post_message, "x", "#data")
+    assert server.got == []
+
+
+def test_the_wait_that_the_server_asks_for_is_kept(server, no_pauses):
+    server.answers = [
+        Answer(429, headers={"Retry-After": "7"}),
+        Answer(429, headers={"Retry-After": "999"}),
+    ]
+    utils.post_message("x")
+    assert no_pauses == [7.0, slack.LONGEST_WAIT]
+    assert len(server.got) == 3
+
+
+@pytest.mark.parametrize("code", [500, 502, 503, 504, 429])
+def test_faults_that_pass_are_tried_again_and_then_told(code, server, no_pauses):
+    server.answers = [Answer(code, "s3cret") for _ in range(9)]
+    said = refused(utils.post_message, "x")
+    assert said == f"127.0.0.1 did not take a message, 4 times: HTTP {code}"
+    assert len(server.got) == slack.ATTEMPTS
+    assert len(no_pauses) == slack.ATTEMPTS - 1
+    assert all(0 < pause <= slack.LONGEST_WAIT for pause in no_pauses)
+
+
+@pytest.mark.parametrize("code", [400, 403, 404, 410])
+def test_faults_that_stay_are_told_at_once(code, server, no_pauses):
+    server.answers = [Answer(code, "invalid_payload s3cret")]
+    assert f"HTTP {code}" in refused(utils.post_message, "x")
+    assert (len(server.got), no_pauses) == (1, [])
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_redirects_are_not_followed(code, server):
+    server.answers = [Answer(code, headers={"Location": f"{server.url}/elsewhere"})]
+    said = refused(utils.SlackHelper().post_message, "x", "#data")
+    assert "redirects are not followed" in said
+    assert len(server.got) == 1
+
+
+@pytest.mark.parametrize("body", ["ok", "[]", "", '{"ok": "true"}', "null"])
+def test_an_answer_that_is_not_slacks_is_told(body, server):
+    server.answers = [Answer(body=body)]
+    refused(utils.SlackHelper().post_message, "x", "#data")
+
+
+def test_a_server_that_does_not_answer_is_given_up_and_not_asked_twice(server, monkeypatch):
+    monkeypatch.setattr(slack, "TIMEOUT", 0.3)
+    server.answers = [Answer(pause=1.0)]
+    began = time.monotonic()
+    assert "it may have arrived" in refused(utils.post_message, "x")
+    assert time.monotonic() - began < 0.9
+    assert len(server.got) == 1
+
+
+def test_a_server_that_is_not_there_is_tried_again_and_then_told(no_pauses, monkeypatch):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setenv("WEBHOOK_URL", f"http://127.0.0.1:{port}{HOOK}")
+    assert "no connection (ConnectionRefusedError)" in refused(utils.post_message, "x")
+    assert len(no_pauses) == 3
+
+
+def test_messages_are_cut_to_what_slack_takes(server):
+    utils.post_message("x" * 50_000)
+    text = server.documents[0]["text"]
+    assert (len(text), text[-3:]) == (40_000, "...")
+
+
+def test_the_address_of_a_service():
+    usual = "http://model-a.hyperplane-pipelines.svc.cluster.local:8787"
+    assert utils.get_service_url("model-a") == usual
+    services = {"model-a": "https://models.example/a"}
+    with dask.config.set({"hyperplane.services": services}):
+        assert utils.get_service_url("model-a") == "https://models.example/a"
+        assert utils.get_service_url("b").startswith("http://b.")
+    with dask.config.set({"hyperplane.service_url": "http://{name}.local"}):
+        assert utils.get_service_url("model_inference_endpoint") == (
+            "http://model_inference_endpoint.local"
+        )
+    with dask.config.set({"hyperplane.service_url": "http://x"}), pytest.raises(RequestError):
+        utils.get_service_url("a")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "a@b", "a:1", "../x", None, 3, ["a"]])
+def test_what_is_no_name_of_a_service_is_refused(name):
+    with pytest.raises(RequestError, match="letters, digits"):
+        utils.get_service_url(name)
