@@ -107,7 +107,7 @@ async def submit_pipeline_job(
     pipelineYamlPath : str
         A pipeline file, or a single script or notebook.
     jobType : str
-        A label of the job.
+        A label of the job, up to 64 characters.
     timeout : float, optional
         Seconds from now until it must have ended; -1 for no limit.
     active_timeout : float, optional
@@ -140,13 +140,15 @@ async def submit_pipeline_job(
     return await asyncio.to_thread(submitting.send, made)
 
 
-async def checkjobs(ids: Sequence[Any], loop: bool = False, interval: float = 5) -> str:
+async def checkjobs(
+    ids: str | Submitted | Sequence[Any], loop: bool = False, interval: float = 5
+) -> str:
     """How jobs stand.
 
     Parameters
     ----------
     ids : list of str
-        Of the jobs.
+        Of the jobs; the beginning of an id is enough, and one job needs no list.
     loop : bool
         Whether to show it again and again until all have ended.
     interval : float
@@ -167,13 +169,13 @@ async def checkjobs(ids: Sequence[Any], loop: bool = False, interval: float = 5)
     return (await asyncio.to_thread(checking.check_jobs, ids))[0]
 
 
-async def cancel_pipeline_job(jobID: str) -> dict[str, str]:  # noqa: N803
+async def cancel_pipeline_job(jobID: str | Submitted) -> dict[str, str]:  # noqa: N803
     """End a job, with all processes of its steps.
 
     Parameters
     ----------
     jobID : str
-        The job.
+        The job: its id, or what submitting it gave.
 
     Returns
     -------
@@ -188,7 +190,7 @@ async def cancel_pipeline_job(jobID: str) -> dict[str, str]:  # noqa: N803
 cancel_pipeline_jobs = cancel_pipeline_job
 
 
-async def get_a_job_output(jobID: str) -> str | None:  # noqa: N803
+async def get_a_job_output(jobID: str | Submitted) -> str | None:  # noqa: N803
     """What a step of a job has set as its output; None when none has."""
     return await asyncio.to_thread(outputs.get_output, jobID)
 

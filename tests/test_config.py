@@ -243,7 +243,11 @@ class TestFaults:
             ("engines.local.fitt", "no such key"),
             ("tuning.profil", "no such key"),
             ("tuning.profiles.fast.servers", "no such key"),
-            ("memroy", "one of the sections engines, jobs, memory, pools, service_url, services, sizing, slack, tuning"),
+            (
+                "memroy",
+                "one of the sections engines, jobs, memory, pools, service_url, services, sizing, "
+                "slack, tuning",
+            ),
         ],
     )
     def test_a_mistyped_key_in_any_section(self, path, allowed):

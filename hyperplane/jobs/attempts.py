@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from collections import defaultdict
 from dataclasses import replace
@@ -10,16 +11,21 @@ from dataclasses import replace
 from dask.utils import parse_timedelta
 
 from hyperplane import config
-from hyperplane.jobs import requirements, shards_done
+from hyperplane.jobs import redaction, requirements, shards_done
 from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.environment import PROGRESS, grown, secret_variables, secrets, variables
+from hyperplane.jobs.environment import (
+    PROGRESS,
+    grown,
+    hidden_from,
+    secret_variables,
+    secrets,
+    variables,
+)  # fmt: skip
 from hyperplane.jobs.faults import INPUT, MEMORY, PASSING, kind_of, reason_of, tail
 from hyperplane.jobs.processes import Command, Process
-from hyperplane.jobs.programs import Handed, arguments, folder_of, traces
-from hyperplane.jobs.redaction import redact
+from hyperplane.jobs.programs import Handed, arguments, folder_of, notebook_output, traces
 from hyperplane.jobs.states import (
-    CANCELLED,
     DONE,
     FAILED,
     IN_PROGRESS,
@@ -30,6 +36,9 @@ from hyperplane.jobs.states import (
     Unit,
 )  # fmt: skip
 from hyperplane.jobs.store import JobStore
+
+#: No such folder, no right to it, too many or too long arguments; anything else may pass.
+_OF_THE_INPUT = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.E2BIG}
 
 
 class Attempts:
@@ -49,15 +58,16 @@ class Attempts:
 
     def __init__(self, store: JobStore, job: Job, capacity: Capacity, handed: Handed) -> None:
         self.store, self.job, self.capacity, self.handed = store, job, capacity, handed
-        self.steps = requirements.steps(job.pipeline, handed.python)
-        #: What attempts are that are ended from outside.
-        self.ended_as = CANCELLED
+        self.steps = requirements.steps(job.pipeline, job.python)
+        #: What attempts become that are ended because the job is; empty while it goes on.
+        self.ending = ""
         self._settings = config.jobs()
         self._made: dict[Unit, list[Attempt]] = defaultdict(list)
 
     async def prepare(self) -> None:
         """Find out what has been done, by whomever."""
-        for attempt in self.store.attempts(self.job.id):
+        # By their numbers: clocks may be put back.
+        for attempt in sorted(self.store.attempts(self.job.id), key=lambda one: one.number):
             self._made[Unit(attempt.step, attempt.chunk)].append(attempt)
         for step in self.steps:
             if step.output is not None:
@@ -74,6 +84,23 @@ class Attempts:
         """Whether an attempt at it was done."""
         return any(attempt.status == DONE for attempt in self._made[unit])
 
+    def failures(self, unit: Unit) -> tuple[list[Attempt], list[Attempt]]:
+        """Attempts at it that failed, and that were lost, since the submission or last resume."""
+        now = [one for one in self._made[unit] if one.started >= self.job.submitted]
+        failed = [one for one in now if one.status in (FAILED, TIMED_OUT)]
+        return failed, [one for one in now if one.status == LOST]
+
+    async def end_running(self) -> None:
+        """End what still runs, also what somebody began who was killed."""
+        chunks = {step.name: len(_units(step)) for step in self.steps}
+        for unit, made in self._made.items():
+            if made and made[-1].status == IN_PROGRESS:
+                whole = Unit(unit.step, unit.chunk, 0 if unit.chunk < 0 else chunks[unit.step])
+                files = traces(self.job, whole, made[-1].number)
+                process = Process(Command((), {}, "", files))
+                code = await self._end(process)
+                self._keep(replace(made[-1], status=self._as_ended(code), exit_code=code))
+
     def last_words(self) -> str:
         """The end of the log of the attempt that failed last."""
         ended = [one for made in self._made.values() for one in made if one.ended and one.log]
@@ -83,15 +110,15 @@ class Attempts:
     async def make(self, step: Step, unit: Unit) -> Attempt:
         """One more attempt; or the one that runs, when somebody who was killed began it."""
         before = self._made[unit]
-        if before and before[-1].status == IN_PROGRESS:
-            found = before[-1]
-            command = Command((), {}, "", traces(self.job, unit, found.number))
-            ended = await self._watch(step, found, Process(command))
-            if ended.status != LOST:
-                return ended
         memory_faults = sum(attempt.fault == MEMORY for attempt in before)
         more = (step.more_memory or 1.0) ** memory_faults
         async with self.capacity.taken(self.capacity.demand(step, more)):
+            if before and before[-1].status == IN_PROGRESS:
+                found = before[-1]
+                command = Command((), {}, "", traces(self.job, unit, found.number))
+                ended = await self._watch(step, found, Process(command))
+                if ended.status != LOST:
+                    return ended
             return await self._begin(step, unit, memory_faults)
 
     async def _begin(self, step: Step, unit: Unit, memory_faults: int) -> Attempt:
@@ -106,23 +133,18 @@ class Attempts:
             process = Process.start(command)
         except OSError as error:
             wrong = f"it cannot be started: {error.strerror} ({error.filename})"
-            return self._keep(replace(attempt, status=FAILED, reason=wrong, fault=INPUT))
-        ended = await self._watch(step, self._made[unit][-1], process)
-        await asyncio.to_thread(redact, command.file(".log"), tuple(values.values()))
-        return ended
+            fault = INPUT if error.errno in _OF_THE_INPUT else PASSING
+            return self._keep(replace(attempt, status=FAILED, reason=wrong, fault=fault))
+        return await self._watch(step, self._made[unit][-1], process)
 
     def _command(
         self, step: Step, unit: Unit, number: int, memory_faults: int, values: dict[str, str]
     ) -> Command:
         pieces = (step.split or 1) ** memory_faults
-        python = requirements.interpreter(self.job.pipeline, self.handed.python)
-        of_others = {name for other in self.steps for name in other.secrets}
-        inherited = {
-            name: value for name, value in self.handed.environment.items() if name not in of_others
-        }
+        python = requirements.interpreter(self.job.pipeline, self.job.python)
         files = traces(self.job, unit, number)
         environment = {
-            **inherited,
+            **hidden_from(step, self.steps, self.handed.environment),
             **variables(self.job, step, unit, pieces),
             **grown(step, memory_faults),
             **secret_variables(values),
@@ -133,21 +155,30 @@ class Attempts:
 
     async def _watch(self, step: Step, attempt: Attempt, process: Process) -> Attempt:
         """Wait for the end of an attempt, and write it down."""
-        status = ""
+        late = False
         left = None if step.timeout is None else step.timeout + attempt.started - time.time()
         try:
-            code = await asyncio.wait_for(process.wait(), left if left is None else max(0.0, left))
+            code = process.exit_code()  # it may have ended while nobody looked
+            if code is None or left is None or left > 0:
+                code = await asyncio.wait_for(process.wait(), left and max(0.0, left))
         except asyncio.TimeoutError:
-            status, code = TIMED_OUT, await self._end(process)
+            late, code = True, await self._end(process)
         except asyncio.CancelledError:
+            if not self.ending:
+                raise  # the supervisor ends, and the step goes on
             code = await self._end(process)
-            self._keep(replace(attempt, status=self.ended_as, exit_code=code))
+            await self._cleared(step, attempt, process)
+            self._keep(replace(attempt, status=self._as_ended(code), exit_code=code))
             raise
-        if code == 0 and not status:
+        values = await self._cleared(step, attempt, process)
+        if code == 0:
             return self._keep(replace(attempt, status=DONE, exit_code=0))
         text = tail(process.command.file(".log"))
-        if status:
-            wrong, fault = f"it took longer than {step.timeout:g} s", PASSING
+        if values:
+            text = redaction.redacted(text, values)
+        if late:
+            status, fault = TIMED_OUT, PASSING
+            wrong = f"it took longer than {step.timeout:g} s"
         else:
             status = LOST if code is None else FAILED
             wrong, fault = reason_of(code, text), kind_of(code, text)
@@ -155,10 +186,26 @@ class Attempts:
             replace(attempt, status=status, exit_code=code, reason=wrong, fault=fault)
         )
 
+    async def _cleared(self, step: Step, attempt: Attempt, process: Process) -> tuple[str, ...]:
+        """Take the step's secrets out of its log and its notebook; their values."""
+        values, _ = secrets(step.secrets, self.handed.environment, self._settings.secrets)
+        hidden = tuple(values.values())
+        if hidden:
+            await asyncio.to_thread(redaction.redact, process.command.file(".log"), hidden)
+            if step.kind == "notebook":
+                chunks = step.chunks or len(step.foreach or ())
+                unit = Unit(step.name, attempt.chunk, chunks)
+                notebook = notebook_output(self.job, step, unit)
+                await asyncio.to_thread(redaction.redact, notebook, hidden)
+        return hidden
+
+    def _as_ended(self, code: int | None) -> str:
+        return DONE if code == 0 else self.ending
+
     async def _end(self, process: Process) -> int | None:
         # To the end, even if somebody loses patience meanwhile.
-        await asyncio.shield(process.end(float(parse_timedelta(self._settings.grace))))
-        return process.exit_code()
+        grace = float(parse_timedelta(self._settings.grace))
+        return await asyncio.shield(process.end(grace))
 
     def _new(self, unit: Unit, status: str, reason: str = "") -> Attempt:
         number = len(self._made[unit]) + 1

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hyperplane.errors import Fault, RequestError
+from hyperplane.errors import Fault, JobError, RequestError, check
 from hyperplane.jobs.home import the_store
 from hyperplane.jobs.states import (
     CANCELLED,
@@ -19,7 +19,7 @@ from hyperplane.jobs.states import (
     TIMED_OUT,
     Job,
 )  # fmt: skip
-from hyperplane.jobs.submitting import look_after
+from hyperplane.jobs.submitting import id_of, look_after
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
@@ -46,8 +46,20 @@ def summary(jobs: Sequence[Job]) -> str:
 _STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, TIMED_OUT, CANCELLED, FAILED)
 
 
-def check_jobs(ids: Iterable[Any], store: JobStore | None = None) -> tuple[str, bool]:
+def check_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
     """The summary of jobs, and whether all of them have ended.
+
+    Parameters
+    ----------
+    ids : str, Submitted, JobHandle or iterable of them
+        The jobs, also by the beginning of their ids.
+    store : JobStore, optional
+        Where they are.
+
+    Returns
+    -------
+    text : str
+    ended : bool
 
     Raises
     ------
@@ -55,20 +67,25 @@ def check_jobs(ids: Iterable[Any], store: JobStore | None = None) -> tuple[str, 
         With every id that no job has.
     """
     store = store or the_store()
-    asked = [str(one[0]) if isinstance(one, tuple) else str(one) for one in ids]
+    asked = _listed(ids)
     found = store.many(asked)
-    missing = [one for one in asked if one not in found]
-    if missing:
-        allowed = "the id of a job; hyperplane job list shows them"
-        raise RequestError([Fault("ids", repr(one), allowed) for one in missing])
+    faults: list[Fault] = []
+    for one in asked:
+        if one not in found:
+            try:
+                found[one] = store.get(one)  # by the beginning of its id
+            except JobError:
+                allowed = "the id of a job; hyperplane job list shows them"
+                faults.append(Fault("ids", repr(one), allowed))
+    check(faults)
     look_after(store)
     jobs = [found[one] for one in asked]
     return summary(jobs), all(job.processed for job in jobs)
 
 
-async def watch_jobs(ids: Iterable[Any], interval: float) -> str:
+async def watch_jobs(ids: Any, interval: float) -> str:
     """The summary once all jobs have ended; until then it is shown every so many seconds."""
-    store, asked, shown = the_store(), list(ids), False
+    store, asked, shown = the_store(), _listed(ids), False
     while True:
         text, ended = await asyncio.to_thread(check_jobs, asked, store)
         if shown:
@@ -79,6 +96,15 @@ async def watch_jobs(ids: Iterable[Any], interval: float) -> str:
         sys.stdout.flush()
         shown = True
         await asyncio.sleep(interval)
+
+
+def _listed(ids: Any) -> list[str]:
+    """The ids of jobs; text, and what one submission gave, is one job."""
+    one = isinstance(ids, str) or hasattr(ids, "id")
+    if not one and not isinstance(ids, Iterable):
+        allowed = "a list of ids of jobs, or one"
+        raise RequestError([Fault("ids", type(ids).__name__, allowed)])
+    return [id_of(each) for each in ([ids] if one else ids)]
 
 
 def _clear(*, wait: bool) -> None:

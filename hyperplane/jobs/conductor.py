@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from dask.utils import parse_timedelta
+from sqlalchemy.exc import SQLAlchemyError
 
 from hyperplane import config
 from hyperplane.jobs import notices
 from hyperplane.jobs.attempts import Attempts
-from hyperplane.jobs.capacity import Capacity, chunks_at_once
+from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.faults import INPUT
 from hyperplane.jobs.programs import Handed
@@ -23,6 +24,7 @@ from hyperplane.jobs.states import (
     DONE,
     FAILED,
     IN_PROGRESS,
+    LOST,
     OPEN,
     TIMED_OUT,
     Attempt,
@@ -33,6 +35,8 @@ from hyperplane.jobs.store import JobStore
 
 #: Failed attempts that the reason of a job names.
 _NAMED = 3
+#: How often a process may be killed by nobody knows whom; that is no fault of the step.
+_MOST_LOST = 5
 
 
 class Conductor:
@@ -56,7 +60,7 @@ class Conductor:
         self._capacity, self._handed = capacity, handed
         self._attempts: Attempts | None = None
         self._work: asyncio.Task[tuple[str, str]] | None = None
-        self._cancelled = False
+        self._cancelled, self._tried = False, 0
         #: Address of the dashboard of the Dask cluster that a step has.
         self.dashboard = job.dashboard
 
@@ -64,52 +68,65 @@ class Conductor:
         """End what runs; the job is cancelled then."""
         if not self._cancelled:  # once: a second time would not wait for the processes to end
             self._cancelled = True
-            if self._work is not None:
-                self._work.cancel()
+            self._break_off(CANCELLED)
+
+    def _break_off(self, status: str) -> None:
+        if self._attempts is not None and self._work is not None:
+            self._attempts.ending = status
+            self._work.cancel()
 
     async def run(self) -> None:
         """Work until the job has ended, and say so in the store."""
-        job = self.job
-        started = job.started or time.time()
-        self.store.update(job.id, among=OPEN, status=IN_PROGRESS, started=started)
-        self._work = asyncio.ensure_future(self._tries())
-        if self._cancelled:
-            self._work.cancel()
-        await asyncio.wait({self._work}, timeout=self._left(started))
-        late = not self._work.done() and not self._cancelled
-        if late:
-            self._cancelled = True
-            if self._attempts is not None:
-                self._attempts.ended_as = TIMED_OUT
-            self._work.cancel()
-        await asyncio.wait({self._work})
-        if self._work.cancelled():
-            timed_out = "it took longer than it may", TIMED_OUT
-            reason, status = timed_out if late else ("somebody cancelled it", CANCELLED)
-        else:
-            status, reason = _outcome(self._work)
+        try:
+            status, reason = await self._outcome()
+        except SQLAlchemyError:
+            raise  # nothing can be written down now; whoever comes next goes on
+        except Exception as error:  # noqa: BLE001 - it ends this job, and not all others
+            status, reason = FAILED, f"{type(error).__name__}: {error}".splitlines()[0][:500]
         ended = {"status": status, "reason": reason, "ended": time.time(), "dashboard": ""}
-        self.store.update(job.id, among=OPEN, **ended)
+        self.store.update(self.job.id, among=OPEN, **ended)
         if status in (FAILED, TIMED_OUT) and self._settings.notify:
             log = "" if self._attempts is None else self._attempts.last_words()
-            now, environment = self.store.get(job.id), self._handed.environment
+            now, environment = self.store.get(self.job.id), self._handed.environment
             await asyncio.to_thread(notices.notify, now, log, environment)
+
+    async def _outcome(self) -> tuple[str, str]:
+        started = self.job.started or time.time()
+        if not self.store.update(self.job.id, among=OPEN, status=IN_PROGRESS, started=started):
+            return CANCELLED, ""  # it has ended since it was claimed; nothing more is written
+        attempts = Attempts(self.store, self.job, self._capacity, self._handed)
+        await attempts.prepare()
+        self._attempts = attempts
+        self._work = work = asyncio.ensure_future(self._tries(attempts))
+        if self._cancelled:
+            self._break_off(CANCELLED)
+        try:
+            await asyncio.wait({work}, timeout=self._left(started))
+            late = not work.done() and not self._cancelled
+            if late:
+                self._break_off(TIMED_OUT)
+            await asyncio.wait({work})
+        finally:
+            work.cancel()  # if we are cancelled ourselves; its steps go on then
+        if not work.cancelled():
+            return work.result()
+        await attempts.end_running()
+        if late:
+            return TIMED_OUT, "it took longer than it may"
+        return CANCELLED, "somebody cancelled it"
 
     def _left(self, started: float) -> float | None:
         limits = ((self.job.submitted, self.job.timeout), (started, self.job.active_timeout))
         left = [begin + limit - time.time() for begin, limit in limits if limit >= 0]
         return max(0.0, min(left)) if left else None
 
-    async def _tries(self) -> tuple[str, str]:
-        # Here, where a fault of the definition ends this job and no other.
-        self._attempts = attempts = Attempts(self.store, self.job, self._capacity, self._handed)
-        tries = self.job.tries
-        await attempts.prepare()
+    async def _tries(self, attempts: Attempts) -> tuple[str, str]:
+        tries = self._tried = self.job.tries
         while True:
             failed = await self._steps(attempts)
             if not failed:
                 return DONE, ""
-            tries += 1
+            tries = self._tried = tries + 1
             self.store.update(self.job.id, tries=tries)
             if tries > self.job.max_retries or all(one.fault == INPUT for one in failed):
                 return FAILED, _reason(failed)
@@ -123,7 +140,10 @@ class Conductor:
 
     async def _steps(self, attempts: Attempts) -> list[Attempt]:
         """Run all that is not done, as far as that can be; the attempts that failed at last."""
-        todo = {step.name: _Todo(step, attempts.open_units(step)) for step in attempts.steps}
+        todo = {
+            step.name: _Todo(step, attempts.open_units(step), self._capacity.chunks_at_once(step))
+            for step in attempts.steps
+        }
         running: dict[asyncio.Task[Attempt | None], Unit] = {}
         failed: list[Attempt] = []
         try:
@@ -146,24 +166,26 @@ class Conductor:
 
     async def _unit(self, attempts: Attempts, step: Step, unit: Unit) -> Attempt | None:
         """Attempts at a step or chunk until one is done; the last one when none was."""
-        again = 0
+        most = (1 + (step.retries or 0)) * (1 + self._tried)
         while True:
+            failed, lost = attempts.failures(unit)
+            if failed and (failed[-1].fault == INPUT or len(failed) >= most):
+                return failed[-1]
+            if len(lost) > _MOST_LOST:
+                return lost[-1]
             ended = await attempts.make(step, unit)
             if ended.status == DONE:
                 return None
-            again += 1
-            if again > (step.retries or 0) or ended.fault == INPUT:
-                return ended
-            await asyncio.sleep(self._pause(again))
+            if ended.status != LOST:
+                await asyncio.sleep(self._pause(len(failed) + 1) if len(failed) + 1 < most else 0)
 
 
 class _Todo:
     """What is left to do of a step."""
 
-    def __init__(self, step: Step, units: Iterable[Unit]) -> None:
-        self.step, self.units = step, deque(units)
+    def __init__(self, step: Step, units: Iterable[Unit], at_once: int) -> None:
+        self.step, self.units, self.at_once = step, deque(units), at_once
         self.running, self.failed = 0, 0
-        self.at_once = chunks_at_once(step)
 
     @property
     def done(self) -> bool:
@@ -191,11 +213,3 @@ def _reason(failed: list[Attempt]) -> str:
 def _where(attempt: Attempt) -> str:
     chunk = f" [{attempt.chunk}]" if attempt.chunk >= 0 else ""
     return f"step {attempt.step!r}{chunk}"
-
-
-def _outcome(work: asyncio.Task[tuple[str, str]]) -> tuple[str, str]:
-    error = work.exception()
-    if error is None:
-        return work.result()
-    # A fault of ours or of the machine ends this job, and not the supervisor of all jobs.
-    return FAILED, f"{type(error).__name__}: {error}"

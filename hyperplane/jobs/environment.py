@@ -23,14 +23,20 @@ PARAMETERS = "HYPERPLANE_JOB_PARAMETERS"
 #: Arguments of ``initialize_cluster``, as JSON.
 CLUSTER = "HYPERPLANE_CLUSTER"
 
+#: Bytes: Linux takes no variable of 128 KiB.
+_LONGEST = 120_000
+
 #: Variables that decide which code runs, for whom and with whose rights: no parameter sets them.
 _PROTECTED = re.compile(
-    r"PATH|HOME|SHELL|USER|LOGNAME|USERNAME|PWD|OLDPWD|IFS|ENV_?FILE|TMPDIR|TMP|TEMP|LANG|LANGUAGE|"
-    r"TZ|PS[0-9]|CDPATH|SHELLOPTS|PROMPT_COMMAND|HOSTNAME|DISPLAY|MAIL|EDITOR|PAGER|TERM|"
-    r"VIRTUAL_ENV|GLIBC_TUNABLES|CLASSPATH|KUBECONFIG|NETRC|"
-    r"(LC|LD|DYLD|PYTHON|BASH|NODE|NPM|PIP|UV|CONDA|MAMBA|RUBY|PERL|PERL5|JAVA|JDK|SPARK|HADOOP|RAY|"
-    r"GIT|SSH|SSL|GPG|CURL|REQUESTS|DASK|HYPERPLANE|JUPYTER|IPYTHON|XDG|DBUS|SUDO|SYSTEMD|MALLOC|"
-    r"AWS|GOOGLE|GCLOUD|AZURE|SLURM|SBATCH|KUBERNETES|DOCKER|OMP|MKL|CUDA)(_?[A-Z0-9_]*)|"
+    r"PATH|HOME|SHELL|USER|LOGNAME|USERNAME|PWD|OLDPWD|IFS|ENV|ENV_?FILE|TMPDIR|TMP|TEMP|LANG|"
+    r"LANGUAGE|TZ|TZDIR|PS[0-9]|CDPATH|SHELLOPTS|PROMPT_COMMAND|HOSTNAME|DISPLAY|MAIL|EDITOR|PAGER|"
+    r"TERM|TERMCAP|TERMINFO|TERMINFO_DIRS|VIRTUAL_ENV|CLASSPATH|KUBECONFIG|NETRC|SSLKEYLOGFILE|"
+    r"GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|RES_OPTIONS|HOSTALIASES|LOCALDOMAIN|_JAVA_OPTIONS|"
+    r"NODE_(OPTIONS|PATH|ENV|EXTRA_CA_CERTS|TLS_REJECT_UNAUTHORIZED)|RUBY(OPT|LIB|SHELL)|"
+    r"PERL(LIB|5[A-Z0-9_]*|_[A-Z0-9_]*)|(PYTHON|IPYTHON|BASH)[A-Z0-9_]*|"
+    r"(LC|LD|DYLD|NPM|PIP|UV|CONDA|MAMBA|RUBY|JAVA|JDK|SPARK|HADOOP|RAY|GIT|SSH|SSL|OPENSSL|GPG|"
+    r"CURL|REQUESTS|DASK|HYPERPLANE|JUPYTER|XDG|DBUS|SUDO|SYSTEMD|MALLOC|AWS|GOOGLE|GCLOUD|CLOUDSDK|"
+    r"AZURE|SLURM|SBATCH|KUBERNETES|DOCKER|OMP|MKL|CUDA)_[A-Z0-9_]*|"
     r".*_PROXY|_"
 )
 
@@ -49,10 +55,11 @@ def parameter_faults(parameters: Mapping[Any, Any]) -> list[Fault]:
     """What keeps parameters from being variables."""
     faults: list[Fault] = []
     seen: dict[str, str] = {}
+    sizes: list[int] = []
     for name, value in parameters.items():
-        where = f"parameters[{str(name)[:60]!r}]"
-        if not isinstance(name, str) or not name.strip():
-            faults.append(Fault(where, repr(name)[:80], "a name that is text"))
+        where = f"parameters[{ascii(name)[:60]}]"
+        if not isinstance(name, str) or not name.strip() or not _is_utf8(name):
+            faults.append(Fault(where, ascii(name)[:80], "a name that is text"))
             continue
         variable = cleaned(name)
         if variable in seen:
@@ -61,21 +68,43 @@ def parameter_faults(parameters: Mapping[Any, Any]) -> list[Fault]:
         seen[variable] = name
         try:
             text = as_text({name: value})[name]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             allowed = "text, a number, true or false, or what JSON can hold"
             faults.append(Fault(where, type(value).__name__, allowed))
             continue
-        if "\0" in text:
-            faults.append(Fault(where, "text with a zero byte", "text without"))
         if value is None:
             faults.append(Fault(where, "None", "a value", "leave it out, or give ''"))
+        elif "\0" in text:
+            faults.append(Fault(where, "text with a zero byte", "text without"))
+        elif not _is_utf8(text):
+            faults.append(Fault(where, "text with a lone surrogate", "text that UTF-8 can hold"))
+        else:
+            sizes.append(len(_as_json({name: text}).encode()))
+            faults += _size_faults(where, sizes[-1])
+    if sizes and max(sizes) <= _LONGEST:
+        faults += _size_faults("parameters", sum(sizes))
     return faults
+
+
+def _size_faults(where: str, size: int) -> list[Fault]:
+    if size <= _LONGEST:
+        return []
+    allowed = f"at most {_LONGEST} bytes of JSON: a variable of the environment holds no more"
+    return [Fault(where, f"{size} bytes", allowed, "write a file and give its path")]
+
+
+def _is_utf8(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def as_text(parameters: Mapping[str, Any]) -> dict[str, str]:
     """Parameters as texts, as the documented interface sends them."""
     return {
-        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        name: value if isinstance(value, str) else _as_json(value)
         for name, value in parameters.items()
     }
 
@@ -105,7 +134,7 @@ def variables(job: Job, step: Step, unit: Unit, pieces: int) -> dict[str, str]:
         found[PREFIX + variable] = value
         if not protected(variable):
             found[variable] = value
-    found[PARAMETERS] = json.dumps(parameters, ensure_ascii=False)
+    found[PARAMETERS] = _as_json(parameters)
     return {**found, **step.env}
 
 
@@ -143,6 +172,43 @@ def secret_variables(values: Mapping[str, str]) -> dict[str, str]:
         **{name: value for name, value in plain.items() if not protected(name)},
         **{name: value for name, value in values.items() if name.isidentifier()},
     }
+
+
+def hidden_from(
+    step: Step, steps: Iterable[Step], environment: Mapping[str, str]
+) -> dict[str, str]:
+    """An environment without the secrets of other steps.
+
+    Parameters
+    ----------
+    step : Step
+        Who shall see it.
+    steps : iterable of Step
+        All steps of the job.
+    environment : mapping of str to str
+        That of whoever submitted the job.
+
+    Returns
+    -------
+    dict
+        All of it but the variables of secrets that ``step`` does not name, in any spelling.
+
+    Examples
+    --------
+    >>> from hyperplane.jobs import Step
+    >>> one = Step(name="one", kind="command", argv=("true",), secrets=("db/password",))
+    >>> two = Step(name="two", kind="command", argv=("true",))
+    >>> hidden_from(two, [one, two], {"DB_PASSWORD": "...", "PATH": "/bin"})
+    {'PATH': '/bin'}
+    """
+    of_all = {spelled for other in steps for name in other.secrets for spelled in _spellings(name)}
+    hidden = of_all - {spelled for name in step.secrets for spelled in _spellings(name)}
+    return {name: value for name, value in environment.items() if name not in hidden}
+
+
+def _spellings(name: str) -> set[str]:
+    """The variables in which a secret may be."""
+    return {name, cleaned(name), SECRET_PREFIX + cleaned(name)}
 
 
 def _in_file(folder: str, name: str) -> str | None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hyperplane.errors import JobCancelled, JobError, JobFailed, JobTimeout
-from hyperplane.jobs import calls, submitting
+from hyperplane.errors import (
+    Fault,
+    JobCancelled,
+    JobError,
+    JobFailed,
+    JobTimeout,
+    RequestError,
+)  # fmt: skip
+from hyperplane.jobs import calls, outputs, submitting
 from hyperplane.jobs.definition.models import Pipeline
 from hyperplane.jobs.home import the_store
-from hyperplane.jobs.states import CANCELLED, DONE, TIMED_OUT, Attempt, Job
+from hyperplane.jobs.states import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
 from hyperplane.tables import as_html, as_text
 
 #: Seconds between looks at a job.
@@ -24,8 +32,8 @@ class JobHandle:
 
     Parameters
     ----------
-    job_id : str
-        Its id, or the beginning of it.
+    job_id : str or Submitted
+        Its id, or the beginning of it, or what submitting it gave.
 
     Raises
     ------
@@ -33,9 +41,9 @@ class JobHandle:
         When there is no such job.
     """
 
-    def __init__(self, job_id: str) -> None:
+    def __init__(self, job_id: str | submitting.Submitted) -> None:
         self._store = the_store()
-        self.id = self._store.get(job_id).id
+        self.id = self._store.get(submitting.id_of(job_id)).id
 
     @property
     def job(self) -> Job:
@@ -127,20 +135,34 @@ class JobHandle:
         Parameters
         ----------
         step : str, optional
-            Its name; the step that failed last, or else that ended last, by default.
+            Its name; by default the step that failed at last, or else one that runs, or else the
+            one that ended last. The same is chosen among the chunks of a step.
         lines : int, optional
             Only so many at the end.
+
+        Raises
+        ------
+        JobError
+            When there is no such step, or the log is not there.
+        RequestError
+            When ``lines`` is not a number of lines.
         """
+        if lines is not None and (
+            isinstance(lines, bool) or not isinstance(lines, int) or lines < 0
+        ):
+            raise RequestError([Fault("lines", repr(lines), "a whole number from 0")])
         found = [one for one in self.attempts if one.log and step in (None, one.step)]
         if step is not None and not found:
             names = ", ".join(repr(one.name) for one in self.job.pipeline.steps)
             raise JobError(self.id, f"step {step!r} has written nothing; the steps are {names}")
-        bad = [one for one in found if one.status not in (DONE, "in progress")]
         if not found:
             return ""
-        last = (bad if bad and step is None else found)[-1]
-        text = Path(self.job.folder, last.log).read_text(errors="replace")
-        return text if lines is None else "\n".join(text.splitlines()[-lines:])
+        log = Path(self.job.folder, _telling(found).log)
+        try:
+            return outputs.last_lines(log, lines)
+        except OSError as error:
+            wrong = f"its log {log} cannot be read ({error.strerror})"
+            raise JobError(self.id, f"{wrong}; it ran on {self.job.machine}") from error
 
     def as_rows(self) -> list[tuple[str, str]]:
         """Labels and texts."""
@@ -166,6 +188,15 @@ class JobHandle:
 
     def _repr_html_(self) -> str:
         return as_html(self.as_rows())
+
+
+def _telling(attempts: Iterable[Attempt]) -> Attempt:
+    """The attempt to show: the last one of its step or chunk, and a failed one if there is any."""
+    last = {
+        (one.step, one.chunk): one for one in sorted(attempts, key=lambda one: one.number)
+    }.values()
+    failed = [one for one in last if one.status not in (DONE, IN_PROGRESS)]
+    return max(failed or last, key=lambda one: (one.ended or math.inf, one.started))
 
 
 def submit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import getpass
 import os
 import socket
 from pathlib import Path
@@ -16,11 +17,20 @@ if TYPE_CHECKING:
 
 
 def home() -> Path:
-    """The folder of this user for jobs, closed to everybody else."""
+    """The folder of this user for jobs, closed to everybody else.
+
+    Raises
+    ------
+    PermissionError
+        When it belongs to somebody else.
+    """
     told = config.jobs().home
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    folder = Path(told).expanduser() if told else Path(state, "hyperplane")
+    # Not the current folder: the supervisor has another one.
+    folder = Path.home() / Path(told).expanduser() if told else Path(state, "hyperplane")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
     return folder.resolve()
 
 
@@ -34,7 +44,16 @@ def the_store() -> JobStore:
     """
     need("sqlalchemy", "jobs")
     # A connection does not survive a fork.
-    return _opened(config.jobs().store or f"sqlite:///{home() / 'jobs.db'}", os.getpid())
+    return _opened(store_url(), os.getpid())
+
+
+def store_url() -> str:
+    """The URL of the store; a path that is relative is one of the folder of jobs."""
+    told = config.jobs().store or "sqlite:///jobs.db"
+    scheme, mark, path = told.partition(":///")
+    if scheme.startswith("sqlite") and mark and path and not path.startswith(("/", ":")):
+        return f"{scheme}:///{home() / path}"
+    return told
 
 
 @functools.lru_cache(maxsize=4)
@@ -46,5 +65,5 @@ def _opened(url: str, process: int) -> JobStore:
 
 
 def this_machine() -> str:
-    """The name by which jobs of this machine are found in the store of a team."""
-    return socket.gethostname()
+    """By whom and where jobs are submitted, as a team's store tells them apart."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"

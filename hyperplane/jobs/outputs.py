@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from hyperplane.errors import JobError
 from hyperplane.jobs.home import the_store
-from hyperplane.jobs.states import Job
+from hyperplane.jobs.submitting import Submitted, id_of
+
+#: Bytes of the end of a log that are read first.
+_BLOCK = 1 << 16
 
 
 def current_job() -> str:
@@ -24,23 +28,67 @@ def current_job() -> str:
     return found
 
 
-def set_output(value: str, job_id: str | None = None) -> None:
-    """Set the output of a job; of the one that this process is a step of, by default."""
+def set_output(value: str, job_id: str | Submitted | None = None) -> None:
+    """Set the output of a job; of the one that this process is a step of, by default.
+
+    Raises
+    ------
+    JobError
+        When there is no such job.
+    """
     if not isinstance(value, str):
         raise TypeError(f"the output of a job is text, not {type(value).__name__}; use json.dumps")
-    the_store().update(job_id or current_job(), output=value)
+    store = the_store()
+    store.update(store.get(_asked(job_id)).id, output=value)
 
 
-def get_output(job_id: str | None = None) -> str | None:
+def get_output(job_id: str | Submitted | None = None) -> str | None:
     """The output of a job; None when no step has set it."""
-    return the_store().get(job_id or current_job()).output
+    return the_store().get(_asked(job_id)).output
 
 
-def previous_runs(job_id: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+def previous_runs(job_id: str | Submitted | None = None, limit: int = 100) -> list[dict[str, Any]]:
     """Earlier runs of a job, the last first: those of its schedule, or else of its name."""
     store = the_store()
-    now = store.get(job_id or current_job())
+    now = store.get(_asked(job_id))
     of: dict[str, str] = {"schedule": now.schedule} if now.schedule else {"name": now.name}
-    found: list[Job] = store.find(**of, limit=limit + 1)
-    earlier = [job for job in found if job.id != now.id and job.submitted <= now.submitted]
-    return [job.as_dict() for job in earlier[:limit]]
+    asked = limit + 1
+    while True:  # more of them as long as later runs take the places of earlier ones
+        found = store.find(**of, limit=asked)
+        earlier = [job for job in found if job.id != now.id and job.submitted <= now.submitted]
+        if len(earlier) >= limit or len(found) < asked:
+            return [job.as_dict() for job in earlier[:limit]]
+        asked *= 2
+
+
+def _asked(job_id: str | Submitted | None) -> str:
+    return current_job() if job_id is None else id_of(job_id)
+
+
+def last_lines(log: Path, lines: int | None = None) -> str:
+    """The end of a log, of which no more is read than that takes.
+
+    Parameters
+    ----------
+    log : Path
+        The log.
+    lines : int, optional
+        How many; all by default.
+
+    Raises
+    ------
+    OSError
+        When it cannot be read.
+    """
+    with log.open("rb") as opened:
+        if lines is None:
+            return opened.read().decode(errors="replace")
+        size, block = opened.seek(0, os.SEEK_END), _BLOCK
+        while True:
+            opened.seek(max(0, size - block))
+            found = opened.read(min(block, size)).splitlines()
+            # One more, for the first may have lost its beginning.
+            if len(found) > lines or block >= size:
+                last = found[max(0, len(found) - lines) :]
+                return "\n".join(line.decode(errors="replace") for line in last)
+            block *= 2

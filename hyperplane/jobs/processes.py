@@ -1,30 +1,30 @@
 """Processes of steps: started apart from whoever watches them, found again, and ended surely.
 
 A step's process must go on when its watcher is killed, and the next watcher must know how it ended.
-So a few lines of shell around it write down its number and its exit code, and it holds a lock for
-as long as it lives: whoever can take the lock knows that it is gone.
+So a small program around it writes down its number and its exit code, and it holds a lock for as
+long as it lives: whoever can take the lock knows that it is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import os
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hyperplane.jobs.around import started
+
 #: Seconds between looks at a process that is not our child.
 _LOOK = 0.1
-# It gets the program and its arguments as they are; no text of a user is ever read by a shell.
-# The shell outlives a polite signal, so that it can write down how the program took it.
-_AROUND = (
-    'f=$1; shift; trap : TERM INT HUP; echo "$$" >"$f.pid"; "$@"; c=$?; '
-    'echo "$c" >"$f.draft" && mv "$f.draft" "$f.exit"; exit "$c"'
-)
+#: Seconds until what was killed has surely ended.
+_DEAD_BY_THEN = 2.0
+_AROUND = Path(__file__).with_name("around.py")
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,16 @@ class Process:
         Raises
         ------
         OSError
-            When its folder is not there.
+            When its folder is not there, or the system has no room for it.
         """
         command.traces.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with command.file(".lock").open("w") as lock, command.file(".log").open("ab") as log:
+        for suffix in (".exit", ".pid"):
+            command.file(suffix).unlink(missing_ok=True)
+        around = [sys.executable, "-I", "-S", str(_AROUND), str(command.traces)]
+        with command.file(".lock").open("w") as lock, command.file(".log").open("wb") as log:
             fcntl.flock(lock, fcntl.LOCK_EX)
             child = subprocess.Popen(  # noqa: S603 - a list of arguments, of the user's own program
-                ["/bin/sh", "-c", _AROUND, "hyperplane-step", str(command.traces), *command.argv],
+                [*around, *command.argv],
                 env=dict(command.environment),
                 cwd=command.folder,
                 stdin=subprocess.DEVNULL,
@@ -91,50 +94,65 @@ class Process:
             )
         return cls(command, child)
 
-    async def wait(self) -> int | None:
-        """Its exit code, once it is gone; None when it left none."""
-        if self._child is None:
-            while self._lives():
-                await asyncio.sleep(_LOOK)
-        else:
-            await _gone(self._child)
-        self._kill(signal.SIGKILL)  # what it left in the background
+    async def wait(self, grace: float = 0.0) -> int | None:
+        """Its exit code, once it is gone with all that it has started; None when it left none.
+
+        What is left of its process group then is ended, politely, and after a while surely.
+        """
         if self._child is not None:
+            await _gone(self._child)
             self._child.wait()
+        else:
+            while self._lives() and self.exit_code() is None:
+                await asyncio.sleep(_LOOK)
+        deadline = time.monotonic() + grace
+        self._signal(signal.SIGTERM)
+        # Dead ones count as long as nobody has asked for their end, which init may not do here.
+        while self._signal(0) and time.monotonic() < deadline + _DEAD_BY_THEN:
+            if time.monotonic() > deadline:
+                self._signal(signal.SIGKILL)
+            await asyncio.sleep(_LOOK)
         return self.exit_code()
 
     def exit_code(self) -> int | None:
-        """What it wrote down at its end."""
+        """What it ended with, so far as anybody knows."""
         try:
-            code = int(self.command.file(".exit").read_text())
+            return int(self.command.file(".exit").read_text())
+        except (OSError, ValueError):
+            code = self._child.returncode if self._child is not None else None
+        # Of a program that a signal has ended, 128 more than its number.
+        return 128 - code if code is not None and 128 < code <= 128 + signal.NSIG else code
+
+    async def end(self, grace: float) -> int | None:
+        """End it with all that it has started: politely, and after a while surely."""
+        self._signal(signal.SIGTERM)
+        waiting = asyncio.ensure_future(self.wait(grace))
+        await asyncio.wait({waiting}, timeout=grace)
+        if not waiting.done():
+            self._signal(signal.SIGKILL)
+        return await waiting
+
+    def _signal(self, number: int) -> bool:
+        """Send a signal to all processes of its group; whether there are any."""
+        pid = self._group()
+        if pid is None:
+            return False
+        try:
+            os.killpg(pid, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+    def _group(self) -> int | None:
+        """The number of its process group, which nobody else has while one of them lives."""
+        if self._child is not None:
+            return self._child.pid
+        try:
+            pid, began = self.command.file(".pid").read_text().split(" ")
         except (OSError, ValueError):
             return None
-        # A shell adds 128 to the number of the signal that ended a program.
-        return 128 - code if 128 < code <= 128 + signal.NSIG else code
-
-    async def end(self, grace: float) -> None:
-        """End it with all that it has started: politely, and after a while surely."""
-        self._kill(signal.SIGTERM)
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self.wait(), grace)
-            return
-        self._kill(signal.SIGKILL)
-        await self.wait()
-
-    def _kill(self, number: signal.Signals) -> None:
-        pid = self._child.pid if self._child is not None else self._told_pid()
-        # Of a child that has not been waited for nobody else has the number, and of another one
-        # nobody has while it holds the lock.
-        if pid and (self._child is None or self._child.returncode is None):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, number)
-
-    def _told_pid(self) -> int | None:
-        if not self._lives():
-            return None
-        with contextlib.suppress(OSError, ValueError):
-            return int(self.command.file(".pid").read_text())
-        return None
+        # A process of that number which began at another time is a stranger.
+        return int(pid) if started(int(pid)) in ("", began) else None
 
     def _lives(self) -> bool:
         """Whether somebody holds its lock."""

@@ -18,20 +18,18 @@ class Handed:
     Parameters
     ----------
     environment : mapping of str to str
-        The environment that steps run in.
-    python : str
-        The interpreter.
+        What steps run in.
     """
 
     environment: Mapping[str, str] = field(repr=False)
-    python: str
 
 
 def traces(job: Job, unit: Unit, number: int) -> Path:
     """Where the files of an attempt begin."""
     names = [step.name for step in job.pipeline.steps]
-    place = f"{names.index(unit.step):03d}" if unit.step in names else "000"
-    folder = job.place / "steps" / f"{place}-{_slug(unit.step)}"
+    # The step that installs is none of them; without a number its folder is nobody else's.
+    place = f"{names.index(unit.step):03d}-" if unit.step in names else ""
+    folder = job.place / "steps" / f"{place}{_slug(unit.step)}"
     if unit.chunks:
         folder /= f"chunk-{unit.chunk:05d}"
     return folder / f"attempt-{number}"

@@ -6,11 +6,19 @@ import hashlib
 import platform
 from pathlib import Path
 
+from hyperplane.errors import Fault
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.home import home
 
-#: The step that installs; no step of a user has a name with these marks and this case.
+#: The step that installs.
 NAME = "(pip install)"
+
+
+def name_faults(pipeline: Pipeline) -> list[Fault]:
+    """A step of the user that is called as the one that installs."""
+    if pipeline.requirements is None or all(step.name != NAME for step in pipeline.steps):
+        return []
+    return [Fault("steps", repr(NAME), "another name: the step that installs has this one")]
 
 
 def steps(pipeline: Pipeline, python: str) -> tuple[Step, ...]:

@@ -47,7 +47,9 @@ class Job:
     parameters : mapping
         Names and texts.
     machine, runner : str
-        Where it was submitted, and what runs its steps.
+        By whom and where it was submitted, and what runs its steps.
+    python : str
+        The interpreter of whoever submitted it.
     folder : str
         For logs and results.
     dashboard : str
@@ -73,6 +75,7 @@ class Job:
     parameters: Mapping[str, str]
     machine: str
     runner: str
+    python: str
     folder: str
     reason: str = ""
     started: float = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -12,10 +13,10 @@ from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from hyperplane.errors import Fault, JobError, RequestError
-from hyperplane.jobs.states import OPEN, Attempt, Job
+from hyperplane.jobs.states import OPEN, PENDING, TIMED_OUT, Attempt, Job
 
 _TABLES = sql.MetaData()
 _JOBS = sql.Table(
@@ -33,6 +34,7 @@ _JOBS = sql.Table(
     sql.Column("definition", sql.Text, nullable=False),
     sql.Column("parameters", sql.Text, nullable=False),
     sql.Column("machine", sql.String(256), nullable=False, index=True),
+    sql.Column("python", sql.Text, nullable=False),
     sql.Column("runner", sql.String(64), nullable=False),
     sql.Column("folder", sql.Text, nullable=False),
     sql.Column("dashboard", sql.Text, nullable=False),
@@ -74,7 +76,7 @@ class JobStore:
         try:
             parsed = make_url(url)
             self._engine = _engine(parsed)
-            _TABLES.create_all(self._engine)
+            _make_tables(self._engine)
         except (ArgumentError, NoSuchModuleError, ImportError, SQLAlchemyError, OSError) as error:
             allowed = f"a database of SQLAlchemy that can be opened ({_first_line(error)})"
             shown = repr(_shown(url))
@@ -139,6 +141,14 @@ class JobStore:
         with self._engine.connect() as connection:
             return list(connection.execute(query.order_by(_JOBS.c.submitted)).scalars())
 
+    def expire(self, machine: str) -> None:
+        """End pending jobs whose time from their submission is over."""
+        late = sql.and_(_JOBS.c.timeout >= 0, _JOBS.c.submitted + _JOBS.c.timeout < time.time())
+        query = sql.update(_JOBS).where(_JOBS.c.status == PENDING, _JOBS.c.machine == machine, late)
+        values = {"status": TIMED_OUT, "reason": "its turn did not come", "ended": time.time()}
+        with self._engine.begin() as connection:
+            connection.execute(query.values(values))
+
     def to_cancel(self, statuses: Collection[str]) -> list[str]:
         """The ids of jobs whose end somebody has asked for."""
         query = sql.select(_JOBS.c.id).where(_JOBS.c.cancelled, _JOBS.c.status.in_(statuses))
@@ -170,6 +180,17 @@ class JobStore:
         with self._engine.connect() as connection:
             rows = connection.execute(query).mappings().all()
         return [Job(**{**row, "parameters": json.loads(row["parameters"])}) for row in rows]
+
+
+def _make_tables(engine: sql.Engine) -> None:
+    for look in range(3):
+        try:
+            _TABLES.create_all(engine)
+            return
+        except DBAPIError:  # somebody makes them at this moment
+            if look == 2:
+                raise
+            time.sleep(0.2)
 
 
 def _engine(url: URL) -> sql.Engine:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hyperplane import config
 from hyperplane.errors import Fault, JobError, RequestError, check
-from hyperplane.jobs import wake
+from hyperplane.jobs import requirements, wake
 from hyperplane.jobs.definition.models import Pipeline
 from hyperplane.jobs.definition.reading import read_pipeline
 from hyperplane.jobs.environment import as_text, parameter_faults, secrets
 from hyperplane.jobs.home import home, the_store, this_machine
 from hyperplane.jobs.programs import Handed
-from hyperplane.jobs.states import OPEN, PENDING, PROCESSED, Job
+from hyperplane.jobs.states import CANCELLED, OPEN, PENDING, PROCESSED, Job
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
@@ -28,8 +28,16 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _LONGEST = 86_400
 #: For jobs that nobody has named.
-_FIRST = ("brisk", "calm", "clear", "keen", "mild", "quiet", "rapid", "sound", "steady", "warm")
-_SECOND = ("brook", "cedar", "harbour", "heron", "lantern", "maple", "meadow", "otter", "ridge")
+_FIRST = (
+    "amber", "brisk", "calm", "clear", "crisp", "early", "fair", "fresh", "gentle", "keen",
+    "mild", "noble", "plain", "quiet", "rapid", "sound", "steady", "sunny", "swift", "warm",
+)  # fmt: skip
+_SECOND = (
+    "acorn", "birch", "brook", "cedar", "clover", "falcon", "harbour", "heron", "island", "juniper",
+    "lantern", "maple", "meadow", "otter", "pebble", "ridge", "river", "sparrow", "thistle",
+)  # fmt: skip
+#: Characters of a job's label.
+_LONGEST_TYPE = 64
 
 
 class Submitted(NamedTuple):
@@ -83,7 +91,13 @@ def new_job(
     if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
         allowed = "up to 63 letters, digits and . _ -, with a letter or digit at both ends"
         faults.append(Fault("name", repr(name), allowed))
+    label = "basic" if made is None or made.job_type is None else made.job_type
+    label = label if job_type is None else job_type
+    if not (isinstance(label, str) and label.isprintable() and 0 < len(label) <= _LONGEST_TYPE):
+        allowed = f"text of 1 to {_LONGEST_TYPE} characters in one line"
+        faults.append(Fault("job_type", repr(label)[:80], allowed))
     if made is not None:
+        faults += requirements.name_faults(made)
         wanted = {secret for step in made.steps for secret in step.secrets}
         _, missing = secrets(sorted(wanted), os.environ, settings.secrets)
         advice = f"set the variable, or write the file {settings.secrets}/<name>"
@@ -94,8 +108,8 @@ def new_job(
     return Job(
         id=job_id,
         run_id=str(uuid.uuid4()),
-        name=name or f"{random.choice(_FIRST)}_{random.choice(_SECOND)}",  # noqa: S311
-        job_type=job_type or made.job_type or "basic",
+        name=name or _made_up(job_id),
+        job_type=label,
         status=PENDING,
         submitted=time.time(),
         timeout=float(times["timeout"]),
@@ -105,6 +119,7 @@ def new_job(
         parameters=as_text(given),
         machine=this_machine(),
         runner="local",
+        python=sys.executable,
         folder=str(home() / "jobs" / job_id),
         schedule=schedule,
     )
@@ -118,7 +133,7 @@ def handed_over() -> Handed:
     environment["DASK_HYPERPLANE__JOBS__HOME"] = str(home())
     if config.jobs().store:
         environment["DASK_HYPERPLANE__JOBS__STORE"] = str(config.jobs().store)
-    return Handed(environment, sys.executable)
+    return Handed(environment)
 
 
 def send(job: Job) -> Submitted:
@@ -130,12 +145,37 @@ def send(job: Job) -> Submitted:
     return Submitted(job.id, job.run_id)
 
 
-def resume(job_id: str) -> Submitted:
+def id_of(job: Any) -> str:
+    """The id of a job: text as it is, or of what submitting the job gave.
+
+    Parameters
+    ----------
+    job : str, Submitted, tuple or JobHandle
+        The job; of a tuple the first.
+
+    Raises
+    ------
+    RequestError
+        When it is nothing of these.
+
+    Examples
+    --------
+    >>> id_of("8f2c"), id_of(Submitted("8f2c", "11d0"))
+    ('8f2c', '8f2c')
+    """
+    found = job[0] if isinstance(job, tuple) and job else getattr(job, "id", job)
+    if not isinstance(found, (str, uuid.UUID)):
+        allowed = "the id of a job, or what submitting it gave"
+        raise RequestError([Fault("job", type(job).__name__, allowed)])
+    return str(found)
+
+
+def resume(job_id: str | Submitted) -> Submitted:
     """Go on with a job that has ended, or whose supervisor was killed, from its finished steps.
 
     Parameters
     ----------
-    job_id : str
+    job_id : str or Submitted
         The job.
 
     Returns
@@ -146,14 +186,16 @@ def resume(job_id: str) -> Submitted:
     Raises
     ------
     JobError
-        When there is no such job, it belongs to another machine, or it is done.
+        When there is no such job, it belongs to another machine, it is done, or it runs.
     """
     store = the_store()
-    job = store.get(job_id)
+    job = store.get(id_of(job_id))
     if job.machine != this_machine():
         raise JobError(job.id, f"its files are on {job.machine}; resume it there")
     if job.status == "done":
         raise JobError(job.id, "it is done; submit it again for another run")
+    if job.status in OPEN and wake.running() is not None:
+        raise JobError(job.id, f"it is {job.status} already; to begin anew, cancel it first")
     again = {
         "status": PENDING, "reason": "", "submitted": time.time(), "started": 0.0, "ended": 0.0,
         "tries": 0, "cancelled": False,
@@ -164,22 +206,31 @@ def resume(job_id: str) -> Submitted:
     return Submitted(job.id, job.run_id)
 
 
-def cancel(job_id: str) -> Job:
+def cancel(job_id: str | Submitted) -> Job:
     """End a job, politely and then surely; one that has ended stays as it is.
 
     Parameters
     ----------
-    job_id : str
+    job_id : str or Submitted
         The job.
 
     Returns
     -------
     Job
         As it was when this was asked.
+
+    Raises
+    ------
+    JobError
+        When there is no such job.
     """
     store = the_store()
-    job = store.get(job_id)
-    if store.update(job.id, among=OPEN, cancelled=True):
+    job = store.get(id_of(job_id))
+    ended = {"status": CANCELLED, "reason": "somebody cancelled it", "ended": time.time()}
+    # One that nobody has begun needs nobody to end it.
+    if not store.update(job.id, among=[PENDING], **ended) and store.update(
+        job.id, among=OPEN, cancelled=True
+    ):
         wake.tell()
     return job
 
@@ -192,3 +243,9 @@ def look_after(store: JobStore) -> None:
 
 def _is_limit(value: float) -> bool:
     return value == -1 or 0 < value <= _LONGEST
+
+
+def _made_up(job_id: str) -> str:
+    """A name; its end is the beginning of the id, so that few jobs share one."""
+    first, second = random.choice(_FIRST), random.choice(_SECOND)  # noqa: S311 - no secret
+    return f"{first}_{second}_{job_id[:4]}"

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import logging
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from dask.utils import parse_timedelta
+from sqlalchemy.exc import SQLAlchemyError
 
 from hyperplane import config
 from hyperplane.engines import records
@@ -28,6 +29,7 @@ from hyperplane.jobs.programs import Handed
 from hyperplane.jobs.states import FAILED, OPEN
 from hyperplane.jobs.store import JobStore
 
+_log = logging.getLogger(__name__)
 #: Seconds between looks at the store, for what nobody has told us of.
 TICK = 0.5
 #: Jobs that are carried on at once; others are pending.
@@ -56,12 +58,13 @@ class Supervisor:
         self._handed: dict[str, Handed] = {}
         self._conductors: dict[str, Conductor] = {}
         self._running: dict[asyncio.Task[None], str] = {}
-        self._woken, self._first = asyncio.Event(), True
+        self._woken, self._first, self._busy_until = asyncio.Event(), True, 0.0
         self._capacity = Capacity.of_this_machine()
 
     def told(self, handed: dict[str, Handed]) -> None:
         """Somebody submits, resumes or cancels a job."""
         self._handed.update(handed)
+        self._busy_until = time.monotonic()  # its job comes
         self._woken.set()
 
     def busy(self) -> bool:
@@ -76,17 +79,26 @@ class Supervisor:
 
     async def work(self, linger: float = 0.0) -> None:
         """Carry on until there has been nothing to do for so many seconds."""
-        idle_since = time.monotonic()
+        self._busy_until = time.monotonic()
         while True:
             self._woken.clear()
-            self._begin()
-            self._cancel()
-            self._note_dashboards()
+            try:
+                self._round()
+            except SQLAlchemyError as error:  # a database that is away comes back
+                _log.warning("the store: %s", str(error).splitlines()[0])
+                self._busy_until = time.monotonic()
             if self._running:
-                idle_since = time.monotonic()
-            elif time.monotonic() - idle_since >= linger:
+                self._busy_until = time.monotonic()
+            elif time.monotonic() - self._busy_until >= linger:
                 return
             await self._something()
+
+    def _round(self) -> None:
+        if self.only is None:
+            self.store.expire(this_machine())
+        self._begin()
+        self._cancel()
+        self._note_dashboards()
 
     def _begin(self) -> None:
         for job_id in self._open():
@@ -97,7 +109,8 @@ class Supervisor:
                 claim, self._claim = self._claim or claimed(job.place), None
             except OSError as error:
                 wrong = f"its folder cannot be used: {error}"
-                self.store.update(job.id, status=FAILED, reason=wrong, ended=time.time())
+                failed = {"status": FAILED, "reason": wrong, "ended": time.time()}
+                self.store.update(job.id, among=OPEN, **failed)
                 continue
             if claim is not None:  # or else somebody runs it in the foreground
                 handed = self._handed.pop(job.id, self._default)
@@ -134,8 +147,10 @@ class Supervisor:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._woken.wait(), TICK)
         for task in [task for task in self._running if task.done()]:
-            del self._conductors[self._running.pop(task)]
-            task.result()
+            job_id = self._running.pop(task)
+            del self._conductors[job_id]
+            if error := task.exception():
+                _log.warning("job %s: %s", job_id, str(error).splitlines()[:1])
 
 
 def claimed(folder: Path) -> Any:
@@ -160,8 +175,8 @@ async def _serve() -> None:
     with wake.alone() as first:
         if not first:
             return
-        supervisor = Supervisor(the_store(), Handed(dict(os.environ), sys.executable))
-        linger = float(parse_timedelta(config.jobs().linger))
+        supervisor = Supervisor(the_store(), Handed(dict(os.environ)))
+        linger = max(1.0, float(parse_timedelta(config.jobs().linger)))
         while supervisor.busy():
             # Whoever comes after the last look below finds no socket, and starts another one.
             async with wake.listening(supervisor.told):

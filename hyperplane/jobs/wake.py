@@ -18,13 +18,16 @@ from pathlib import Path
 
 import dask.config
 
-from hyperplane import config
 from hyperplane.errors import JobError
-from hyperplane.jobs.home import home
+from hyperplane.jobs.home import home, store_url, this_machine
 from hyperplane.jobs.programs import Handed
 
 #: Seconds that a new supervisor may take to answer.
 PATIENCE = 30.0
+#: Times that a new one asks for the lock of the only one.
+_TRIES = 20
+#: Seconds that a client may take to say what it has to say.
+_TO_SPEAK = 10.0
 #: Bytes that a socket's path may have.
 _LONGEST = 100
 
@@ -58,22 +61,28 @@ def tell(job_id: str = "", handed: Handed | None = None) -> None:
 
 def running() -> int | None:
     """The number of the supervisor's process; None when there is none."""
-    with alone() as free:
-        if free:
-            return None
-        try:
-            return int(_file(".lock").read_text())
-        except ValueError:  # it has just begun
-            return 0
+    try:
+        with _file(".lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        told = _file(".lock").read_text()
+        return int(told) if told.isdigit() else 0  # or it has just begun
+    return None
 
 
 @contextlib.contextmanager
 def alone() -> Iterator[bool]:
     """Be the only supervisor for a block, if there is no other."""
     with _file(".lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        for _ in range(_TRIES):  # others may look at this moment whether there is one
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.05)
+        else:
             yield False
             return
         lock.truncate(0)
@@ -87,8 +96,10 @@ async def listening(told: Callable[[dict[str, Handed]], None]) -> AsyncIterator[
     """Hear of jobs for a block."""
 
     async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ValueError, KeyError, TypeError, OSError):
-            message = json.loads(await reader.read())
+        with contextlib.suppress(
+            ValueError, TypeError, AttributeError, OSError, asyncio.TimeoutError
+        ):
+            message = json.loads(await asyncio.wait_for(reader.read(), _TO_SPEAK))
             told({job_id: Handed(**handed) for job_id, handed in message.items()})
             writer.write(b"heard")
             await writer.drain()
@@ -98,11 +109,11 @@ async def listening(told: Callable[[dict[str, Handed]], None]) -> AsyncIterator[
     path.unlink(missing_ok=True)
     with _address(path) as address:
         server = await asyncio.start_unix_server(hear, address, limit=1 << 24)
-    async with server:
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        server.close()
 
 
 def _sent(message: bytes) -> bool:
@@ -140,9 +151,9 @@ def _start() -> None:
 
 
 def _file(suffix: str) -> Path:
-    """A file of the supervisor of this user and store."""
-    store = hashlib.sha256((config.jobs().store or "").encode()).hexdigest()[:8]
-    return home() / f"supervisor-{store}{suffix}"
+    """A file of the supervisor of this user, machine and store."""
+    of = hashlib.sha256(f"{this_machine()} {store_url()}".encode()).hexdigest()[:8]
+    return home() / f"supervisor-{of}{suffix}"
 
 
 @contextlib.contextmanager

@@ -35,6 +35,7 @@ def made(*steps, root="/data/flights", requirements=None, **options):
         "parameters": {},
         "machine": "here",
         "runner": "local",
+        "python": "/usr/bin/python3",
         "folder": "/home/somebody/jobs/6f1d2c3b",
     }
     return Job(definition=pipeline.to_json(), **{**values, **options})

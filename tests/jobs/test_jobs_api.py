@@ -1,0 +1,282 @@
+"""What the functions around jobs take, refuse and give back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+from job_cases import bash, ran, submitted
+
+from hyperplane import notebook_common as nc
+from hyperplane.errors import JobCancelled, JobError, RequestError
+from hyperplane.jobs import JobHandle, Pipeline, Step, outputs, requirements, submit, submitting
+from hyperplane.jobs.checking import check_jobs
+from hyperplane.jobs.environment import hidden_from, parameter_faults, protected, variables
+from hyperplane.jobs.home import the_store
+from hyperplane.jobs.programs import traces
+from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, Attempt, Unit
+from hyperplane.jobs.submitting import Submitted, cancel, id_of, new_job, resume
+
+PLAIN = """
+PIPELINE NODES NODE_ID LDAP_HOST SPARKLINE RAYLEIGH GITHUB_ISSUE CUDALIKE JAVA UVULA PERLITE
+SSLMODE OMPHALOS YEAR MODEL_NAME PATHS HOMEPAGE ENVIRONMENT MY_PATH RUBY
+"""
+DECIDING = """
+PATH HOME LD_PRELOAD LD_LIBRARY_PATH DYLD_INSERT_LIBRARIES PYTHONPATH PYTHONSTARTUP PYTHON
+BASH_ENV BASHOPTS ENV NODE_OPTIONS NODE_PATH NODE_EXTRA_CA_CERTS OPENSSL_CONF GCONV_PATH LOCPATH
+NLSPATH RES_OPTIONS HOSTALIASES TERMINFO PERL5OPT PERL5LIB PERLLIB RUBYOPT RUBYLIB
+JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS SSLKEYLOGFILE SSL_CERT_FILE GIT_SSH_COMMAND
+PIP_INDEX_URL HTTPS_PROXY DASK_CONFIG HYPERPLANE_CLUSTER AWS_PROFILE LC_ALL IPYTHONDIR
+CUDA_VISIBLE_DEVICES IFS SPARK_HOME RAY_ADDRESS _ 1ST GLIBC_TUNABLES
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_its_own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def kept(*steps, name="kept", **options):
+    """A job that is in the store, and that nobody carries on."""
+    made = new_job(Pipeline.from_steps("test", steps or [bash("a", "true")]), name=name, **options)
+    the_store().add(made)
+    return made
+
+
+def refused(**options):
+    with pytest.raises(RequestError) as caught:
+        new_job(Pipeline.from_steps("test", [bash("a", "true")]), **options)
+    return {fault.where: fault for fault in caught.value.faults}
+
+
+def test_a_pending_job_is_cancelled_at_once_and_starts_nobody(monkeypatch):
+    told = []
+    monkeypatch.setattr(submitting.wake, "tell", lambda *args: told.append(args))
+    made = kept()
+    assert cancel(made.id).status == "pending"
+    now = the_store().get(made.id)
+    assert (now.status, now.reason, told) == (CANCELLED, "somebody cancelled it", [])
+    assert now.ended >= now.submitted
+    with pytest.raises(JobCancelled, match="somebody cancelled it"):
+        JobHandle(made.id).result(1)
+    the_store().update(made.id, status=IN_PROGRESS)
+    cancel(made.id)
+    now = the_store().get(made.id)
+    assert (now.status, now.cancelled, told) == (IN_PROGRESS, True, [()])
+
+
+def test_a_job_that_runs_is_not_resumed(tmp_path):
+    job = submitted(bash("waits", "until [ -e go ]; do sleep 0.02; done"), max_retries=0)
+    while job.status != IN_PROGRESS:
+        time.sleep(0.02)
+    with pytest.raises(JobError, match="it is in progress already; to begin anew, cancel it"):
+        job.resume()
+    (tmp_path / "go").touch()
+    assert job.wait(30) == DONE
+    with pytest.raises(JobError, match="it is done"):
+        resume(Submitted(job.id, "any"))
+
+
+@pytest.mark.parametrize("label", [7, "", "x" * 65, "two\nlines", "half \ud800"])
+def test_a_label_is_a_line_of_text(label):
+    assert list(refused(job_type=label)) == ["job_type"]
+
+
+def test_a_label_comes_from_the_call_or_the_file_and_is_basic_otherwise():
+    step = bash("a", "true")
+    made = Pipeline.from_steps("test", [step], job_type="large")
+    assert [new_job(made, job_type=one).job_type for one in (None, "x" * 64)] == ["large", "x" * 64]
+    assert new_job(Pipeline.from_steps("test", [step])).job_type == "basic"
+    long = Pipeline.from_steps("test", [step], job_type="x" * 65)
+    with pytest.raises(RequestError, match="1 to 64 characters"):
+        new_job(long)
+
+
+def test_parameters_that_no_process_could_get_are_refused():
+    deep: list = []
+    for _ in range(100_000):
+        deep = [deep]
+    found = refused(
+        parameters={
+            "long": "x" * 120_000,
+            "half": "a\ud800",
+            "deep": deep,
+            "\udfff": 1,
+            "zero": "\0",
+        }
+    )
+    assert {fault.asked for fault in found.values()} == {
+        "120012 bytes", "text with a lone surrogate", "list", "'\\udfff'", "text with a zero byte",
+    }  # fmt: skip
+    str(RequestError(list(found.values()))).encode()
+    (together,) = parameter_faults({"a": "x" * 70_000, "b": "y" * 70_000})
+    assert (together.where, together.asked) == ("parameters", "140018 bytes")
+    for one in (found["parameters['long']"], together):
+        assert "write a file and give its path" in str(RequestError([one]))
+
+
+def test_the_longest_parameter_arrives():
+    text = "ü" * 59_990
+    script = "import os; print(len(os.environ['TEXT'].encode()), len(os.environ))"
+    step = Step(name="a", kind="command", argv=(sys.executable, "-c", script))
+    job = ran(step, parameters={"text": text}, max_retries=0)
+    assert job.status == DONE, job.job.reason
+    assert job.logs().split()[0] == "119980"
+
+
+@pytest.mark.parametrize(
+    "name",
+    PLAIN.split(),
+)
+def test_plain_names_keep_the_bare_form(name):
+    assert not protected(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    DECIDING.split(),
+)
+def test_names_that_decide_what_runs_have_the_prefix_only(name):
+    assert protected(name)
+    found = variables(kept(parameters={name: "value"}), bash("a", "true"), Unit("a"), 1)
+    assert name not in found
+    assert found[f"HYPERPLANE_JOB_PARAMETER_{name}"] == "value"
+
+
+def test_secrets_of_other_steps_are_hidden_in_every_spelling():
+    one = bash("one", "true", secrets=("db/password", "token"))
+    two = bash("two", "true", secrets=("token",))
+    environment = {
+        "DB_PASSWORD": "a", "db/password": "a", "HYPERPLANE_CUSTOM_SECRET_KEY_DB_PASSWORD": "a",
+        "token": "b", "TOKEN": "b", "PATH": "/bin",
+    }  # fmt: skip
+    assert hidden_from(one, [one, two], environment) == environment
+    assert set(hidden_from(two, [one, two], environment)) == {"token", "TOKEN", "PATH"}
+    assert set(hidden_from(bash("three", "true"), [one, two], environment)) == {"PATH"}
+
+
+def test_jobs_are_meant_by_what_submitting_gave_and_by_the_beginning_of_an_id():
+    first, second = kept(name="first"), kept(name="second")
+    given = Submitted(first.id, first.run_id)
+    assert id_of(given) == id_of((first.id, "any")) == id_of(JobHandle(given)) == first.id
+    text = check_jobs([first.id])[0]
+    for one in (first.id, first.id[:13], given, JobHandle(first.id), [given], iter([first.id])):
+        assert check_jobs(one)[0] == text
+    assert "0 / 2 in progress" in check_jobs([first.id[:13], second.id])[0]
+    assert asyncio.run(nc.get_a_job_output(given)) is None
+    assert asyncio.run(nc.cancel_pipeline_job(given)) == {"id": first.id, "status": "cancelled"}
+    assert asyncio.run(nc.checkjobs(given, loop=True)).endswith(f"{first.id} cancelled None")
+    asyncio.run(nc.cancel_pipeline_job(second.id[:13]))
+    for bad in (7, None, [7], b"x"):
+        with pytest.raises(RequestError):
+            check_jobs(bad)
+    for call in (JobHandle, cancel, resume, outputs.get_output):
+        with pytest.raises((RequestError, JobError)):
+            call(7.5)
+
+
+def test_an_output_is_set_for_a_job_that_there_is():
+    made = kept()
+    outputs.set_output("value", made.id[:13])
+    assert outputs.get_output(made.id) == "value"
+    with pytest.raises(JobError, match="there is no such job"):
+        outputs.set_output("value", "no-such-job")
+    cancel(made.id)
+
+
+def test_earlier_runs_are_found_behind_many_later_ones():
+    runs = [new_job(Pipeline.from_steps("test", [bash("a", "true")]), name="daily")] * 9
+    runs = [replace(one, id=f"run-{i}", submitted=100.0 + i) for i, one in enumerate(runs)]
+    for one in runs:
+        the_store().add(replace(one, status=DONE))
+    found = [[run["id"] for run in outputs.previous_runs(f"run-{i}", limit=2)] for i in (0, 1, 4)]
+    assert found == [[], ["run-0"], ["run-3", "run-2"]]
+
+
+def test_names_that_are_made_up_differ():
+    names = [new_job(Pipeline.from_steps("test", [bash("a", "true")])).name for _ in range(200)]
+    assert len(set(names)) > 195
+    assert all(re.fullmatch("[a-z]+_[a-z]+_[0-9a-f]{4}", name) for name in names)
+
+
+def test_a_step_named_as_the_one_that_installs(tmp_path):
+    (tmp_path / "requirements.txt").write_text("")
+    step = bash(requirements.NAME, "true")
+    with pytest.raises(RequestError, match="the step that installs"):
+        new_job(Pipeline.from_steps("test", [step], requirements="requirements.txt"))
+    made = new_job(
+        Pipeline.from_steps("test", [bash("pip install", "true")], requirements="requirements.txt")
+    )
+    places = {traces(made, Unit(name), 1) for name in ("pip install", requirements.NAME)}
+    assert len({place.parent for place in places}) == 2
+
+
+def attempt(made, step, number, status, *, began, text, chunk=-1):
+    log = f"{step}.{chunk}.{number}.log"
+    made.place.mkdir(parents=True, exist_ok=True)
+    (made.place / log).write_text(text)
+    ended = 0.0 if status == IN_PROGRESS else began + 1
+    the_store().put(
+        Attempt(made.id, step, chunk, number, status, started=began, ended=ended, log=log)
+    )
+
+
+def test_logs_are_those_of_what_failed_or_ended_last():
+    made = kept(bash("a", "true"), bash("b", "true"), name="logs")
+    job = JobHandle(made.id)
+    attempt(made, "a", 1, FAILED, began=10, text="a failed")
+    assert job.logs() == "a failed"
+    attempt(made, "a", 2, DONE, began=20, text="a worked")
+    assert job.logs() == job.logs("a") == "a worked"
+    attempt(made, "b", 1, IN_PROGRESS, began=30, text="b runs")
+    assert job.logs() == "b runs"
+    attempt(made, "b", 1, DONE, began=30, text="b worked")
+    assert (job.logs(), job.logs("a")) == ("b worked", "a worked")
+    for chunk, status in enumerate((DONE, FAILED, DONE)):
+        attempt(made, "c", 1, status, began=40 + chunk, text=status, chunk=chunk)
+    assert job.logs() == job.logs("c") == FAILED
+    with pytest.raises(JobError, match="step 'd' has written nothing; the steps are 'a', 'b'"):
+        job.logs("d")
+    (made.place / "a.-1.2.log").unlink()
+    with pytest.raises(JobError, match=r"cannot be read \(No such file or directory\)"):
+        job.logs("a")
+    cancel(made.id)
+
+
+def test_only_the_end_of_a_log_is_read(tmp_path, monkeypatch):
+    log = tmp_path / "a.log"
+    monkeypatch.setattr(outputs, "_BLOCK", 16)
+    texts = ["", "\n", "one", "one\n", "one\ntwo", "é" * 40 + "\n\n" + "ü" * 9 + "\r\nlast\n"]
+    for text in [*texts, "x" * 500, "\n" * 99, "".join(f"line {i}\n" for i in range(200))]:
+        log.write_text(text, newline="")
+        for lines in (0, 1, 2, 3, 50, 1_000):
+            wanted = text.splitlines()
+            assert outputs.last_lines(log, lines) == "\n".join(
+                wanted[max(0, len(wanted) - lines) :]
+            )
+    with log.open("wb") as opened:
+        opened.truncate(20 * 10**9)  # a hole, which nobody could read as a whole
+        opened.seek(0, os.SEEK_END)
+        opened.write(b"\nlast but one\nlast")
+    assert outputs.last_lines(log, 2) == "last but one\nlast"
+
+
+@pytest.mark.parametrize("lines", [-1, 1.5, "3", True])
+def test_lines_are_a_number(lines):
+    made = kept()
+    with pytest.raises(RequestError, match="a whole number from 0"):
+        JobHandle(made.id).logs(lines=lines)
+    cancel(made.id)
+
+
+def test_a_job_says_how_it_stands(tmp_path):
+    job = submit(Pipeline.from_steps("test", [bash("a", "echo one; echo two")]))
+    job.wait(60)
+    assert (job.logs(lines=1), job.logs(lines=0)) == ("two", "")
+    assert json.loads(json.dumps(job.job.as_dict()))["status"] == DONE
