@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from hyperplane.cli.job_options import INTERRUPTED, IdArgument
 from hyperplane.cli.job_screen import LOOK
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
 
 _STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, FAILED, TIMED_OUT, CANCELLED)
+#: Characters of the columns of ``list`` with ids, statuses, dates and times, and between columns.
+_FIXED = 8 + 11 + 16 + 8 + 7
 #: Bytes that are read of a log at once.
 _BLOCK = 1 << 16
 
@@ -66,6 +69,10 @@ def _show(jobs: Sequence[Job]) -> None:
     table = new_table(["id", "name", "status", "submitted", "reason"], ["took"])
     for column in table.columns:
         column.no_wrap, column.overflow = True, "ellipsis"
+    # What jobs are found by is whole on every terminal; their names and reasons give way.
+    left = max(0, Console().width - _FIXED)
+    table.columns[1].max_width = max(8, min(32, left // 2))
+    table.columns[4].max_width = max(8, left - table.columns[1].max_width)
     now = time.time()
     for job in jobs:
         took = duration((job.ended or now) - job.started) if job.started else ""

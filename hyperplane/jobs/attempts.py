@@ -62,6 +62,8 @@ class Attempts:
         #: What attempts become that are ended because the job is; empty while it goes on.
         self.ending = ""
         self._settings = config.jobs()
+        self._looking = asyncio.Lock()
+        self._there: dict[str, set[int]] = {}
         self._made: dict[Unit, list[Attempt]] = defaultdict(list)
 
     async def prepare(self) -> None:
@@ -69,12 +71,6 @@ class Attempts:
         # By their numbers: clocks may be put back.
         for attempt in sorted(self.store.attempts(self.job.id), key=lambda one: one.number):
             self._made[Unit(attempt.step, attempt.chunk)].append(attempt)
-        for step in self.steps:
-            if step.output is not None:
-                there = await asyncio.to_thread(shards_done.of, step, self.job)
-                for unit in _units(step):
-                    if unit.chunk in there and not self.is_done(unit):
-                        self._keep(self._new(unit, DONE, reason="its shard is there already"))
 
     def open_units(self, step: Step) -> list[Unit]:
         """What is not done of a step."""
@@ -109,6 +105,8 @@ class Attempts:
 
     async def make(self, step: Step, unit: Unit) -> Attempt:
         """One more attempt; or the one that runs, when somebody who was killed began it."""
+        if step.output is not None and unit.chunk in await self._saved(step):
+            return self._keep(self._new(unit, DONE, reason="its shard is there already"))
         before = self._made[unit]
         memory_faults = sum(attempt.fault == MEMORY for attempt in before)
         more = (step.more_memory or 1.0) ** memory_faults
@@ -120,6 +118,14 @@ class Attempts:
                 if ended.status != LOST:
                     return ended
             return await self._begin(step, unit, memory_faults)
+
+    async def _saved(self, step: Step) -> set[int]:
+        """The chunks of a step that were there when the first one of them could begin."""
+        async with self._looking:
+            if step.name not in self._there:
+                found = await asyncio.to_thread(shards_done.of, step, self.job, self.store)
+                self._there[step.name] = found
+            return self._there[step.name]
 
     async def _begin(self, step: Step, unit: Unit, memory_faults: int) -> Attempt:
         attempt = self._new(unit, IN_PROGRESS)

@@ -82,7 +82,7 @@ class Conductor:
         except SQLAlchemyError:
             raise  # nothing can be written down now; whoever comes next goes on
         except Exception as error:  # noqa: BLE001 - it ends this job, and not all others
-            status, reason = FAILED, f"{type(error).__name__}: {error}".splitlines()[0][:500]
+            status, reason = FAILED, " ".join(f"{type(error).__name__}: {error}".split())[:500]
         ended = {"status": status, "reason": reason, "ended": time.time(), "dashboard": ""}
         self.store.update(self.job.id, among=OPEN, **ended)
         if status in (FAILED, TIMED_OUT) and self._settings.notify:
@@ -128,7 +128,9 @@ class Conductor:
                 return DONE, ""
             tries = self._tried = tries + 1
             self.store.update(self.job.id, tries=tries)
-            if tries > self.job.max_retries or all(one.fault == INPUT for one in failed):
+            own = {step.name for step in attempts.steps if step.retries is not None}
+            final = [one for one in failed if one.fault == INPUT or one.step in own]
+            if tries > self.job.max_retries or len(final) == len(failed):
                 return FAILED, _reason(failed)
             await asyncio.sleep(self._pause(tries))
 
@@ -166,7 +168,8 @@ class Conductor:
 
     async def _unit(self, attempts: Attempts, step: Step, unit: Unit) -> Attempt | None:
         """Attempts at a step or chunk until one is done; the last one when none was."""
-        most = (1 + (step.retries or 0)) * (1 + self._tried)
+        # A step that says how often is tried so often, and no more with the job.
+        most = 1 + (self._tried if step.retries is None else step.retries)
         while True:
             failed, lost = attempts.failures(unit)
             if failed and (failed[-1].fault == INPUT or len(failed) >= most):

@@ -8,11 +8,18 @@ from hyperplane.errors import HyperplaneError
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.programs import folder_of
 from hyperplane.jobs.states import Job
+from hyperplane.jobs.store import JobStore
 from hyperplane.storage import missing_shards
 
 
-def of(step: Step, job: Job) -> set[int]:
-    """The chunks whose shard is committed; none when nothing, or something else, is there."""
+def of(step: Step, job: Job, store: JobStore) -> set[int]:
+    """The chunks whose shard is committed, by this job or an earlier one just like it.
+
+    None when nothing, or something else, is there; and none when no job of the same steps with
+    the same parameters was submitted before: what is there was then made of something else.
+    """
+    if not store.has_run_before(job):
+        return set()
     chunks = set(range(step.chunks or len(step.foreach or ())))
     output = step.output or ""
     # A path is one of the folder that the step runs in.

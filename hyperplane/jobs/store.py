@@ -18,6 +18,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 from hyperplane.errors import Fault, JobError, RequestError
 from hyperplane.jobs.states import OPEN, PENDING, TIMED_OUT, Attempt, Job
 
+#: Jobs of the same steps among which one with the same parameters is looked for.
+_LOOK_BACK = 1_000
 _TABLES = sql.MetaData()
 _JOBS = sql.Table(
     "hyperplane_jobs",
@@ -77,6 +79,7 @@ class JobStore:
             parsed = make_url(url)
             self._engine = _engine(parsed)
             _make_tables(self._engine)
+            _check_tables(self._engine)
         except (ArgumentError, NoSuchModuleError, ImportError, SQLAlchemyError, OSError) as error:
             allowed = f"a database of SQLAlchemy that can be opened ({_first_line(error)})"
             shown = repr(_shown(url))
@@ -149,6 +152,14 @@ class JobStore:
         with self._engine.begin() as connection:
             connection.execute(query.values(values))
 
+    def has_run_before(self, job: Job) -> bool:
+        """Whether a job of the same steps and parameters, or this one itself, has begun before."""
+        same = sql.and_(_JOBS.c.definition == job.definition, _JOBS.c.started > 0)
+        query = sql.select(_JOBS).where(same, _JOBS.c.machine == job.machine)
+        found = self._jobs(query.order_by(_JOBS.c.submitted.desc()).limit(_LOOK_BACK))
+        alike = [one for one in found if one.parameters == job.parameters]
+        return any(one.id != job.id for one in alike) or bool(self.attempts(job.id))
+
     def to_cancel(self, statuses: Collection[str]) -> list[str]:
         """The ids of jobs whose end somebody has asked for."""
         query = sql.select(_JOBS.c.id).where(_JOBS.c.cancelled, _JOBS.c.status.in_(statuses))
@@ -191,6 +202,14 @@ def _make_tables(engine: sql.Engine) -> None:
             if look == 2:
                 raise
             time.sleep(0.2)
+
+
+def _check_tables(engine: sql.Engine) -> None:
+    for table in (_JOBS, _ATTEMPTS):
+        there = {column["name"] for column in sql.inspect(engine).get_columns(table.name)}
+        if not set(table.columns.keys()) <= there:
+            advice = "move it away, or name another one with hyperplane.jobs.store"
+            raise OSError(f"another version of hyperplane has made it; {advice}")
 
 
 def _engine(url: URL) -> sql.Engine:

@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hyperplane import config
@@ -123,6 +124,18 @@ def new_job(
         folder=str(home() / "jobs" / job_id),
         schedule=schedule,
     )
+
+
+def _pool_faults(pipeline: Pipeline) -> list[Fault]:
+    """Pools that steps name and that there are not."""
+    faults = []
+    for step in pipeline.steps:
+        try:
+            config.get_pool(step.resources.pool or next(iter(config.pools())))
+        except RequestError as error:
+            where = f"step {step.name!r}: resources.pool"
+            faults += [replace(fault, where=where) for fault in error.faults]
+    return faults
 
 
 def handed_over() -> Handed:

@@ -29,7 +29,7 @@ from hyperplane.storage.place import commits_of
 from hyperplane.storage.request import suffix_of
 from hyperplane.storage.retrying import attempt, passes
 from hyperplane.storage.shelf import Shelf
-from hyperplane.storage.target import Target, target_of
+from hyperplane.storage.target import Target, check_options, target_of
 from hyperplane.stores.places import Store
 from hyperplane.stores.secrets import said
 
@@ -89,6 +89,7 @@ def load(
     np.int64(42)
     """
     target = target_of(url, {**(storage_options or {}), **options})
+    check_options(target, options)
     shelf = Shelf(target.store)
     if shelf.is_file(target.path):
         return _file(target, shelf, trusted)

@@ -15,7 +15,7 @@ from hyperplane.storage.parts import save_parts
 from hyperplane.storage.request import Mode, understood
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.shards import save_shard
-from hyperplane.storage.target import target_of
+from hyperplane.storage.target import check_options, target_of
 
 
 def save(
@@ -89,6 +89,7 @@ def save(
     """
     began = time.monotonic()
     target = target_of(url, {**(storage_options or {}), **options})
+    check_options(target, options)
     request = understood(obj, target, format, mode, shard, run)
     if request.kind == "array":
         result = save_array(obj, request)

@@ -12,7 +12,7 @@ from typing import Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from hyperplane.errors import Fault, RequestError
+from hyperplane.errors import Fault, RequestError, check
 from hyperplane.stores.places import Store
 from hyperplane.stores.secrets import said, shown
 
@@ -140,3 +140,16 @@ def _is_above(path: str) -> bool:
         return Path.cwd().is_relative_to(path)
     except FileNotFoundError:
         return False  # the current folder has been removed
+
+
+def check_options(target: Target, options: Mapping[str, Any]) -> None:
+    """Refuse what is no option of a local disk: it is a slip, or of another function.
+
+    Raises
+    ------
+    RequestError
+        With every one; a store's own options are its own affair.
+    """
+    if target.store.local:
+        allowed = "an argument of this call; files of this machine have no options"
+        check(Fault(name, repr(value)[:80], allowed) for name, value in options.items())

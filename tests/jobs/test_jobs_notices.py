@@ -37,7 +37,8 @@ def failed(**more):
         "status": "failed", "submitted": 1.0, "ended": 86400.0, "timeout": -1,
         "active_timeout": -1, "max_retries": 0, "tries": 1, "parameters": {"month": "private"},
         "definition": Pipeline.from_steps("p", [step]).to_json(), "machine": "m",
-        "runner": "local", "folder": "/nowhere", "reason": "step 'a' failed: exit code 65: <bad>",
+        "runner": "local", "python": "python3", "folder": "/nowhere",
+        "reason": "step 'a' failed: exit code 65: <bad>",
     }  # fmt: skip
     return Job(**{**values, **more})
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import stat
+import subprocess
 from pathlib import Path
 
 import nbformat

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from job_cases import ran
+from job_cases import bash, ran
 
 import hyperplane
 from hyperplane.jobs import Step
@@ -36,20 +36,22 @@ def step():
     return Step(name="square", kind="python", path="square.py", chunks=4, output="squares")
 
 
-def made(folder):
-    return sorted(path.name for path in (folder / "ran").iterdir())
-
-
-def test_a_shard_that_is_there_is_not_made_again(tmp_path):
-    share = hyperplane.shard_rows("numbers.parquet", 4, 1)
-    hyperplane.save(share**2, "squares", shard=(1, 4))
+def test_what_other_parameters_have_made_is_made_again(tmp_path):
     (tmp_path / "there").touch()
-    job = ran(step())
-    assert job.status == DONE, job.logs()
-    assert made(tmp_path) == ["0", "2", "3"]
-    reasons = {one.chunk: one.reason for one in job.attempts}
-    assert reasons == {0: "", 1: "its shard is there already", 2: "", 3: ""}
+    assert ran(step(), parameters={"year": 2013}).status == DONE
+    assert ran(step(), parameters={"year": 2013}).status == DONE
+    assert (tmp_path / "ran" / "0").read_text() == "x"
+    assert ran(step(), parameters={"year": 2014}, max_retries=0).status == DONE
+    assert (tmp_path / "ran" / "0").read_text() == "xx"
     assert hyperplane.load("squares").n.compute().to_list() == (np.arange(100) ** 2).tolist()
+
+
+def test_what_is_there_is_looked_for_when_its_turn_comes(tmp_path):
+    (tmp_path / "there").touch()
+    assert ran(step()).status == DONE
+    first = bash("first", "exit 64")
+    job = ran(first, step(), bash("last", "true"), max_retries=0)
+    assert [(one.step, one.status) for one in job.attempts] == [("first", FAILED)]
 
 
 def test_another_job_does_only_what_is_missing(tmp_path):

@@ -41,8 +41,8 @@ def job(pipeline, tmp_path):
         return Job(
             id="0123456789abcdef", run_id="r", name="trio", job_type="basic", status=status,
             submitted=90.0, started=100.0, timeout=-1, active_timeout=-1, max_retries=0,
-            definition=pipeline.to_json(), parameters={}, machine="here", runner="local", python="python3",
-            folder=str(tmp_path / "job"), **more,
+            definition=pipeline.to_json(), parameters={}, machine="here", runner="local",
+            python="python3", folder=str(tmp_path / "job"), **more,
         )  # fmt: skip
 
     return made

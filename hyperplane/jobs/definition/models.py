@@ -74,7 +74,7 @@ class Step(Record):
     max_parallel : int, optional
         Chunks that may run at one time; no limit of the step's own unless given.
     retries : int, optional
-        How often it is tried again, 0 to 10; 0 unless given. Then the job's own count.
+        How often it is tried again, 0 to 10; as often as the job says unless given.
     timeout : float, optional
         Seconds that one attempt may take, or text such as ``"10m"``.
     resources : Resources
