@@ -91,9 +91,9 @@ def logs(
         bool, typer.Option("-f", "--follow", help="Go on as more is written, until the job ends.")
     ] = False,
 ) -> None:
-    """Show what a step wrote: of the step that failed last, or else that began last.
+    """Show what one attempt wrote: of the step that failed last, or else that began last.
 
-    With --follow it shows all steps that run, one after the other and beside each other.
+    With --follow it shows all attempts at all steps.
     """
     if lines is not None and lines < 1:
         check([Fault("--lines", str(lines), "at least 1")])
@@ -110,8 +110,9 @@ def logs(
     found = wanted.of(store.attempts(job.id))
     if not found:
         raise JobError(job.id, f"{wanted} has written nothing")
-    bad = [one for one in found if one.status not in (DONE, IN_PROGRESS)]
-    last = (bad if bad and step is None else found)[-1]
+    latest = {(one.step, one.chunk): one for one in found}  # what failed once may be done since
+    bad = [one for one in latest.values() if one.status not in (DONE, IN_PROGRESS)]
+    last = (bad or found)[-1]
     _write(_end_of(job.place / last.log, lines))
 
 
