@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -18,6 +19,8 @@ from hyperplane.storage.result import SaveResult
 from hyperplane.storage.target import target_of
 
 _RECORD = re.compile(r"shards-([0-9]+)-([^/]+)/records/([0-9]+)\.json")
+#: Says in the record of a shard which columns it has.
+_COLUMNS = "columns"
 #: Stands for the run without a name.
 FIRST = "first"
 
@@ -43,6 +46,7 @@ def save_shard(obj: Any, request: Request) -> SaveResult:
     check_writable(commits, run.folder)
     there = committed.parts if committed else published
     made = written_parts(obj, request, f"{run.folder}/data", there=there)
+    made = replace(made, details={**made.details, _COLUMNS: _columns(obj)})
     known = {part.name for part in there}
     new = [part for part in made.parts if part.name not in known]
     if committed is not None:
@@ -123,6 +127,11 @@ class _Run:
             if len({(shard.format, shard.kind) for shard in found}) > 1:
                 url = self.commits.target.url
                 raise OutputConflict(url, "its shards are of different formats; save them alike")
+            if len({tuple(shard.details.get(_COLUMNS) or ()) for shard in found}) > 1:
+                url = self.commits.target.url
+                raise OutputConflict(
+                    url, "its shards have different columns; save them alike, with a new run="
+                )
             if base.manifest is not None and not replaces:
                 raise conflict(self.commits.target)
             parts = tuple(part for shard in found for part in shard.parts)
@@ -145,6 +154,13 @@ class _Run:
     def _published(self) -> bool:
         now = self.commits.state().manifest
         return now is not None and self.is_of(now)
+
+
+def _columns(obj: Any) -> list[str]:
+    """The names of the columns of a frame or table; of a bag none."""
+    # Of Arrow, whose columns are the data, or of pandas, Polars and Dask.
+    names = obj.column_names if hasattr(obj, "column_names") else getattr(obj, "columns", ())
+    return [str(name) for name in names]
 
 
 def _repeated(

@@ -177,3 +177,11 @@ def test_a_committed_shard_is_skipped_before_it_is_computed(url):
     lazy = dd.from_pandas(rows(0), npartitions=2).map_partitions(never, meta=rows(0))
     assert not hyperplane.save(lazy, url, shard=(0, 2), mode="skip").changed
     assert missing_shards(url) == [1]
+
+
+def test_shards_of_different_columns_are_no_whole(url):
+    hyperplane.save(rows(0), url, shard=(0, 2))
+    with pytest.raises(OutputConflict, match="different columns"):
+        hyperplane.save(rows(1).rename(columns={"n": "m"}), url, shard=(1, 2))
+    with pytest.raises(StorageError, match="there is nothing"):
+        hyperplane.load(url)
