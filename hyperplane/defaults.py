@@ -16,7 +16,16 @@ from typing import Any
 import dask.config
 import yaml
 
-FILES = ("pools.yaml", "sizing.yaml", "memory.yaml", "engines.yaml", "jobs.yaml", "tuning.yaml")
+FILES = (
+    "pools.yaml",
+    "sizing.yaml",
+    "memory.yaml",
+    "engines.yaml",
+    "jobs.yaml",
+    "services.yaml",
+    "slack.yaml",
+    "tuning.yaml",
+)
 
 
 def folder() -> Path:

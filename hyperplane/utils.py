@@ -44,8 +44,8 @@ def get_service_url(name: str) -> str:
     Returns
     -------
     str
-        What ``hyperplane.services`` has for the name, or else ``hyperplane.service_url`` with the
-        name in it. Nobody is asked whether the service runs.
+        What ``hyperplane.services.addresses`` has for the name, or else
+        ``hyperplane.services.url`` with the name in it. Nobody is asked whether the service runs.
 
     Raises
     ------
@@ -62,12 +62,12 @@ def get_service_url(name: str) -> str:
     ):
         allowed = "letters, digits and . _ -, with a letter or digit at both ends"
         check([Fault("name", repr(name)[:80], allowed)])
-    known = dask.config.get("hyperplane.services", default=None) or {}
+    known = dask.config.get("hyperplane.services.addresses", default=None) or {}
     if isinstance(known, Mapping) and name in known:
         return str(known[name])
-    template = str(dask.config.get("hyperplane.service_url", default=_TEMPLATE))
+    template = str(dask.config.get("hyperplane.services.url", default=_TEMPLATE))
     if "{name}" not in template:
-        check([Fault("hyperplane.service_url", repr(template), "a URL with {name} in it")])
+        check([Fault("hyperplane.services.url", repr(template), "a URL with {name} in it")])
     return template.replace("{name}", name)
 
 

@@ -245,8 +245,7 @@ class TestFaults:
             ("tuning.profiles.fast.servers", "no such key"),
             (
                 "memroy",
-                "one of the sections engines, jobs, memory, pools, service_url, services, sizing, "
-                "slack, tuning",
+                "one of the sections engines, jobs, memory, pools, services, sizing, slack, tuning",
             ),
         ],
     )

@@ -187,14 +187,14 @@ def test_the_address_of_a_service():
     usual = "http://model-a.hyperplane-pipelines.svc.cluster.local:8787"
     assert utils.get_service_url("model-a") == usual
     services = {"model-a": "https://models.example/a"}
-    with dask.config.set({"hyperplane.services": services}):
+    with dask.config.set({"hyperplane.services.addresses": services}):
         assert utils.get_service_url("model-a") == "https://models.example/a"
         assert utils.get_service_url("b").startswith("http://b.")
-    with dask.config.set({"hyperplane.service_url": "http://{name}.local"}):
+    with dask.config.set({"hyperplane.services.url": "http://{name}.local"}):
         assert utils.get_service_url("model_inference_endpoint") == (
             "http://model_inference_endpoint.local"
         )
-    with dask.config.set({"hyperplane.service_url": "http://x"}), pytest.raises(RequestError):
+    with dask.config.set({"hyperplane.services.url": "http://x"}), pytest.raises(RequestError):
         utils.get_service_url("a")
 
 
