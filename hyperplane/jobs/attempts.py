@@ -105,9 +105,10 @@ class Attempts:
 
     async def make(self, step: Step, unit: Unit) -> Attempt:
         """One more attempt; or the one that runs, when somebody who was killed began it."""
-        if step.output is not None and unit.chunk in await self._saved(step):
-            return self._keep(self._new(unit, DONE, reason="its shard is there already"))
         before = self._made[unit]
+        # Only before the first attempt: one that was begun may run still.
+        if step.output is not None and not before and unit.chunk in await self._saved(step):
+            return self._keep(self._new(unit, DONE, reason="its shard is there already"))
         memory_faults = sum(attempt.fault == MEMORY for attempt in before)
         more = (step.more_memory or 1.0) ** memory_faults
         async with self.capacity.taken(self.capacity.demand(step, more)):

@@ -118,7 +118,7 @@ def variables(job: Job, step: Step, unit: Unit, pieces: int) -> dict[str, str]:
         "HYPERPLANE_JOB_NAME": job.name,
         "HYPERPLANE_JOB_STEP": step.name,
         "HYPERPLANE_JOB_FOLDER": job.folder,
-        # Text of Python is UTF-8, and lines of the log come as they are written.
+        # Lines of the log come as they are written.
         "PYTHONUNBUFFERED": "1",
     }
     if unit.chunks:

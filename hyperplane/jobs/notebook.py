@@ -32,6 +32,7 @@ def execute(notebook: Path, output: Path) -> None:
     """
     try:
         import papermill
+        from jupyter_client.manager import AsyncKernelManager
         from papermill.engines import NBClientEngine, papermill_engines
         from traitlets.config import Config
     except ImportError as error:
@@ -49,6 +50,10 @@ def execute(notebook: Path, output: Path) -> None:
             nb_man.cell_start = cell_start
             return super().execute_managed_notebook(nb_man, kernel_name, **options)
 
+    class Calm(AsyncKernelManager):
+        async def _async_interrupt_kernel(self) -> None:
+            """Nothing: at the end no cell runs, and the kernel would write an error of its own."""
+
     papermill_engines.register("hyperplane", Told)
     # A parameter that no cell declares is no news: every step of a job gets all of them.
     logging.getLogger("papermill").setLevel(logging.ERROR)
@@ -62,6 +67,7 @@ def execute(notebook: Path, output: Path) -> None:
         stdout_file=sys.stdout,
         stderr_file=sys.stderr,
         cwd=str(Path.cwd()),
+        kernel_manager_class=Calm,
         # Sockets that only this user can open, and no ports.
         config=Config({"KernelManager": {"transport": "ipc"}}),
     )

@@ -13,12 +13,12 @@ from hyperplane.storage import missing_shards
 
 
 def of(step: Step, job: Job, store: JobStore) -> set[int]:
-    """The chunks whose shard is committed, by this job or an earlier one just like it.
+    """The chunks whose shard is committed, by an earlier job just like this one.
 
-    None when nothing, or something else, is there; and none when no job of the same steps with
-    the same parameters was submitted before: what is there was then made of something else.
+    None when nothing, or something else, is there; and none when the last job of these steps had
+    other parameters, or there was none: what is there is made of something else then.
     """
-    if not store.has_run_before(job):
+    if not store.is_again(job):
         return set()
     chunks = set(range(step.chunks or len(step.foreach or ())))
     output = step.output or ""

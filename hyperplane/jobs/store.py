@@ -18,8 +18,6 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 from hyperplane.errors import Fault, JobError, RequestError
 from hyperplane.jobs.states import OPEN, PENDING, TIMED_OUT, Attempt, Job
 
-#: Jobs of the same steps among which one with the same parameters is looked for.
-_LOOK_BACK = 1_000
 _TABLES = sql.MetaData()
 _JOBS = sql.Table(
     "hyperplane_jobs",
@@ -152,13 +150,12 @@ class JobStore:
         with self._engine.begin() as connection:
             connection.execute(query.values(values))
 
-    def has_run_before(self, job: Job) -> bool:
-        """Whether a job of the same steps and parameters, or this one itself, has begun before."""
-        same = sql.and_(_JOBS.c.definition == job.definition, _JOBS.c.started > 0)
-        query = sql.select(_JOBS).where(same, _JOBS.c.machine == job.machine)
-        found = self._jobs(query.order_by(_JOBS.c.submitted.desc()).limit(_LOOK_BACK))
-        alike = [one for one in found if one.parameters == job.parameters]
-        return any(one.id != job.id for one in alike) or bool(self.attempts(job.id))
+    def is_again(self, job: Job) -> bool:
+        """Whether the last other job of the same steps had the same parameters."""
+        same = (_JOBS.c.definition == job.definition, _JOBS.c.machine == job.machine)
+        others = sql.select(_JOBS).where(*same, _JOBS.c.id != job.id, _JOBS.c.started > 0)
+        last = self._jobs(others.order_by(_JOBS.c.submitted.desc()).limit(1))
+        return bool(last) and last[0].parameters == job.parameters
 
     def to_cancel(self, statuses: Collection[str]) -> list[str]:
         """The ids of jobs whose end somebody has asked for."""

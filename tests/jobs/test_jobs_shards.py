@@ -46,6 +46,14 @@ def test_what_other_parameters_have_made_is_made_again(tmp_path):
     assert hyperplane.load("squares").n.compute().to_list() == (np.arange(100) ** 2).tolist()
 
 
+def test_what_other_parameters_have_made_since_is_made_again(tmp_path):
+    (tmp_path / "there").touch()
+    first = bash("first", "true")
+    for turn, year in enumerate((2013, 2014, 2013), start=1):
+        assert ran(first, step(), parameters={"year": year}).status == DONE
+        assert (tmp_path / "ran" / "0").read_text() == "x" * turn
+
+
 def test_what_is_there_is_looked_for_when_its_turn_comes(tmp_path):
     (tmp_path / "there").touch()
     assert ran(step()).status == DONE
