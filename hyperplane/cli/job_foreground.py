@@ -87,7 +87,7 @@ class _Ends:
             self.supervisor.cancel_all()
 
     async def _surely(self) -> None:
-        chunks = {step.name: step.chunks or len(step.foreach or ()) for step in
+        chunks = {step.name: step.chunk_count for step in
                   self.job.pipeline.steps}  # fmt: skip
         running = [
             Process(Command((), {}, "", traces(self.job, unit, one.number)))

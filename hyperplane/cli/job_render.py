@@ -132,7 +132,7 @@ def show_local(job: Job, as_json: bool) -> None:
 
 
 def _document(job: Job, step: Step) -> dict[str, Any]:
-    chunks = step.chunks or len(step.foreach or ())
+    chunks = step.chunk_count
     unit = Unit(step.name, 0 if chunks else -1, chunks)
     python = requirements.interpreter(job.pipeline, sys.executable)
     names = {**variables(job, step, unit, 1), **grown(step, 0)}

@@ -200,7 +200,7 @@ class Attempts:
         if hidden:
             await asyncio.to_thread(redaction.redact, process.command.file(".log"), hidden)
             if step.kind == "notebook":
-                chunks = step.chunks or len(step.foreach or ())
+                chunks = step.chunk_count
                 unit = Unit(step.name, attempt.chunk, chunks)
                 notebook = notebook_output(self.job, step, unit)
                 await asyncio.to_thread(redaction.redact, notebook, hidden)
@@ -231,7 +231,7 @@ class Attempts:
 
 
 def _units(step: Step) -> list[Unit]:
-    chunks = step.chunks or len(step.foreach or ())
+    chunks = step.chunk_count
     if not chunks:
         return [Unit(step.name)]
     return [Unit(step.name, chunk, chunks) for chunk in range(chunks)]

@@ -109,6 +109,17 @@ def as_text(parameters: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def parameter_variables(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Parameters as variables: each with the prefix, and by itself where that is no harm."""
+    found: dict[str, str] = {}
+    for name, value in parameters.items():
+        variable = cleaned(name)
+        found[PREFIX + variable] = value
+        if not protected(variable):
+            found[variable] = value
+    return found
+
+
 def variables(job: Job, step: Step, unit: Unit, pieces: int) -> dict[str, str]:
     """What a step finds in its environment beyond that of whoever submitted the job."""
     parameters = dict(job.parameters)
@@ -129,11 +140,7 @@ def variables(job: Job, step: Step, unit: Unit, pieces: int) -> dict[str, str]:
             parameters["item"] = step.foreach[unit.chunk]
     if pieces > 1:
         parameters["pieces"] = str(pieces)
-    for name, value in parameters.items():
-        variable = cleaned(name)
-        found[PREFIX + variable] = value
-        if not protected(variable):
-            found[variable] = value
+    found |= parameter_variables(parameters)
     found[PARAMETERS] = _as_json(parameters)
     return {**found, **step.env}
 

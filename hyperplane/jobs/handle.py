@@ -176,7 +176,7 @@ class JobHandle:
             counts = {one.status: 0 for one in of_step}
             for one in of_step:
                 counts[one.status] += 1
-            many = step.chunks or len(step.foreach or ())
+            many = step.chunk_count
             said = ", ".join(f"{n} {status}" if many else status for status, n in counts.items())
             rows.append((step.name, (said or "waits") + (f" of {many}" if many else "")))
         return rows

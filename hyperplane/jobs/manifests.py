@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import yaml
-
 from hyperplane.errors import Fault, check
+from hyperplane.jobs.manifest_text import SAFE_CONTAINER, SAFE_POD, as_yaml, verbatim
 
 #: Seconds that a job has to end after it is asked to, before its pod is killed.
 _GRACE = 30
@@ -64,7 +63,8 @@ def cron_job(
         faults.append(Fault("--cron, day of the week", repr(cron.split()[4]), allowed))
     check(faults)
     labels = {"app.kubernetes.io/managed-by": "hyperplane", "hyperplane.dev/schedule": name}
-    container: dict[str, object] = {"name": "job", "image": image, "command": list(argv)}
+    command = [verbatim(word) for word in argv]
+    container = {"name": "job", "image": image, "command": command, **SAFE_CONTAINER}
     if folder:
         container["workingDir"] = folder
     manifest = {
@@ -82,6 +82,7 @@ def cron_job(
                         "metadata": {"labels": labels},
                         "spec": {
                             "restartPolicy": "Never",
+                            **SAFE_POD,
                             "terminationGracePeriodSeconds": _GRACE,
                             "containers": [container],
                         },
@@ -90,11 +91,4 @@ def cron_job(
             },
         },
     }
-    return yaml.dump(manifest, Dumper=_Plain, sort_keys=False, width=1000, allow_unicode=True)
-
-
-class _Plain(yaml.SafeDumper):
-    """Writes what is there twice twice, and not as a reference."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        return True
+    return as_yaml(manifest)

@@ -20,7 +20,7 @@ def of(step: Step, job: Job, store: JobStore) -> set[int]:
     """
     if not store.is_again(job):
         return set()
-    chunks = set(range(step.chunks or len(step.foreach or ())))
+    chunks = set(range(step.chunk_count))
     output = step.output or ""
     # A path is one of the folder that the step runs in.
     url = output if "://" in output else str(Path(folder_of(job.pipeline, step), output))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane.errors import Fault, check
 from hyperplane.jobs.definition.order import waves
-from hyperplane.jobs.environment import PREFIX, as_text, cleaned, parameter_faults, protected
+from hyperplane.jobs.environment import as_text, parameter_faults, parameter_variables
 
 if TYPE_CHECKING:
     from hyperplane.jobs.definition.models import Pipeline, Step
@@ -58,7 +58,7 @@ def to_asl(pipeline: Pipeline, parameters: Mapping[str, Any] | None = None) -> d
     """
     given = parameters or {}
     check([*parameter_faults(given), *_faults(pipeline)])
-    environment = _environment(as_text(given))
+    environment = parameter_variables(as_text(given))
     names: dict[str, str] = {}
     for step in pipeline.steps:
         names[step.name] = _free(step.name, names.values())
@@ -115,16 +115,6 @@ def _task(step: Step, environment: Mapping[str, str]) -> dict[str, Any]:
     if step.timeout is not None:
         state["TimeoutSeconds"] = max(1, round(step.timeout))
     return state
-
-
-def _environment(parameters: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in parameters.items():
-        variable = cleaned(name)
-        found[PREFIX + variable] = value
-        if not protected(variable):
-            found[variable] = value
-    return found
 
 
 def _faults(pipeline: Pipeline) -> list[Fault]:

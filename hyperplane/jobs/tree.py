@@ -105,7 +105,7 @@ def step_states(job: Job, attempts: Sequence[Attempt], now: float) -> list[StepS
 def _state(
     job: Job, name: str, step: Step | None, last: list[Attempt], begun: float, now: float
 ) -> StepState:
-    chunks = 0 if step is None else step.chunks or len(step.foreach or ())
+    chunks = 0 if step is None else step.chunk_count
     counts = Counter(one.status for one in last)
     bad = tuple(one for one in last if one.status not in (DONE, IN_PROGRESS))
     if not last:

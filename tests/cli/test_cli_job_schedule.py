@@ -102,6 +102,17 @@ def test_the_manifest_is_the_golden_one(run: Run) -> None:
     manifest = yaml.safe_load(answer.out)
     container = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
     assert container["command"][-5:] == ["-p", "month=50% of it's", "-p", "text=a: b # c", "say.sh"]
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+def test_kubernetes_puts_no_variable_into_a_scheduled_command(run: Run) -> None:
+    answer = run(
+        "job", "schedule", "say.sh", "--cron", "0 0 * * *", "--name", "n", "--runner", "kubernetes",
+        "--image", "i", "-p", "text=$(HOME)", "-p", "mode=y",
+    )  # fmt: skip
+    manifest = yaml.safe_load(answer.out)
+    container = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
+    assert "text=$$(HOME)" in container["command"]
 
 
 def test_what_kubernetes_does_not_take_is_refused_at_once(run: Run) -> None:

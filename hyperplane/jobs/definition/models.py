@@ -143,6 +143,11 @@ class Step(Record):
     def _rules(cls, values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
         return step_rules(values, faulty)
 
+    @property
+    def chunk_count(self) -> int:
+        """In how many chunks it runs; 0 where it runs whole."""
+        return self.chunks or len(self.foreach or ())
+
 
 class Pipeline(Record):
     """Steps with their order, and what they share; made by :meth:`from_steps` or from a file.

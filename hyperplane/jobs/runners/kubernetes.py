@@ -9,20 +9,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import yaml
-
 from hyperplane.errors import Fault
 from hyperplane.jobs import calls
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.wording import shown
 from hyperplane.jobs.environment import PARAMETERS
+from hyperplane.jobs.manifest_text import SAFE_CONTAINER, SAFE_POD, as_yaml, verbatim
 from hyperplane.jobs.programs import folder_of
 from hyperplane.jobs.runners.base import Document
 from hyperplane.jobs.runners.item import ITEMS
 from hyperplane.jobs.runners.rendering import (
     INPUT_CODES,
     Seen,
-    chunks_of,
     file_of,
     grace,
     needs,
@@ -45,8 +43,6 @@ _LONGEST = 128 * 1024 - len(f"{ITEMS}=") - 1
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
 _OBJECT = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _NUMBER = "JOB_COMPLETION_INDEX"
-#: Texts that every parser of YAML takes for text: to some y is true, and 1e3 a number.
-_PLAIN = re.compile("[A-Za-z][A-Za-z0-9./-]+")
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,7 @@ class Kubernetes:
         there = replace(job, definition=pipeline.to_json(), folder=FOLDER)
         return [
             Document(
-                f"{file_of(place, step)}.yaml", _text(self._manifest(there, place, step)), "step"
+                f"{file_of(place, step)}.yaml", as_yaml(self._manifest(there, place, step)), "step"
             )
             for place, step in enumerate(pipeline.steps)
         ]
@@ -129,10 +125,7 @@ class Kubernetes:
             "command": _command(job, step),
             "workingDir": folder_of(job.pipeline, step),
             "env": _environment(step, seen(job, step)),
-            "securityContext": {
-                "allowPrivilegeEscalation": False,
-                "capabilities": {"drop": ["ALL"]},
-            },
+            **SAFE_CONTAINER,
             "volumeMounts": [{"name": "job", "mountPath": FOLDER}],
         }
         asked = _resources(step)
@@ -142,11 +135,7 @@ class Kubernetes:
             container["ports"] = [{"containerPort": step.port}]
         pod: dict[str, Any] = {
             "restartPolicy": "Never",
-            "automountServiceAccountToken": False,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            **SAFE_POD,
             "terminationGracePeriodSeconds": math.ceil(grace()),
             "containers": [container],
             "volumes": [{"name": "job", "emptyDir": {}}],
@@ -179,7 +168,7 @@ def _name(job: Job, place: int, step: Step) -> str:
 
 def _tries(job: Job, step: Step) -> dict[str, Any]:
     """How often pods are started, and after which ends not again."""
-    count, retries = chunks_of(step), retries_of(job, step)
+    count, retries = step.chunk_count, retries_of(job, step)
     codes = {"containerName": "step", "operator": "In", "values": list(INPUT_CODES)}
     disruption = {"type": "DisruptionTarget", "status": "True"}
     policy = {
@@ -205,9 +194,9 @@ def _command(job: Job, step: Step) -> list[str]:
     run = words_of(job, step, "python")
     # Where this package is in the image nobody knows.
     notebook = ("python", "-m", "hyperplane.jobs.notebook", *run.words[2:])
-    words = [_verbatim(word) for word in (notebook if step.kind == "notebook" else run.words)]
+    words = [verbatim(word) for word in (notebook if step.kind == "notebook" else run.words)]
     if run.output is not None:
-        before, after = map(_verbatim, run.output)
+        before, after = map(verbatim, run.output)
         words.append(f"{before}$({_NUMBER}){after}")
     if step.foreach:
         return ["python", "-m", "hyperplane.jobs.runners.item", *words]
@@ -215,19 +204,19 @@ def _command(job: Job, step: Step) -> list[str]:
 
 
 def _environment(step: Step, view: Seen) -> list[dict[str, Any]]:
-    texts = {name: _verbatim(text) for name, text in view.fixed.items()}
+    texts = {name: verbatim(text) for name, text in view.fixed.items()}
     found: list[dict[str, Any]] = []
-    if chunks_of(step):
+    if step.chunk_count:
         # Kubernetes would set it after the others, which then could not refer to it.
         path = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
         found.append({"name": _NUMBER, "valueFrom": {"fieldRef": {"fieldPath": path}}})
         texts.pop(_NUMBER, None)
         texts |= dict.fromkeys(view.of_index, f"$({_NUMBER})")
-        shared = _verbatim(json.dumps(view.parameters, ensure_ascii=False)[:-1])
+        shared = verbatim(json.dumps(view.parameters, ensure_ascii=False)[:-1])
         comma = ", " if view.parameters else ""
         texts[PARAMETERS] = f'{shared}{comma}"chunk_id": "$({_NUMBER})"}}'
     if step.foreach:
-        texts[ITEMS] = _verbatim(_items(step))
+        texts[ITEMS] = verbatim(_items(step))
     found += [{"name": name, "value": text} for name, text in texts.items()]
     held = {name: secret for secret, names in view.secrets.items() for name in names}
     for name, secret in held.items():
@@ -253,31 +242,4 @@ def _resources(step: Step) -> dict[str, str]:
         found["memory"] = str(asked.memory)
     if asked.gpus:
         found["nvidia.com/gpu"] = str(asked.gpus)
-    return found
-
-
-def _verbatim(text: str) -> str:
-    """A text in which Kubernetes sees no reference to a variable."""
-    return text.replace("$", "$$")
-
-
-class _Dumper(yaml.SafeDumper):
-    """Texts in quotes where some parser may take them for something else; no anchors."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _quoting(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = None if _PLAIN.fullmatch(text) else '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
-
-
-_Dumper.add_representer(str, _quoting)
-
-
-def _text(manifest: dict[str, Any]) -> str:
-    found: str = yaml.dump(
-        manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf")
-    )
     return found

@@ -71,11 +71,6 @@ def needs(step: Step) -> Needs:
     return Needs(asked.cores, memory, asked.gpus)
 
 
-def chunks_of(step: Step) -> int:
-    """In how many chunks a step runs; 0 where it runs whole."""
-    return step.chunks or len(step.foreach or ())
-
-
 def retries_of(job: Job, step: Step) -> int:
     """How often a step is tried again: what it says, or what the job says."""
     return job.max_retries if step.retries is None else step.retries
@@ -142,13 +137,13 @@ def seen(job: Job, step: Step) -> Seen:
     secrets = {name: tuple(secret_variables({name: ""})) for name in step.secrets}
     closed = {name for names in secrets.values() for name in names}
     taken = closed | set(step.env)
-    of_index = _but(taken, _OF_INDEX if chunks_of(step) else ())
+    of_index = _but(taken, _OF_INDEX if step.chunk_count else ())
     of_item = _but(taken, _OF_ITEM if step.foreach else ())
-    dropped = ("chunk_id",) * bool(chunks_of(step)) + ("item",) * bool(step.foreach)
+    dropped = ("chunk_id",) * bool(step.chunk_count) + ("item",) * bool(step.foreach)
     parameters = {name: text for name, text in job.parameters.items() if name not in dropped}
     fixed = variables(replace(job, parameters=parameters), step, Unit(step.name), 1)
-    if chunks_of(step):
-        fixed.setdefault(_COUNT, str(chunks_of(step)))
+    if step.chunk_count:
+        fixed.setdefault(_COUNT, str(step.chunk_count))
     varying = {*of_index, *of_item, *closed}
     shared = {name: text for name, text in fixed.items() if name not in varying}
     return Seen({**shared, **grown(step, 0)}, of_index, of_item, secrets)
@@ -177,7 +172,7 @@ def words_of(job: Job, step: Step, python: str) -> Words:
     """Program and arguments of a step; each chunk of a notebook writes a file of its own."""
     whole = Unit(step.name)
     words = arguments(job, step, whole, python)
-    if step.kind != "notebook" or not chunks_of(step):
+    if step.kind != "notebook" or not step.chunk_count:
         return Words(words)
     path = Path(notebook_output(job, step, whole))
     return Words(words[:-1], (f"{path.parent / path.stem}-", path.suffix))

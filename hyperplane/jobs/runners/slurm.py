@@ -21,7 +21,6 @@ from hyperplane.jobs.runners.base import Document
 from hyperplane.jobs.runners.rendering import (
     INPUT_CODES,
     Seen,
-    chunks_of,
     file_of,
     grace,
     needs,
@@ -118,7 +117,7 @@ class Slurm:
 
 def _options(job: Job, step: Step, name: str) -> list[str]:
     """What Slurm shall know; no text of a user is here but in letters, digits and dashes."""
-    asked, count = needs(step), chunks_of(step)
+    asked, count = needs(step), step.chunk_count
     options = [f"job-name={slug(job.name, 40)}.{name}", "no-requeue"]
     options.append(f"output=logs/{name}_{'%A_%a' if count else '%j'}.log")
     if count:
@@ -156,7 +155,7 @@ def _items(step: Step) -> list[str]:
 
 def _parameters(step: Step, view: Seen) -> str:
     """The parameters as JSON, with those of the chunk."""
-    if not chunks_of(step):
+    if not step.chunk_count:
         return quoted(view.fixed[PARAMETERS])
     shared = json.dumps(view.parameters, ensure_ascii=False)[:-1]
     text = quoted(f'{shared}{", " if view.parameters else ""}"chunk_id": "') + _TASK + quoted('"')

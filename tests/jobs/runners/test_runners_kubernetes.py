@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runner_cases import HOSTILE, command, made, typical
 
-from hyperplane.jobs import Resources, Step
+from hyperplane.jobs import Resources, Step, manifest_text
 from hyperplane.jobs.environment import PARAMETERS, PREFIX, variables
 from hyperplane.jobs.faults import kind_of
 from hyperplane.jobs.runners import item, kubernetes, render
@@ -66,12 +66,12 @@ def started(manifest, index=None):
 
 @given(st.text())
 def test_no_text_holds_a_reference_for_kubernetes(text):
-    assert expanded(kubernetes._verbatim(text), {"A": "wrong", "PATH": "wrong"}) == text
+    assert expanded(manifest_text.verbatim(text), {"A": "wrong", "PATH": "wrong"}) == text
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 def test_any_text_comes_back_from_the_manifest(text):
-    dumped = kubernetes._text({"value": text})
+    dumped = manifest_text.as_yaml({"value": text})
     assert yaml.safe_load(dumped) == {"value": text}
     assert dumped.count("\n") == 1
 
@@ -80,9 +80,9 @@ def test_texts_are_in_quotes_unless_every_parser_takes_them_for_text():
     # To Kubernetes' parser y is true and 1e3 a number, to that of Python neither is.
     tricky = ("y", "n", "on", "No", "true", "null", "1e3", "0x1f", "0o7", "1_0", ".5", "~", "=", "")
     for text in tricky:
-        dumped = kubernetes._text({"value": text}).strip()
+        dumped = manifest_text.as_yaml({"value": text}).strip()
         assert dumped.endswith(("'", '"')), dumped
-    assert kubernetes._text({"value": "batch/v1"}) == "value: batch/v1\n"
+    assert manifest_text.as_yaml({"value": "batch/v1"}) == "value: batch/v1\n"
 
 
 def test_hostile_words_and_values_arrive_unchanged():
