@@ -11,6 +11,7 @@ as Dask's own setting ``scheduler`` does for a client.
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -38,6 +39,21 @@ def as_the_user_has_it() -> Iterator[None]:
     """Read the configuration while no other cluster's settings are in force."""
     with in_force({}):
         yield
+
+
+def snapshot() -> dict[str, Any]:
+    """The configuration of this moment, sharing nothing with it.
+
+    Other threads may set keys meanwhile, as every new client does: a plain deep copy then fails.
+    """
+    return _copied(dask.config.config)
+
+
+def _copied(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _copied(value) if isinstance(value, Mapping) else copy.deepcopy(value)
+        for key, value in list(section.items())  # a list is made in one go
+    }
 
 
 def unless_chosen(ours: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ process starts. Nothing else about them differs.
 from __future__ import annotations
 
 import asyncio
-import copy
 import logging
 import os
 import threading
@@ -24,7 +23,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.node import ServerNode
 
 from hyperplane.engines import records, zygote
-from hyperplane.engines.dask_settings import in_force, take_back
+from hyperplane.engines.dask_settings import in_force, snapshot, take_back
 from hyperplane.engines.lazy_dashboard import LazyDashboard
 from hyperplane.engines.quick import import_in_background
 from hyperplane.guard.idle import IdleGuard
@@ -89,7 +88,7 @@ class GuardedNanny(Nanny):
     def __init__(self, *args: Any, config: Mapping[str, Any], forked: bool, **kwargs: Any) -> None:
         with in_force(config):
             # A copy: what Dask keeps of its configuration shares its inner parts.
-            kwargs["config"] = copy.deepcopy(dask.config.config)
+            kwargs["config"] = snapshot()
             super().__init__(*args, **kwargs)
         self._forked = forked
         self._own_env = dict(self.env)

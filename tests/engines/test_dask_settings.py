@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 
 import dask.config
@@ -107,3 +108,26 @@ def test_variables_of_the_user_win_wherever_they_are_set(monkeypatch: pytest.Mon
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "4096")
     monkeypatch.setenv("POLARS_MAX_THREADS", "1")
     assert variables_unless_chosen(ours) == {}
+
+
+def test_a_snapshot_while_other_threads_set_keys() -> None:
+    stop = threading.Event()
+
+    def set_keys() -> None:
+        number = 0
+        while not stop.is_set():
+            with dask.config.set({f"of-another-thread-{number % 7}": 1}):
+                number += 1
+
+    thread = threading.Thread(target=set_keys)
+    thread.start()
+    try:
+        for _ in range(300):
+            dask_settings.snapshot()
+    finally:
+        stop.set()
+        thread.join()
+    taken = dask_settings.snapshot()
+    assert taken == dask.config.config
+    taken["distributed"]["worker"]["memory"]["target"] = "changed"
+    assert dask.config.get("distributed.worker.memory.target") != "changed"

@@ -8,7 +8,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -37,18 +38,18 @@ def test_started_from_several_threads_each_has_a_folder_of_its_own() -> None:
         return hyperplane.start(hyperplane.plan_cluster(**ONE, name=f"thread-{number}"))
 
     for turn in range(4):
-        with ThreadPoolExecutor(3) as pool:
-            started = list(pool.map(begin, range(3 * turn, 3 * turn + 3)))
-        try:
-            for client, cluster in started:
+        with ThreadPoolExecutor(3) as pool, ExitStack() as stack:
+            starting = [pool.submit(begin, number) for number in range(3 * turn, 3 * turn + 3)]
+            wait(starting)
+            for each in starting:
+                if each.exception() is None:
+                    stack.enter_context(each.result().cluster)
+                    stack.enter_context(each.result().client)
+            for client, cluster in (each.result() for each in starting):
                 [folder] = client.run(lambda dask_worker: dask_worker.local_directory).values()
                 top = Path(tempfile.gettempdir()) / f"hyperplane-{os.getuid()}" / cluster.name
                 assert Path(folder).parent.parent == top
                 assert cluster.scheduler.worker_ttl == 60
-        finally:
-            for client, cluster in started:
-                client.close()
-                cluster.close()
     assert list(Path(tempfile.gettempdir()).iterdir()) == []
 
 
