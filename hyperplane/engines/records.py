@@ -105,8 +105,10 @@ def private_folder(parent: str | None = None) -> Path:
 def _made(folder: Path) -> os.stat_result:
     """Make a folder that whoever closes the last cluster removes, at any moment."""
     while True:
+        # Both ways: `exist_ok` raises, too, when what was there is gone as it looks what it was.
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            folder.mkdir(mode=0o700, parents=True)
         with contextlib.suppress(FileNotFoundError):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             return folder.lstat()
 
 

@@ -7,6 +7,8 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,3 +116,23 @@ def test_a_cluster_that_starts_is_not_listed_but_found_when_its_owner_dies() -> 
     records.write(replace(starting, pid=gone.pid))
     assert records.read_all() == []
     assert not Path(starting.scratch).exists()
+
+
+def test_the_folder_is_made_while_others_remove_it(tmp_path: Path) -> None:
+    stop = threading.Event()
+
+    def remove() -> None:
+        while not stop.is_set():
+            with suppress(OSError):
+                (tmp_path / f"hyperplane-{os.getuid()}").rmdir()
+
+    others = [threading.Thread(target=remove) for _ in range(2)]
+    for each in others:
+        each.start()
+    try:
+        for _ in range(2000):
+            records.private_folder()
+    finally:
+        stop.set()
+        for each in others:
+            each.join()
