@@ -120,6 +120,7 @@ def initialize_cluster(
     scheduler_cpu: str | float | None = None,
     *,
     engine: str = "auto",
+    engine_options: dict[str, Any] | None = None,
     pool: str | PoolSpec | None = None,
     memory: MemoryPolicy | None = None,
     idle_timeout: float | str | None = None,
@@ -164,6 +165,8 @@ def initialize_cluster(
     engine : str
         ``"auto"`` takes the first usable one of ``hyperplane.engines.auto``; an engine asked for
         by name is used or refused.
+    engine_options : dict, optional
+        Settings of the engine for this cluster only, such as ``{"hosts": ["a", "b"]}`` for ssh.
     pool : str or PoolSpec, optional
         The kind of node. Given alone, the layout is :func:`~hyperplane.fit_workers`'s.
     memory : MemoryPolicy, optional

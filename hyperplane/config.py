@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import dask.config
@@ -22,7 +23,7 @@ from hyperplane.sizing.rules import SizingRules
 from hyperplane.spec.faults import faults_of
 from hyperplane.spec.memory import MemoryPolicy, policy_faults
 from hyperplane.spec.pool import PoolSpec, canonical_pool_name
-from hyperplane.spec.settings import EngineSettings, JobSettings, LocalSettings
+from hyperplane.spec.settings import ENGINES, EngineSettings, JobSettings
 from hyperplane.spec.tuning import TuningSection
 
 __all__ = [
@@ -175,7 +176,7 @@ def tuning() -> TuningSection:
 
 def engine_settings(engine: str, model: type[Settings]) -> Settings:
     """The settings of an engine, checked against its model."""
-    return _read(f"hyperplane.engines.{engine}", model)
+    return _read(f"{_ROOT}.engines.{engine}", model)
 
 
 def jobs() -> JobSettings:
@@ -199,8 +200,11 @@ def auto_engines() -> tuple[str, ...]:
 def faults() -> list[Fault]:
     """Everything in the configuration that cannot be used; empty when all is well."""
     found = _unknown_sections()
-    views = (pools, sizing_rules, memory_policy, auto_engines, jobs, tuning)
-    for view in (*views, lambda: engine_settings("local", LocalSettings)):
+    views: list[Callable[[], object]] = [
+        *(pools, sizing_rules, memory_policy, auto_engines, jobs, tuning),
+        *(partial(engine_settings, name, model) for name, model in ENGINES.items()),
+    ]
+    for view in views:
         try:
             view()
         except ConfigError as error:

@@ -14,7 +14,7 @@ from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan, new_cluster_name
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
-from hyperplane.spec.settings import LocalSettings
+from hyperplane.spec.settings import EngineSettings, LocalSettings
 from hyperplane.spec.tuning import AS_DASK, Tuning, TuningProfile
 from hyperplane.spec.worker import WorkerSpec
 from hyperplane.units import format_bytes, plural
@@ -54,13 +54,13 @@ class Study:
         engine = self._engine()
         if engine is None:
             self._profile()
-            self._layout(needs_pool=True)
+            self._layout(uses_pools=True)
             self._refuse()
-        settings = config.engine_settings(engine.name, engine.settings)
+        settings = self._settings(engine)
         memory = request.memory if request.memory is not None else config.memory_policy()
         machine = engine.capacity(settings)
         profile = self._profile()
-        asked, pool = self._layout(needs_pool=machine is None)
+        asked, pool = self._layout(engine.uses_pools)
         if self.faults:
             self._refuse()
         worker, nodes, fit_note = asked, request.num_workers, ""
@@ -88,6 +88,17 @@ class Study:
             fit_note=fit_note,
             tuning=Tuning.of(*profile, processes=processes, nthreads=worker.nthreads),
         )
+
+    def _settings(self, engine: Engine) -> EngineSettings:
+        """The engine's settings with what this call wants otherwise."""
+        settings = config.engine_settings(engine.name, engine.settings)
+        try:
+            settings = settings.with_options(self.request.engine_options or {})
+        except RequestError as error:
+            self._gather(error)
+        else:
+            self.faults += engine.faults(self.request, settings)
+        return settings
 
     def _note_excess(self, asked: WorkerSpec, machine: Capacity) -> None:
         """Say when a request that is started as it is needs more than this machine has."""
@@ -155,11 +166,11 @@ class Study:
             self._gather(error)
             return AS_DASK, TuningProfile()
 
-    def _layout(self, needs_pool: bool) -> tuple[WorkerSpec, PoolSpec | None]:
+    def _layout(self, uses_pools: bool) -> tuple[WorkerSpec, PoolSpec | None]:
         """The layout of a node as asked, and the pool it belongs on."""
         request = self.request
         if request.pool is None:
-            return request.worker, self._closest_pool(needs_pool)
+            return request.worker, self._closest_pool(uses_pools)
         try:
             pool = config.get_pool(request.pool)
             worker = self._worker_for(pool)
@@ -186,14 +197,14 @@ class Study:
             proposed, cores_per_worker=cores or proposed.cores_per_worker, ngpus=request.ngpus
         )
 
-    def _closest_pool(self, needs_pool: bool) -> PoolSpec | None:
+    def _closest_pool(self, uses_pools: bool) -> PoolSpec | None:
         worker = self.request.worker
         cores = max(worker.cores_per_worker, 0 if worker.ngpus else worker.total_threads)
         try:
             return fit.smallest_pool(config.pools().values(), cores, worker.total_ram, worker.ngpus)
         except DoesNotFit as error:
-            if needs_pool:
+            if uses_pools:
                 self._gather(error)
             else:
-                self.notes.append("no pool has nodes as large as asked; this machine needs none")
+                self.notes.append("no pool has nodes as large as asked; none is needed here")
             return None

@@ -38,6 +38,10 @@ class CloudEngine:
     unsupported = frozenset()
     ignored = frozenset()
     settings = EngineSettings
+    uses_pools = True
+
+    def faults(self, request, settings):
+        return []
 
     def available(self):
         return Availability(True, "the cloud is always there")
@@ -169,7 +173,7 @@ class TestPool:
         assert type(_refused(engine="cloud", **asked)) is DoesNotFit
         plan = hyperplane.plan_cluster(engine="local", **asked)
         assert plan.pool is None
-        assert "no pool has nodes as large as asked; this machine needs none" in plan.notes
+        assert "no pool has nodes as large as asked; none is needed here" in plan.notes
 
     def test_unknown_keeps_its_error(self):
         error = _refused(pool="16_61")
@@ -491,3 +495,17 @@ class TestTuning:
         for _, text in hyperplane.plan_cluster(1, nprocs=1, nthreads=2).tuning.rows():
             assert text in shown
         assert json.loads(command("--tuning", "dask", "--json"))["tuning"] == Tuning().model_dump()
+
+
+class TestEngineOptions:
+    def test_hold_for_one_plan(self):
+        plan = hyperplane.plan_cluster(engine="local", engine_options={"preload": ["json"]})
+        assert plan.settings.preload == ("json",)
+        assert hyperplane.plan_cluster(engine="local").settings.preload != ("json",)
+
+    def test_that_there_are_not_are_faults_with_the_nearest_name(self):
+        error = _refused(engine="local", num_workers=0, engine_options={"fitt": "fit"})
+        assert {fault.where for fault in error.faults} == {"num_workers", "engine_options.fitt"}
+        [fault] = [each for each in error.faults if each.where == "engine_options.fitt"]
+        assert "did you mean fit?" in str(fault)
+        assert "reserve_fraction" in fault.allowed

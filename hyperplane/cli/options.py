@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import typer
+import yaml
 
 from hyperplane import config
+from hyperplane.errors import Fault, RequestError
 from hyperplane.spec.request import ClusterRequest
 
 _MEMORY = "memory_"
@@ -51,6 +53,13 @@ OPTIONS = {
         _option("ngpus", int, _LAYOUT, "GPUs of each node."),
         _option("pool", str, _LAYOUT, "Kind of node; given alone, it decides the layout."),
         _option("engine", str, _CLUSTER, "What starts the cluster."),
+        _option(
+            "engine_options",
+            list[str],
+            _CLUSTER,
+            "A setting of the engine for this cluster, such as hosts=[a,b]; may be given again.",
+            "NAME=VALUE",
+        ),
         _option("name", str, _CLUSTER, "Name of the cluster; a unique one if not given."),
         _option("timeout", str, _CLUSTER, "Seconds to wait for the workers.", "SECONDS"),
         _option(
@@ -100,15 +109,29 @@ def takes_request(command: Callable[..., None]) -> Callable[..., None]:
 
 def _arguments(options: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, as arguments of ``plan_cluster``."""
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value not in (None, [])}
     thresholds = {
         name.removeprefix(_MEMORY): _threshold(given.pop(name))
         for name in options
         if name.startswith(_MEMORY) and name in given
     }
+    if "engine_options" in given:
+        given["engine_options"] = dict(map(_setting, given["engine_options"]))
     if thresholds:
         given["memory"] = {**config.memory_policy().to_dict(), **thresholds}
     return given
+
+
+def _setting(text: str) -> tuple[str, object]:
+    """``name=value`` as a name and what YAML reads of the value."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        advice = "write hosts=[a,b], for one"
+        raise RequestError([Fault("engine_options", repr(text), "NAME=VALUE", advice)])
+    try:
+        return name.strip(), yaml.safe_load(value)
+    except yaml.YAMLError:
+        return name.strip(), value
 
 
 def _threshold(text: str) -> object:

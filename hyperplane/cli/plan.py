@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any
 
 import typer
 
@@ -10,17 +10,9 @@ import hyperplane
 from hyperplane.cli.options import takes_request
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.engines import registry
+from hyperplane.engines.base import Renders
 from hyperplane.errors import Fault, RequestError
 from hyperplane.spec.plan import ClusterPlan
-
-
-@runtime_checkable
-class Renders(Protocol):
-    """An engine that starts a cluster from a script or a manifest."""
-
-    def render(self, plan: ClusterPlan) -> str:
-        """The script or manifest that would start the plan."""
-        ...
 
 
 @takes_request

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, runtime_checkable
 
+from hyperplane.errors import Fault
 from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ class Engine(Protocol):
     #: Arguments that mean nothing here; a plan notes that they were given.
     ignored: ClassVar[frozenset[str]]
     settings: ClassVar[type[EngineSettings]]
+    #: Whether its nodes are of the configured pools; else they are as large as they are.
+    uses_pools: ClassVar[bool]
 
     def available(self) -> Availability:
         """Whether the engine can be used here, and why."""
@@ -65,10 +69,23 @@ class Engine(Protocol):
         """What there is to give, for an engine that is bound to one machine; else None."""
         ...
 
+    def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
+        """What the engine cannot give as it is set up; empty when it can be planned."""
+        ...
+
     def start(self, plan: ClusterPlan) -> Started:
         """Start the cluster and return when its workers are there."""
         ...
 
     def connect(self, name: str) -> Started:
         """Attach to a running cluster that any process of this user started."""
+        ...
+
+
+@runtime_checkable
+class Renders(Protocol):
+    """An engine that starts a cluster from a script, a manifest or a list of commands."""
+
+    def render(self, plan: ClusterPlan) -> str:
+        """What would start the plan, as text; nothing is contacted."""
         ...

@@ -6,8 +6,10 @@ from typing import ClassVar, cast
 
 from hyperplane.engines import machine
 from hyperplane.engines.base import Availability, Feature, Started
+from hyperplane.errors import Fault
 from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, LocalSettings
 
 
@@ -20,6 +22,7 @@ class LocalEngine:
         {"worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu"}
     )
     settings: ClassVar[type[EngineSettings]] = LocalSettings
+    uses_pools: ClassVar[bool] = False
 
     def available(self) -> Availability:
         """Always: it needs nothing but this machine."""
@@ -29,6 +32,11 @@ class LocalEngine:
         """The cores this process may use and the free memory less a reserve."""
         reserve = cast(LocalSettings, settings).reserve_fraction
         return Capacity(machine.cores(), round(machine.free_ram() * (1 - reserve)))
+
+    def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
+        """None: a request is cut to this machine."""
+        del request, settings
+        return []
 
     def start(self, plan: ClusterPlan) -> Started:
         """Start scheduler and workers; return when every worker is there."""

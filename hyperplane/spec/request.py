@@ -134,6 +134,7 @@ class ClusterRequest(BaseModel):
     scheduler_ram: Annotated[str | None, AfterValidator(_quantity)] = None
     scheduler_cpu: Annotated[str | float | None, BeforeValidator(_number)] = None
     engine: str = "auto"
+    engine_options: dict[str, Any] | None = None
     pool: str | InstanceOf[PoolSpec] | None = None
     memory: Annotated[MemoryPolicy | None, BeforeValidator(_policy)] = None
     idle_timeout: Annotated[Seconds | None, BeforeValidator(_duration)] = None

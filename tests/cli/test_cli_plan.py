@@ -152,3 +152,13 @@ def test_a_script_in_json_stands_beside_the_plan(run: Run) -> None:
     document: dict[str, Any] = run("plan", *arguments, "--json").json
     assert document["rendered"] == "#!/bin/sh\nstart [2] workers of mine\n"
     assert document["dask_workers"] == 2
+
+
+def test_settings_of_the_engine_as_yaml_reads_them(run: Run) -> None:
+    answer = run("plan", "--engine-options", "single_process_cores=2", "--engine-options", "fit=up")
+    assert answer.code == 2
+    assert "engine_options.fit = 'up': allowed is one of 'fit' or 'exact'" in answer.err
+    assert "single_process_cores" not in answer.err
+    for wrong in ("fits=fit", "fit"):
+        assert run("plan", "--engine-options", wrong).code == 2
+    assert run("plan", "--engine-options", "fit=exact").code == 0

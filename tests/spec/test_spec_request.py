@@ -33,6 +33,7 @@ DOCUMENTED = {
 }
 OURS = {
     "engine": "auto",
+    "engine_options": None,
     "pool": None,
     "memory": None,
     "idle_timeout": None,
@@ -121,6 +122,8 @@ BAD = [
     ("scheduler_cpu", True, "a number"),
     ("engine", None, "text"),
     ("engine", 5, "text"),
+    ("engine_options", "hosts", "a mapping"),
+    ("engine_options", 5, "a mapping"),
     ("pool", 16, "text, or an object of type PoolSpec"),
     ("pool", {"name": "16_16"}, "text, or an object of type PoolSpec"),
     ("memory", "strict", "an object of type MemoryPolicy"),
