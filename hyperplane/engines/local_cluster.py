@@ -1,35 +1,27 @@
-"""Dask's LocalCluster, Nanny and Scheduler with this package's defaults in force.
+"""Dask's LocalCluster and Nanny with this package's defaults in force.
 
 Subclasses, because Dask reads these settings in its own process at moments of its own: the nanny's
-``terminate`` as it is built, ``lost-worker-timeout`` as a worker leaves, the start method as a
-process starts. Nothing else about them differs.
+``terminate`` as it is built, the start method as a process starts. Nothing else about them differs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, Literal, cast
+from contextlib import contextmanager
+from typing import Any, Literal
 
 import dask.config
-from distributed import Client, LocalCluster, Nanny, Scheduler
+from distributed import LocalCluster, Nanny
 from distributed.core import Status
-from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.node import ServerNode
 
 from hyperplane.engines import records, zygote
 from hyperplane.engines.dask_settings import in_force, snapshot, take_back
-from hyperplane.engines.lazy_dashboard import LazyDashboard
+from hyperplane.engines.guarded import GuardedCluster
 from hyperplane.engines.quick import import_in_background
-from hyperplane.guard.idle import IdleGuard
-
-#: What a client in another process calls on the scheduler to close the whole cluster.
-CLOSE_OWNER = "hyperplane_close_owner"
 
 _forking = 0
 _forking_lock = threading.Lock()
@@ -55,21 +47,6 @@ def _forkserver() -> Iterator[None]:
             _forking -= 1
             if not _forking:
                 _forking_config.__exit__(None, None, None)
-
-
-@contextmanager
-def _losses_expected() -> Iterator[None]:
-    """Leave out Dask's warnings of results lost with the workers: closing means to lose them."""
-
-    def is_news(record: logging.LogRecord) -> bool:
-        return "caused the cluster to lose" not in record.getMessage()
-
-    logger = logging.getLogger("distributed.scheduler")
-    logger.addFilter(is_news)
-    try:
-        yield
-    finally:
-        logger.removeFilter(is_news)
 
 
 class GuardedNanny(Nanny):
@@ -124,106 +101,21 @@ class GuardedNanny(Nanny):
             raise
 
 
-class GuardedScheduler(Scheduler):
-    """A Scheduler built with its cluster's settings in force.
-
-    Parameters
-    ----------
-    config : mapping
-        Dotted Dask settings.
-    """
-
-    def __init__(self, *args: Any, config: Mapping[str, Any], **kwargs: Any) -> None:
-        with in_force(config):
-            super().__init__(*args, **kwargs)
-        LazyDashboard(self)
-
-
-class _Owner(SchedulerPlugin):
-    """Stands in the scheduler for the cluster object that owns it.
-
-    A client in another process asks it to close the whole cluster, in order: workers first. And
-    when the scheduler ends for a reason of its own, the cluster object follows; without that it
-    says that it runs, and leaves its nannies behind.
-    """
-
-    name = "hyperplane-owner"
-
-    def __init__(self, cluster: GuardedLocalCluster) -> None:
-        self.cluster = weakref.ref(cluster)
-
-    async def start(self, scheduler: Scheduler) -> None:
-        """Offer the closing of the cluster to every client."""
-        scheduler.handlers[CLOSE_OWNER] = self.close_cluster
-
-    def close_cluster(self) -> None:
-        """Close the cluster object from a thread of its own; its loop is the one that runs this."""
-        cluster = self.cluster()
-        if cluster is not None and cluster.status == Status.running:
-            # Not a daemon, as the thread of the loop is: the program waits for it to end.
-            threading.Thread(
-                target=cluster.close_all, name="hyperplane-close", daemon=False
-            ).start()
-
-    async def close(self) -> None:
-        """Follow a scheduler that ends."""
-        cluster = self.cluster()
-        if cluster is not None and cluster.status == Status.running:
-            # To ask it once more to end would wait 30 s for an answer.
-            cluster.shutdown_scheduler = False
-            self.close_cluster()
-
-
-class GuardedLocalCluster(LocalCluster):
+class GuardedLocalCluster(GuardedCluster, LocalCluster):
     """A LocalCluster that leaves nothing behind.
 
     Parameters
     ----------
-    scheduler_config : mapping
-        Dotted Dask settings for the scheduler.
-    cluster_config : mapping
-        Dotted Dask settings that the cluster object reads.
-    scratch : str
-        Folder of the workers; removed with the cluster.
-    uses_zygote : bool
-        Whether the cluster holds a share of the zygote.
-    idle_timeout : float or None
-        Seconds without use after which the cluster closes itself.
     import_meanwhile : sequence of str
         Modules to import here while the worker processes start.
     **kwargs
-        As for LocalCluster.
+        As for GuardedCluster and LocalCluster.
     """
 
-    def __init__(
-        self,
-        *,
-        scheduler_config: Mapping[str, Any],
-        cluster_config: Mapping[str, Any],
-        scratch: str,
-        uses_zygote: bool,
-        idle_timeout: float | None,
-        import_meanwhile: Sequence[str],
-        **kwargs: Any,
-    ) -> None:
-        self._scheduler_config = scheduler_config
-        self._idle_timeout = idle_timeout
+    def __init__(self, *, import_meanwhile: Sequence[str], **kwargs: Any) -> None:
         self._import_meanwhile = import_meanwhile
-        self._cluster_config = cluster_config
-        self._client: weakref.ref[Client] | None = None
-        self._cleanup = weakref.finalize(self, clean_up, kwargs["name"], scratch, uses_zygote)
-        # Dask's own exit handler closes the cluster first; this is for what it may leave.
-        self._cleanup.atexit = False
-        try:
-            super().__init__(**kwargs)  # starts everything, and calls _start() for it
-            self._importing.join()
-        except BaseException as error:
-            if not isinstance(error, Exception):  # Dask closes after those by itself
-                with suppress(Exception):  # what matters to the caller is the interrupt
-                    self.sync(self._abort)
-                self._loop_runner.stop()
-            self._cleanup()
-            raise
+        super().__init__(**kwargs)
+        self._importing.join()
 
     async def _abort(self) -> None:
         """Close while workers are still starting: after Ctrl-C nobody wants to wait for them."""
@@ -240,43 +132,9 @@ class GuardedLocalCluster(LocalCluster):
         await self._close()
 
     async def _start(self) -> None:
-        if self.scheduler_spec["cls"] is Scheduler:
-            options = {**self.scheduler_spec["options"], "config": self._scheduler_config}
-            self.scheduler_spec = {"cls": GuardedScheduler, "options": options}
         await super()._start()
         # Now, and not sooner: the scheduler starts first, and then this process only waits.
         self._importing = import_in_background(self._import_meanwhile)
-        if self.status == Status.running:
-            await self._add_guards(cast(Scheduler, self.scheduler))
-
-    async def _add_guards(self, scheduler: Scheduler) -> None:
-        owner = _Owner(self)
-        plugins: list[SchedulerPlugin] = [owner]
-        if self._idle_timeout is not None:
-            plugins.append(IdleGuard(self._idle_timeout, owner.close_cluster))
-        for plugin in plugins:
-            scheduler.add_plugin(plugin)
-            await plugin.start(scheduler)
-
-    def _update_worker_status(self, op: str, msg: Any) -> None:
-        with in_force(self._cluster_config):
-            super()._update_worker_status(op, msg)
-
-    async def _close(self) -> None:
-        with _losses_expected():
-            await super()._close()
-        self._cleanup()
-
-    def used_by(self, client: Client) -> None:
-        """Remember the client that was returned with this cluster."""
-        self._client = weakref.ref(client)
-
-    def close_all(self) -> None:
-        """Close the client that was returned with the cluster, then the cluster."""
-        client = self._client() if self._client is not None else None
-        if client is not None:
-            client.close()
-        self.close()
 
 
 def clean_up(name: str, scratch: str, uses_zygote: bool) -> None:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -150,8 +151,7 @@ def _arguments(
         "cluster_config": unless_chosen(
             {"distributed.deploy.lost-worker-timeout": settings.lost_worker_timeout}
         ),
-        "scratch": scratch,
-        "uses_zygote": forked,
+        "release": partial(clean_up, plan.name, scratch, forked),
         "idle_timeout": parse_timedelta(idle) if idle else None,
         "import_meanwhile": settings.preload if forked else (),
         "worker_class": GuardedNanny,

@@ -1,0 +1,178 @@
+"""Any of Dask's clusters whose scheduler is in this process, with this package's guards.
+
+Subclasses, because Dask reads some settings in its own process at moments of its own:
+``lost-worker-timeout`` as a worker leaves, others as the scheduler is built. Nothing else about
+them differs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from distributed import Client, Scheduler, SpecCluster
+from distributed.core import Status
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from hyperplane.engines.dask_settings import in_force
+from hyperplane.engines.lazy_dashboard import LazyDashboard
+from hyperplane.guard.idle import IdleGuard
+
+#: What a client in another process calls on the scheduler to close the whole cluster.
+CLOSE_OWNER = "hyperplane_close_owner"
+
+
+@contextmanager
+def _losses_expected() -> Iterator[None]:
+    """Leave out Dask's warnings of results lost with the workers: closing means to lose them."""
+
+    def is_news(record: logging.LogRecord) -> bool:
+        return "caused the cluster to lose" not in record.getMessage()
+
+    logger = logging.getLogger("distributed.scheduler")
+    logger.addFilter(is_news)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_news)
+
+
+class GuardedScheduler(Scheduler):
+    """A Scheduler built with its cluster's settings in force.
+
+    Parameters
+    ----------
+    config : mapping
+        Dotted Dask settings.
+    """
+
+    def __init__(self, *args: Any, config: Mapping[str, Any], **kwargs: Any) -> None:
+        with in_force(config):
+            super().__init__(*args, **kwargs)
+        LazyDashboard(self)
+
+
+class _Owner(SchedulerPlugin):
+    """Stands in the scheduler for the cluster object that owns it.
+
+    A client in another process asks it to close the whole cluster, in order: workers first. And
+    when the scheduler ends for a reason of its own, the cluster object follows; without that it
+    says that it runs, and leaves its nannies behind.
+    """
+
+    name = "hyperplane-owner"
+
+    def __init__(self, cluster: GuardedCluster) -> None:
+        self.cluster = weakref.ref(cluster)
+
+    async def start(self, scheduler: Scheduler) -> None:
+        """Offer the closing of the cluster to every client."""
+        scheduler.handlers[CLOSE_OWNER] = self.close_cluster
+
+    def close_cluster(self) -> None:
+        """Close the cluster object from a thread of its own; its loop is the one that runs this."""
+        cluster = self.cluster()
+        if cluster is not None and cluster.status == Status.running:
+            # Not a daemon, as the thread of the loop is: the program waits for it to end.
+            threading.Thread(
+                target=cluster.close_all, name="hyperplane-close", daemon=False
+            ).start()
+
+    async def close(self) -> None:
+        """Follow a scheduler that ends."""
+        cluster = self.cluster()
+        if cluster is not None and cluster.status == Status.running:
+            # To ask it once more to end would wait 30 s for an answer.
+            cluster.shutdown_scheduler = False
+            self.close_cluster()
+
+
+class GuardedCluster(SpecCluster):
+    """A cluster of Dask that closes itself when it should and leaves nothing behind.
+
+    To be put before Dask's own class among the parents.
+
+    Parameters
+    ----------
+    scheduler_config : mapping
+        Dotted Dask settings for a scheduler in this process.
+    cluster_config : mapping
+        Dotted Dask settings that the cluster object reads.
+    idle_timeout : float or None
+        Seconds without use after which the cluster closes itself.
+    release : callable
+        Gives up what the cluster holds outside Dask; called once, however the cluster ends.
+    **kwargs
+        As for Dask's class.
+    """
+
+    def __init__(
+        self,
+        *,
+        scheduler_config: Mapping[str, Any],
+        cluster_config: Mapping[str, Any],
+        idle_timeout: float | None,
+        release: Callable[[], None],
+        **kwargs: Any,
+    ) -> None:
+        self._scheduler_config = scheduler_config
+        self._cluster_config = cluster_config
+        self._idle_timeout = idle_timeout
+        self._client: weakref.ref[Client] | None = None
+        self._cleanup = weakref.finalize(self, release)
+        # Dask's own exit handler closes the cluster first; this is for what it may leave.
+        self._cleanup.atexit = False
+        try:
+            super().__init__(**kwargs)  # starts everything, and calls _start() for it
+        except BaseException as error:
+            if not isinstance(error, Exception):  # Dask closes after those by itself
+                with suppress(Exception):  # what matters to the caller is the interrupt
+                    self.sync(self._abort)
+                self._loop_runner.stop()
+            self._cleanup()
+            raise
+
+    async def _abort(self) -> None:
+        """Close while workers are still starting."""
+        await self._close()
+
+    async def _start(self) -> None:
+        if self.scheduler_spec["cls"] is Scheduler:
+            options = {**self.scheduler_spec["options"], "config": self._scheduler_config}
+            self.scheduler_spec = {"cls": GuardedScheduler, "options": options}
+        await super()._start()
+        if self.status == Status.running and isinstance(self.scheduler, Scheduler):
+            await self._add_guards(self.scheduler)
+
+    async def _add_guards(self, scheduler: Scheduler) -> None:
+        owner = _Owner(self)
+        plugins: list[SchedulerPlugin] = [owner]
+        if self._idle_timeout is not None:
+            plugins.append(IdleGuard(self._idle_timeout, owner.close_cluster))
+        for plugin in plugins:
+            scheduler.add_plugin(plugin)
+            await plugin.start(scheduler)
+
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        with in_force(self._cluster_config):
+            super()._update_worker_status(op, msg)
+
+    async def _close(self) -> None:
+        with _losses_expected():
+            await super()._close()
+        self._cleanup()
+
+    def used_by(self, client: Client) -> None:
+        """Remember the client that was returned with this cluster."""
+        self._client = weakref.ref(client)
+
+    def close_all(self) -> None:
+        """Close the client that was returned with the cluster, then the cluster."""
+        client = self._client() if self._client is not None else None
+        if client is not None:
+            client.close()
+        self.close()
