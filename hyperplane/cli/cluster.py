@@ -94,7 +94,7 @@ def list_clusters(as_json: JsonOption = False) -> None:
     """Show the clusters that run on this machine, oldest first."""
     running = _running()
     if as_json:
-        write_json([asdict(record) for record in running])
+        write_json([_public(record) for record in running])
         return
     if not running:
         typer.echo("no cluster runs on this machine")
@@ -102,6 +102,11 @@ def list_clusters(as_json: JsonOption = False) -> None:
         if number:
             typer.echo()
         write_rows([*_rows(asdict(record)), ("process", str(record.pid))])
+
+
+def _public(record: records.Record) -> dict[str, Any]:
+    """A record without its secret."""
+    return {name: value for name, value in asdict(record).items() if name != "security"}
 
 
 @app.command()

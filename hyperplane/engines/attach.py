@@ -1,4 +1,4 @@
-"""Attaching to a local cluster that another process of this user runs."""
+"""Attaching to a cluster that another process of this user on this machine runs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tornado.ioloop import PeriodicCallback
 from hyperplane.engines import records
 from hyperplane.engines.base import Started
 from hyperplane.engines.dask_settings import lend, take_back
+from hyperplane.engines.elsewhere import security_of
 from hyperplane.engines.guarded import CLOSE_OWNER
 from hyperplane.errors import EngineError
 
@@ -57,7 +58,11 @@ class AttachedCluster(Cluster):
     async def _start(self) -> None:
         # Not the base class's start: it would take the owner's place as the one cluster object
         # that the scheduler tells of its workers.
-        self.scheduler_comm = rpc(self._record.scheduler)
+        self.security = security_of(self._record.security)
+        self.scheduler_comm = rpc(
+            self._record.scheduler,
+            connection_args=self.security.get_connection_args("client"),
+        )
         try:
             await asyncio.wait_for(self._ask(), ANSWER_WITHIN)
         except (OSError, asyncio.TimeoutError) as error:
@@ -100,7 +105,7 @@ class AttachedCluster(Cluster):
 
 def _no_answer(record: records.Record) -> EngineError:
     return EngineError(
-        "local",
+        record.engine,
         f"cluster {record.name!r} does not answer within {ANSWER_WITHIN:g} s: its process "
         f"{record.pid} is stopped or overloaded. Let it go on (kill -CONT {record.pid}) or end it "
         f"(kill -KILL {record.pid}), and try again",
@@ -111,8 +116,15 @@ def _listed(name: str) -> bool:
     return any(record.name == name for record in records.read_all())
 
 
-def attach(name: str) -> Started:
+def attach(name: str, engine: str) -> Started:
     """A client and a cluster object for the running cluster of that name.
+
+    Parameters
+    ----------
+    name : str
+        Name of the cluster.
+    engine : str
+        The engine that runs it.
 
     Raises
     ------
@@ -121,13 +133,13 @@ def attach(name: str) -> Started:
         when the list of clusters cannot be read.
     """
     try:
-        running = records.read_all()
+        running = [record for record in records.read_all() if record.engine == engine]
     except OSError as error:
-        raise EngineError("local", f"the list of clusters cannot be read: {error}") from error
+        raise EngineError(engine, f"the list of clusters cannot be read: {error}") from error
     found = next((record for record in running if record.name == name), None)
     if found is None:
         names = ", ".join(record.name for record in running) or "none"
-        raise EngineError("local", f"no cluster {name!r} runs on this machine; running: {names}")
+        raise EngineError(engine, f"this machine runs no cluster {name!r}; running: {names}")
     cluster = AttachedCluster(found)
     try:
         direct = found.direct_to_workers or None

@@ -49,4 +49,4 @@ class LocalEngine:
         """Attach to a cluster that a process of this user runs on this machine."""
         from hyperplane.engines.attach import attach
 
-        return attach(name)
+        return attach(name, self.name)

@@ -1,4 +1,4 @@
-"""A record of each local cluster that runs, so that any process of this user can find it.
+"""A record of each cluster that a process here runs, for all processes of this user to find.
 
 A record is one small file that only its owner can read, in a folder that only its owner can
 enter. It names the owning process and when that started; a record whose process is gone is removed,
@@ -46,6 +46,9 @@ class Record:
         Settings of Dask for clients of the cluster.
     direct_to_workers : bool
         Whether clients ask the workers for results, and not the scheduler.
+    security : dict
+        The key pair of a cluster with TLS, as texts: a secret, in a file that only the owner of
+        the cluster can read.
     job : str
         The pipeline job whose step started it; empty in a session.
     """
@@ -62,6 +65,7 @@ class Record:
     scratch: str = ""
     client: dict[str, Any] = field(default_factory=dict)
     direct_to_workers: bool = False
+    security: dict[str, str] = field(default_factory=dict, repr=False)
     job: str = field(default_factory=lambda: os.environ.get("HYPERPLANE_JOB_ID", ""))
 
     def alive(self) -> bool:

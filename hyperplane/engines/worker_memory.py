@@ -27,8 +27,10 @@ ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
 logger = logging.getLogger("distributed.worker.hyperplane")
 
 
-def fitting(asked: Mapping[str, str], free: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a plan that a worker process here shall have.
+def fitting(
+    asked: Mapping[str, str], free: Mapping[str, str], linux: bool | None = None
+) -> dict[str, str]:
+    """The variables of a plan that a worker process shall have.
 
     Parameters
     ----------
@@ -36,17 +38,20 @@ def fitting(asked: Mapping[str, str], free: Mapping[str, str]) -> dict[str, str]
         All of the plan.
     free : mapping
         Those of them that the user has not set otherwise.
+    linux : bool, optional
+        Whether the worker's machine has Linux; this one's by default.
 
     Returns
     -------
     dict
-        Without those of allocators where they are not for the C library here. Arrow keeps its pool
+        Without those of allocators where they are not for the C library there. Arrow keeps its pool
         where the user has chosen another way for malloc: the system's pool with Dask's thresholds
         cost a third more than Arrow's own.
     """
-    here = sys.platform.startswith("linux")
+    if linux is None:
+        linux = sys.platform.startswith("linux")
     ours = {name for name in asked if name in MALLOC}
-    left_out = set() if here else ours | {ARROW_POOL}
+    left_out = set() if linux else ours | {ARROW_POOL}
     if not ours <= free.keys():
         left_out.add(ARROW_POOL)
     return {name: value for name, value in free.items() if name not in left_out}

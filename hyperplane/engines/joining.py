@@ -1,0 +1,84 @@
+"""The last steps of every start elsewhere: a client, all workers, one environment."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from distributed import Client
+from distributed.deploy.cluster import Cluster
+
+from hyperplane.engines import versions
+from hyperplane.engines.dask_settings import lend
+from hyperplane.errors import StartTimeout
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import RemoteSettings
+from hyperplane.units import plural
+
+#: Seconds between looks at what keeps the workers away.
+LOOK_EVERY = 2.0
+
+
+def join(
+    cluster: Cluster,
+    plan: ClusterPlan,
+    settings: RemoteSettings,
+    began: float,
+    look: Callable[[], str],
+) -> Client:
+    """A client for a cluster whose workers are on their way; returns when all are there.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        It runs; whoever calls closes it when this raises.
+    plan : ClusterPlan
+        What was asked.
+    settings : RemoteSettings
+        The settings of the engine.
+    began : float
+        When the start began, by ``time.monotonic``.
+    look : callable
+        Says in one line what keeps the workers away; raises an EngineError for what does not
+        pass by itself.
+
+    Returns
+    -------
+    Client
+        With every worker of the plan, in the same environment as this process.
+
+    Raises
+    ------
+    StartTimeout
+        When the workers were not there in time, with what :func:`look` says.
+    StartFailed
+        When the versions of the cluster are others.
+    """
+    lend(plan.name, plan.tuning.client)  # taken back as the cluster closes
+    client = Client(cluster)
+    try:
+        _wait(client, plan, began, look)
+        versions.check(client, plan.engine, settings)
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def _wait(client: Client, plan: ClusterPlan, began: float, look: Callable[[], str]) -> None:
+    deadline = began + plan.request.timeout
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            client.wait_for_workers(plan.dask_workers, timeout=max(0.1, min(LOOK_EVERY, left)))
+            return
+        except (TimeoutError, asyncio.TimeoutError) as error:
+            why = look()
+            if time.monotonic() > deadline:
+                here = len(client.scheduler_info(n_workers=-1)["workers"])
+                raise StartTimeout(
+                    plan.engine,
+                    f"{here} of {plural(plan.dask_workers, 'worker process')} came within "
+                    f"{plan.request.timeout:g} s (timeout); everything was closed again. {why}",
+                ) from error
