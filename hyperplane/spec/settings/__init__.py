@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from hyperplane.spec.settings.base import EngineSettings, RemoteSettings
+from hyperplane.spec.settings.cuda import CudaSettings
+from hyperplane.spec.settings.gateway import GatewaySettings
 from hyperplane.spec.settings.jobs import JobSettings
+from hyperplane.spec.settings.kubernetes import KubernetesSettings
 from hyperplane.spec.settings.local import LocalSettings
+from hyperplane.spec.settings.slurm import SlurmSettings
 from hyperplane.spec.settings.ssh import SshSettings
 
 #: Engine -> the model of its section.
-ENGINES: dict[str, type[EngineSettings]] = {"local": LocalSettings, "ssh": SshSettings}
+ENGINES: dict[str, type[EngineSettings]] = {
+    "local": LocalSettings,
+    "ssh": SshSettings,
+    "slurm": SlurmSettings,
+    "gateway": GatewaySettings,
+    "kubernetes": KubernetesSettings,
+    "cuda": CudaSettings,
+}
 
 __all__ = [
     "ENGINES",
+    "CudaSettings",
     "EngineSettings",
+    "GatewaySettings",
     "JobSettings",
+    "KubernetesSettings",
     "LocalSettings",
     "RemoteSettings",
+    "SlurmSettings",
     "SshSettings",
 ]
