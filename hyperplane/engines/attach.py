@@ -72,6 +72,11 @@ class AttachedCluster(Cluster):
         self.periodic_callbacks["look"].start()
         self.status = Status.running
 
+    @property
+    def dashboard_link(self) -> str:
+        """Where the owner has it: the way there may be one that the scheduler does not know."""
+        return self._record.dashboard
+
     async def _look(self) -> None:
         try:
             await self._ask()

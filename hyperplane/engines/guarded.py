@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import dask.config
 from distributed import Client, Scheduler, SpecCluster
 from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -41,6 +42,12 @@ def _losses_expected() -> Iterator[None]:
         logger.removeFilter(is_news)
 
 
+def documented_path() -> dict[str, list[str]]:
+    """The setting of Dask that gives a dashboard the path with the cluster's name in it."""
+    key = "distributed.scheduler.http.routes"
+    return {key: [*dask.config.get(key), "hyperplane.engines.dashboard_path"]}
+
+
 class GuardedScheduler(Scheduler):
     """A Scheduler built with its cluster's settings in force.
 
@@ -51,7 +58,7 @@ class GuardedScheduler(Scheduler):
     """
 
     def __init__(self, *args: Any, config: Mapping[str, Any], **kwargs: Any) -> None:
-        with in_force(config):
+        with in_force({**config, **documented_path()}):
             super().__init__(*args, **kwargs)
         LazyDashboard(self)
 

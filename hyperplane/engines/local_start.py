@@ -121,7 +121,6 @@ def _arguments(
         **plan.memory.as_config(),
         **unless_chosen({"distributed.worker.memory.max-spill": spill // plan.dask_workers}),
     }
-    routes = dask.config.get("distributed.scheduler.http.routes")
     scheduler_config = unless_chosen(
         {
             **tuning.server,
@@ -144,10 +143,7 @@ def _arguments(
             "dashboard": False,  # see lazy_dashboard
             "local_directory": scratch,
         },
-        "scheduler_config": {
-            **scheduler_config,
-            "distributed.scheduler.http.routes": [*routes, "hyperplane.engines.dashboard_path"],
-        },
+        "scheduler_config": scheduler_config,
         "cluster_config": unless_chosen(
             {"distributed.deploy.lost-worker-timeout": settings.lost_worker_timeout}
         ),

@@ -10,7 +10,10 @@ from hyperplane.engines.base import Engine
 from hyperplane.errors import Fault, RequestError
 
 #: Engine -> where its class is.
-BUILT_IN = {"local": "hyperplane.engines.local:LocalEngine"}
+BUILT_IN = {
+    "local": "hyperplane.engines.local:LocalEngine",
+    "ssh": "hyperplane.engines.ssh:SshEngine",
+}
 
 #: Packages of other people add engines under this entry-point group; they cannot replace ours.
 GROUP = "hyperplane.engines"

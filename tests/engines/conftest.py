@@ -6,9 +6,12 @@ import multiprocessing.util
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import dask.config
 import pytest
+
+from hyperplane.demo import data
 
 
 @pytest.fixture(autouse=True)
@@ -32,3 +35,10 @@ def default_scheduler() -> Iterator[None]:
     before = dask.config.get("scheduler", default=None)
     yield
     dask.config.set(scheduler=before)
+
+
+@pytest.fixture(scope="session")
+def flights_of_2013(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the main job's data, as Parquet files."""
+    folder, _ = data.prepare(tmp_path_factory.mktemp("flights"))
+    return folder

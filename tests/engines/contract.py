@@ -5,15 +5,24 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import dask.config
+import dask.dataframe as dd
 import pytest
 from dask.distributed import wait
 
 import hyperplane
 from hyperplane import MemoryPolicy
+from hyperplane.demo import check, data, job
+
+# Workers elsewhere have no tests to import the functions below from.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def thresholds(dask_worker: Any) -> dict[str, Any]:
@@ -33,6 +42,8 @@ class EngineContract:
     engine: str
     #: Arguments that make a small cluster of two worker processes.
     small: dict[str, Any]
+    #: Whether workers see the files of this machine under the same paths.
+    shares_disk = True
 
     def plan(self, **options: Any) -> hyperplane.ClusterPlan:
         return hyperplane.plan_cluster(**{"engine": self.engine, **self.small, **options})
@@ -95,6 +106,18 @@ class EngineContract:
         started.client.close()
         started.cluster.close()
 
+    def test_the_main_job_gives_what_pandas_gives(self, flights_of_2013: Path) -> None:
+        url = str(flights_of_2013)
+        in_pandas = data.read_with_pandas(url)
+        client, cluster = hyperplane.start(self.plan())
+        with cluster, client:
+            if self.shares_disk:
+                flights = data.read_with_dask(url)
+            else:
+                flights = dd.from_pandas(in_pandas, npartitions=4)
+            found = job.finish(*client.gather(client.compute(job.lazy_results(flights))))
+        assert check.compare(found, job.results_in_pandas(in_pandas))
+
     def test_old_plugin_method_still_works(self) -> None:
         from distributed import WorkerPlugin
 
@@ -111,7 +134,7 @@ class EngineContract:
         client, cluster = hyperplane.start(self.plan())
         with cluster, client:
             victim = next(iter(client.nthreads()))
-            futures = client.map(_slow_square, range(20), pure=False)
+            futures = client.map(slow_square(), range(20), pure=False)
             client.run(_die, workers=[victim], on_error="ignore")
             wait(futures, timeout=60)
             assert client.gather(futures) == [n * n for n in range(20)]
@@ -123,6 +146,11 @@ def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _slow_square(number: int) -> int:
-    time.sleep(0.1)
-    return number * number
+def slow_square() -> Callable[[int], int]:
+    """A function that workers need no module for: Dask pickles those of modules by name."""
+
+    def square(number: int) -> int:
+        time.sleep(0.1)
+        return number * number
+
+    return square

@@ -1,0 +1,110 @@
+"""Connections to the hosts of the ssh engine, and what goes wrong with them in plain words."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from hyperplane.errors import StartFailed
+from hyperplane.spec.settings import SshSettings
+from hyperplane.units import plural
+
+#: Seconds without a sign of life, times which number, after which a connection counts as lost.
+KEEPALIVE, KEEPALIVE_COUNT = 15, 4
+
+
+class Hosts:
+    """One connection to each host, for all that is started there.
+
+    Parameters
+    ----------
+    settings : SshSettings
+        How to reach them.
+    """
+
+    def __init__(self, settings: SshSettings) -> None:
+        self._settings = settings
+        self._connections: dict[str, asyncssh.SSHClientConnection] = {}
+        #: What did not start on which host.
+        self.faults: list[str] = []
+
+    async def open(self, names: Iterable[str]) -> None:
+        """Connect to all of them at once.
+
+        Raises
+        ------
+        StartFailed
+            With every host that could not be reached, and why.
+        """
+        wanted = list(dict.fromkeys(names))
+        answers = await asyncio.gather(*map(self.connection, wanted), return_exceptions=True)
+        faults = []
+        for name, answer in zip(wanted, answers, strict=True):
+            if isinstance(answer, BaseException):
+                faults.append(f"{name}: {why(answer, self._settings)}")
+        if faults:
+            raise StartFailed(
+                "ssh",
+                f"{plural(len(faults), 'host')} of {len(wanted)} cannot be used, so nothing was "
+                "started:\n  " + "\n  ".join(faults),
+            )
+
+    async def connection(self, name: str) -> asyncssh.SSHClientConnection:
+        """The connection to a host, made anew when it is lost."""
+        found = self._connections.get(name)
+        if found is None or found.is_closed():
+            found = await asyncssh.connect(name, **self._options())
+            self._connections[name] = found
+        return found
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for connection in self._connections.values():
+            connection.close()
+        for connection in self._connections.values():
+            with contextlib.suppress(OSError, asyncssh.Error, asyncio.TimeoutError):
+                await asyncio.wait_for(connection.wait_closed(), 5)
+        self._connections.clear()
+
+    def _options(self) -> dict[str, Any]:
+        """The settings in asyncssh's words; what is not set is as in OpenSSH's own files."""
+        settings = self._settings
+        chosen = {
+            "username": settings.username,
+            "port": settings.port,
+            "client_keys": [str(Path(key).expanduser()) for key in settings.client_keys],
+            "known_hosts": settings.known_hosts and str(Path(settings.known_hosts).expanduser()),
+        }
+        return {
+            "connect_timeout": settings.connect_timeout,
+            "keepalive_interval": KEEPALIVE,
+            "keepalive_count_max": KEEPALIVE_COUNT,
+            **{name: value for name, value in chosen.items() if value},
+        }
+
+
+def why(error: BaseException, settings: SshSettings) -> str:
+    """What keeps a host away, and what to do about it."""
+    user = settings.username or getpass.getuser()
+    if isinstance(error, asyncssh.HostKeyNotVerifiable):
+        file = settings.known_hosts or "~/.ssh/known_hosts"
+        return (
+            f"its key is not in {file}, so it may be another machine; connect once with `ssh` "
+            "and compare the fingerprint, or add its line from whoever runs it"
+        )
+    if isinstance(error, asyncssh.PermissionDenied):
+        keys = ", ".join(settings.client_keys) or "the keys of ~/.ssh and of the agent"
+        return f"it does not let {user} in with {keys}; try `ssh {user}@host` in a terminal"
+    if isinstance(error, TimeoutError | asyncio.TimeoutError):
+        return (
+            f"no answer within {settings.connect_timeout:g} s; is the machine up and the port open?"
+        )
+    if isinstance(error, OSError | asyncssh.Error):
+        return f"{error or type(error).__name__}"
+    raise error

@@ -1,0 +1,108 @@
+"""What runs on the hosts of the ssh engine: a scheduler, or the worker processes of one node.
+
+It is started through a connection and reads one line from it, which has the key pair and all
+settings: nothing of that stands in a process list or on a disk. It answers with one line when it is
+ready, and ends with the connection, so that nothing is left when the program that asked for it
+is gone, in whatever way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import dask.config
+import psutil
+from dask.utils import format_bytes
+from distributed import Nanny, Scheduler
+
+from hyperplane.engines.elsewhere import security_of
+from hyperplane.engines.guarded import CLOSE_OWNER
+from hyperplane.engines.lazy_dashboard import LazyDashboard
+from hyperplane.guard.idle import IdleGuard
+
+#: Seconds for an orderly end.
+GRACE = 15.0
+
+
+def main() -> None:
+    """Start what the first line of the standard input says, and serve until it ends."""
+    told = json.loads(sys.stdin.readline())
+    os.environ.update(told["variables"])
+    dask.config.update(dask.config.config, told["settings"], priority="new")
+    if told["ram"] > psutil.virtual_memory().total:
+        _answer(
+            fault=f"its processes would take {format_bytes(told['ram'])} together and the machine "
+            f"has {format_bytes(psutil.virtual_memory().total)}"
+        )
+        sys.exit(1)
+    asyncio.run(_serve(told))
+
+
+def _answer(**words: Any) -> None:
+    sys.stdout.write(json.dumps(words) + "\n")
+    sys.stdout.flush()
+
+
+async def _serve(told: dict[str, Any]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, stop.set)
+    threading.Thread(
+        target=_end_with_the_connection,
+        args=(lambda: loop.call_soon_threadsafe(stop.set),),
+        daemon=True,
+    ).start()
+    servers = _servers(told)
+    starting: asyncio.Future[Any] = asyncio.gather(*servers)
+    ended: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, ended}, return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        await starting  # raises what went wrong
+        for server in servers:
+            if isinstance(server, Scheduler):
+                await _guard(server, told["idle_timeout"], stop)
+        _answer(
+            addresses=[server.address for server in servers],
+            dashboard=servers[0].http_server.port if told["role"] == "scheduler" else None,
+            cores=len(psutil.Process().cpu_affinity()),
+        )
+        finished: asyncio.Future[Any] = asyncio.gather(*(server.finished() for server in servers))
+        await asyncio.wait({finished, ended}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.gather(*(server.close() for server in servers), return_exceptions=True)
+
+
+def _servers(told: dict[str, Any]) -> list[Any]:
+    common = {**told["options"], "security": security_of(told["tls"])}
+    if told["role"] == "scheduler":
+        return [Scheduler(**common)]
+    return [Nanny(told["scheduler"], name=name, **common) for name in told["names"]]
+
+
+async def _guard(scheduler: Scheduler, idle_timeout: float | None, stop: asyncio.Event) -> None:
+    """Let clients close the cluster, and close it when nobody uses it: by ending this process."""
+    LazyDashboard(scheduler)
+    # Whoever started this process sees it end and closes the rest.
+    scheduler.handlers[CLOSE_OWNER] = stop.set
+    if idle_timeout is not None:
+        guard = IdleGuard(idle_timeout, stop.set)
+        scheduler.add_plugin(guard)
+        await guard.start(scheduler)
+
+
+def _end_with_the_connection(stop: Callable[[], object]) -> None:
+    sys.stdin.read()  # returns when the other side is gone
+    stop()
+    threading.Event().wait(GRACE)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

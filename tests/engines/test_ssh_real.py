@@ -1,0 +1,209 @@
+"""The ssh engine on hosts of its own: the contract, the main job, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask.config
+import pytest
+from contract import EngineContract, slow_square
+from distributed import Client
+from services_ssh import hosts, processes, set_link
+
+import hyperplane
+
+pytestmark = [pytest.mark.service, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def options() -> Iterator[dict[str, Any]]:
+    with hosts() as settings:
+        yield settings
+
+
+@pytest.fixture(autouse=True)
+def _configured(options: dict[str, Any]) -> Iterator[None]:
+    with dask.config.set(
+        {f"hyperplane.engines.ssh.{key}": value for key, value in options.items()}
+    ):
+        yield
+    deadline = time.monotonic() + 20
+    while left := {host: processes(host) for host in range(1, 5) if processes(host)}:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+
+
+SQUARES = sum(number * number for number in range(60))
+SMALL: dict[str, Any] = {
+    "num_workers": 2,
+    "nprocs": 1,
+    "nthreads": 1,
+    "cores_per_worker": 1,
+    "ram_gb_per_proc": 0.5,
+    "timeout": 120,
+}
+
+
+def _plan(**options: Any) -> hyperplane.ClusterPlan:
+    return hyperplane.plan_cluster(**{"engine": "ssh", **SMALL, **options})
+
+
+class TestContract(EngineContract):
+    engine = "ssh"
+    small = SMALL
+
+    def check_terminate(self, cluster: Any, expected: float) -> None:
+        assert {
+            worker._told["settings"]["distributed"]["worker"]["memory"]["terminate"]
+            for worker in cluster.workers.values()
+        } == {expected}
+
+
+def test_two_processes_on_each_host_are_scaled_together() -> None:
+    client, cluster = hyperplane.start(_plan(nprocs=2, cores_per_worker=2))
+    with cluster, client:
+        names = {info["name"] for info in client.scheduler_info(n_workers=-1)["workers"].values()}
+        assert names == {"node-0-0", "node-0-1", "node-1-0", "node-1-1"}
+        cluster.scale(6)
+        client.wait_for_workers(6, timeout=60)
+        cluster.scale(2)
+        _until(lambda: len(client.nthreads()) == 2)
+        assert len(processes(1)) > 0
+        cluster.scale(memory="2 GB")
+        client.wait_for_workers(4, timeout=60)
+        with pytest.raises(hyperplane.EngineError, match="no host is free for one more node"):
+            cluster.scale(10)
+
+
+def test_it_adapts_to_the_work_within_its_hosts() -> None:
+    client, cluster = hyperplane.start(_plan(num_workers=1))
+    with cluster, client:
+        cluster.adapt(minimum=1, interval="100ms", wait_count=2)
+        futures = client.map(slow_square(), range(60), pure=False)
+        _until(lambda: len(client.nthreads()) > 1)
+        assert sum(client.gather(futures)) == SQUARES
+        assert len(client.nthreads()) <= 4
+
+
+@pytest.mark.parametrize("mode", ["remote", "local"])
+def test_nothing_is_readable_without_the_key_of_the_cluster(mode: str) -> None:
+    client, cluster = hyperplane.start(_plan(scheduler_deploy_mode=mode))
+    with cluster, client:
+        assert cluster.scheduler_address.startswith("tls://")
+        plain = cluster.scheduler_address.replace("tls://", "tcp://")
+        with (
+            pytest.raises((OSError, TypeError)),
+            dask.config.set(
+                {"distributed.comm.timeouts.connect": "2s", "distributed.comm.retry.count": 0}
+            ),
+        ):
+            Client(plain, timeout=3)
+        commands = [
+            Path(f"/proc/{process}/cmdline").read_bytes()
+            + Path(f"/proc/{process}/environ").read_bytes()
+            for host in (1, 2)
+            for process in processes(host)
+        ]
+        assert commands
+        assert not any(b"PRIVATE KEY" in each for each in commands)
+
+
+def test_a_host_that_is_cut_off_in_mid_job_costs_no_result() -> None:
+    ttl = {"worker_ttl": "5s"}
+    client, cluster = hyperplane.start(_plan(num_workers=3, engine_options=ttl))
+    with cluster, client:
+        futures = client.map(slow_square(), range(60), pure=False)
+        _until(lambda: sum(future.status == "finished" for future in futures) > 5)
+        set_link(3, "down")
+        try:
+            assert sum(client.gather(futures)) == SQUARES
+        finally:
+            set_link(3, "up")
+
+
+def test_the_processes_end_with_a_program_that_is_killed() -> None:
+    program = (
+        "import hyperplane, json, sys, time\n"
+        "client, cluster = hyperplane.start(hyperplane.plan_cluster(\n"
+        "    engine='ssh', **json.loads(sys.argv[1])))\n"
+        "print('ready', flush=True); time.sleep(60)"
+    )
+    settings = dask.config.get("hyperplane.engines.ssh")
+    arguments = json.dumps({**SMALL, "engine_options": settings})
+    with subprocess.Popen(
+        [sys.executable, "-c", program, arguments], stdout=subprocess.PIPE
+    ) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == b"ready\n"
+        assert processes(1)
+        os.kill(run.pid, signal.SIGKILL)
+    _until(lambda: not processes(1) and not processes(2), 20)
+
+
+def test_an_idle_cluster_closes_itself() -> None:
+    client, cluster = hyperplane.start(_plan(idle_timeout=2))
+    assert client.submit(sum, [1, 2]).result() == 3
+    _until(lambda: cluster.status.name == "closed", 30)
+    with pytest.raises(hyperplane.EngineError, match="running: none"):
+        hyperplane.get_cluster(cluster.name, "ssh")
+
+
+class TestWhatGoesWrong:
+    def _refused(self, **options: Any) -> str:
+        with pytest.raises(hyperplane.EngineError) as caught:
+            hyperplane.start(_plan(**options))
+        return str(caught.value)
+
+    def test_every_host_that_does_not_answer_is_named(self) -> None:
+        there = dask.config.get("hyperplane.engines.ssh.hosts")
+        hosts = [there[0], "10.77.0.98", "10.77.0.99"]
+        text = self._refused(num_workers=3, engine_options={"hosts": hosts, "connect_timeout": 2})
+        assert "2 hosts of 3 cannot be used, so nothing was started" in text
+        assert "10.77.0.98: " in text
+        assert "10.77.0.99: " in text
+        assert there[0] not in text
+
+    def test_a_host_that_is_not_known(self, tmp_path: Path) -> None:
+        (tmp_path / "none").touch()
+        text = self._refused(engine_options={"known_hosts": str(tmp_path / "none")})
+        assert "it may be another machine" in text
+
+    def test_a_key_that_is_not_let_in(self, tmp_path: Path) -> None:
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "id"], check=True
+        )
+        text = self._refused(engine_options={"client_keys": [str(tmp_path / "id")]})
+        assert "does not let" in text
+        assert "PRIVATE" not in text
+
+    def test_no_python_there(self) -> None:
+        text = self._refused(engine_options={"python": "/no/such/python"})
+        assert "there is no /no/such/python; set engines.ssh.python" in text
+
+    def test_a_python_without_the_packages(self) -> None:
+        text = self._refused(engine_options={"python": "/usr/bin/python3"})
+        assert "/usr/bin/python3 there has no hyperplane; install the same packages" in text
+
+    def test_more_memory_than_a_host_has(self) -> None:
+        text = self._refused(ram_gb_per_proc=20_000, nprocs=1)
+        assert "its processes would take" in text
+
+    def test_not_in_time(self) -> None:
+        text = self._refused(timeout=0.5)
+        assert "not ready within 0.5 s" in text
+        assert text.count("not ready") == 1
+
+
+def _until(true: Any, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
