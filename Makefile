@@ -6,11 +6,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 
-.PHONY: help demo test lint types docs pages check clean
+.PHONY: help demo test engines lint types docs pages check clean
 
 help:
 	@echo 'make demo    size a job, start a cluster on this machine, do the job on real data'
 	@echo 'make test    all tests and all examples of the documentation'
+	@echo 'make engines the engines beyond this machine, with real services (root, Debian packages)'
 	@echo 'make lint    ruff: rules and format'
 	@echo 'make types   mypy, strict'
 	@echo 'make docs    the documentation, into docs/_build/html; warnings are errors'
@@ -36,6 +37,13 @@ demo: $(STAMPS)/demo
 
 test: $(STAMPS)/test
 	$(BIN)/python -m pytest
+
+# What is missing is a failure here, not a skip. ENGINES: which; kubernetes builds for long, once.
+ENGINES ?= ssh slurm gateway
+engines: $(STAMPS)/test
+	scripts/engines/install $(filter-out gateway,$(ENGINES))
+	HYPERPLANE_REQUIRE_SERVICES=1 $(BIN)/python -m pytest -m engine \
+	  $(foreach engine,$(ENGINES),$(wildcard tests/engines/test_$(engine)*.py tests/jobs/runners/test_runners_$(engine)*.py))
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .

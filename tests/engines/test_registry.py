@@ -29,7 +29,7 @@ def test_every_row_loads() -> None:
 
 @pytest.mark.usefixtures("outsiders")
 def test_another_package_adds_an_engine_and_cannot_replace_ours() -> None:
-    assert registry.names() == ["local", "other"]
+    assert registry.names() == [*registry.BUILT_IN, "other"]
     assert type(registry.load("other")).__name__ == "OtherEngine"
     assert type(registry.load("local")) is LocalEngine
 

@@ -20,7 +20,7 @@ from services_ssh import hosts, processes, set_link
 
 import hyperplane
 
-pytestmark = [pytest.mark.service, pytest.mark.slow]
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

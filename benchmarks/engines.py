@@ -1,0 +1,88 @@
+"""How long two workers take to start on an engine, and until the first result is there.
+
+A is the engine's library used bare, B is ``hyperplane.initialize_cluster``, each in a process of its
+own, in turn, on services that run on this machine (``scripts/engines/`` brings them up):
+
+    scripts/engines/ssh_up 3
+    python benchmarks/engines.py ssh --rounds 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+from abab import in_turn, report
+
+STATE = Path(os.environ.get("HYPERPLANE_ENGINES", Path.home() / ".cache/hyperplane/engines"))
+
+JOB = """
+import json, sys, time
+import dask.distributed
+def measure(start):
+    began = time.perf_counter()
+    client, cluster = start()
+    client.wait_for_workers(2, timeout=300)
+    usable = time.perf_counter() - began
+    assert client.submit(sum, [1, 2]).result() == 3
+    first = time.perf_counter() - began
+    client.close(); cluster.close()
+    closed = time.perf_counter() - began - first
+    print(json.dumps({"usable cluster": usable, "first result": first, "closed": closed}))
+if __name__ == "__main__":
+    measure(start)
+"""
+
+OURS = """
+import json
+from hyperplane import initialize_cluster
+def start():
+    return initialize_cluster(
+        num_workers=2, nprocs=1, nthreads=1, ram_gb_per_proc=0.5, cores_per_worker=1,
+        engine="ENGINE", engine_options=json.loads('''OPTIONS'''),
+    )
+"""
+
+SSH = """
+from dask.distributed import Client, SSHCluster
+def start():
+    cluster = SSHCluster(
+        ["10.77.0.11", "10.77.0.11", "10.77.0.12"],
+        connect_options={"known_hosts": "STATE/ssh/known_hosts", "client_keys": ["STATE/ssh/id"]},
+        worker_options={"nthreads": 1, "memory_limit": 500_000_000},
+    )
+    return Client(cluster), cluster
+"""
+
+#: Engine -> the library bare, and the settings of ours.
+ENGINES = {
+    "ssh": (
+        SSH,
+        {
+            "hosts": ["10.77.0.11", "10.77.0.12"],
+            "client_keys": [f"{STATE}/ssh/id"],
+            "known_hosts": f"{STATE}/ssh/known_hosts",
+        },
+    ),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("engine", choices=ENGINES)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    bare, options = ENGINES[arguments.engine]
+    ours = OURS.replace("ENGINE", arguments.engine).replace("OPTIONS", json.dumps(options))
+    scripts = {
+        "bare": ["-c", bare.replace("STATE", str(STATE)) + JOB],
+        "hyperplane": ["-c", ours + JOB],
+    }
+    found = in_turn(scripts, arguments.rounds)
+    report(f"{arguments.engine}, two workers", found, "hyperplane", "bare")
+
+
+if __name__ == "__main__":
+    main()
