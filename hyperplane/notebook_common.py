@@ -107,7 +107,7 @@ async def submit_pipeline_job(
     pipelineYamlPath : str
         A pipeline file, or a single script or notebook.
     jobType : str
-        A label of the job, up to 64 characters.
+        A documented type or a pool; other labels draw a warning.
     timeout : float, optional
         Seconds from now until it must have ended; -1 for no limit.
     active_timeout : float, optional
@@ -150,9 +150,9 @@ async def checkjobs(
     ids : list of str
         Of the jobs; the beginning of an id is enough, and one job needs no list.
     loop : bool
-        Whether to show it again and again until all have ended.
+        Whether to look until all have ended; it is shown whenever it has changed.
     interval : float
-        Seconds between two times.
+        Seconds between two looks.
 
     Returns
     -------

@@ -131,7 +131,7 @@ def submit(
         else:
             typer.echo(f"nothing submitted: job {earlier[0].id} of {schedule} is not over")
         return
-    sent = submitting.send(job)
+    sent = submitting.send(job, warn=False)  # it is told already
     if as_json and not wait:
         write_json({"id": sent.id, "run_id": sent.run_id})
     elif not as_json:
@@ -162,7 +162,7 @@ def cancel(ids: IdsArgument, as_json: JsonOption = False) -> None:
     """End jobs, with all processes of their steps."""
     store = the_store()
     found = list({job.id: job for job in map(store.get, ids)}.values())
-    asked = [submitting.cancel(job.id) for job in found]
+    asked = [submitting.cancel(job.id, by="with hyperplane job cancel") for job in found]
     if as_json:
         write_json([
             {"id": job.id, "status": job.status if job.processed else "cancelled"} for job in asked

@@ -11,16 +11,21 @@ import typer
 
 from hyperplane.cli.job_options import INTERRUPTED
 from hyperplane.cli.job_screen import Screen
+from hyperplane.jobs.kept import keep
 from hyperplane.jobs.processes import Command, Process
 from hyperplane.jobs.programs import traces
 from hyperplane.jobs.states import IN_PROGRESS, Job, Unit
 from hyperplane.jobs.store import JobStore
-from hyperplane.jobs.submitting import handed_over, look_after
+from hyperplane.jobs.submitting import cancelled, handed_over, look_after
 from hyperplane.jobs.supervisor import Supervisor, claimed
 
 #: Seconds between looks whether jobs have lost their supervisor.
 _LOOK_AFTER = 5.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_BY_SIGNAL: dict[int, str] = {
+    signal.SIGINT: "with Ctrl-C (SIGINT) where it ran",
+    signal.SIGTERM: "with SIGTERM where it ran",
+    signal.SIGHUP: "when its terminal was closed (SIGHUP)",
+}
 
 
 async def run_here(store: JobStore, job: Job, *, quiet: bool) -> Job:
@@ -31,12 +36,14 @@ async def run_here(store: JobStore, job: Job, *, quiet: bool) -> Job:
     """
     handed = handed_over()
     claim = claimed(job.place)
+    keep(job, handed.environment)  # for whoever goes on when this terminal is killed
     store.add(job)
     supervisor = Supervisor(store, handed, only=job.id, claim=claim)
+    supervisor.told({job.id: handed})
     ends = _Ends(store, job, supervisor)
     loop = asyncio.get_running_loop()
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, ends.asked)
+    for number in _BY_SIGNAL:
+        loop.add_signal_handler(number, ends.asked, number)
     try:
         work = asyncio.ensure_future(supervisor.work())
         await asyncio.sleep(0)  # it has the job in hand now
@@ -47,7 +54,7 @@ async def run_here(store: JobStore, job: Job, *, quiet: bool) -> Job:
                     (now,), pause = screen.look()
                 except OSError:
                     screen.close_eyes()
-                    ends.polite()
+                    ends.polite("when its terminal or pipe was gone")
                     continue
                 if work.done() and now.processed:
                     break
@@ -55,7 +62,7 @@ async def run_here(store: JobStore, job: Job, *, quiet: bool) -> Job:
                 if work.done():
                     work.result()
     finally:
-        for number in _SIGNALS:
+        for number in _BY_SIGNAL:
             loop.remove_signal_handler(number)
     return now
 
@@ -65,26 +72,26 @@ class _Ends:
 
     def __init__(self, store: JobStore, job: Job, supervisor: Supervisor) -> None:
         self.store, self.job, self.supervisor = store, job, supervisor
-        self._times, self._ready, self._wanted = 0, False, False
+        self._times, self._ready, self._why = 0, False, ""
         self._killing: asyncio.Task[object] | None = None
 
-    def asked(self) -> None:
+    def asked(self, number: int) -> None:
         self._times += 1
         if self._times == 1:
-            self.polite()
+            self.polite(_BY_SIGNAL[number])
         elif self._killing is None:
             self._killing = asyncio.ensure_future(self._surely())
 
     def ready(self) -> None:
         """There is something to end from now on."""
         self._ready = True
-        if self._wanted:
-            self.supervisor.cancel_all()
+        if self._why:
+            self.supervisor.cancel_all(self._why)
 
-    def polite(self) -> None:
-        self._wanted = True
+    def polite(self, by: str) -> None:
+        self._why = self._why or cancelled(by)
         if self._ready:
-            self.supervisor.cancel_all()
+            self.supervisor.cancel_all(self._why)
 
     async def _surely(self) -> None:
         chunks = {step.name: step.chunk_count for step in

@@ -14,25 +14,15 @@ from hyperplane.cli.job_options import INTERRUPTED, IdArgument
 from hyperplane.cli.job_screen import LOOK
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.errors import Fault, JobError, check
+from hyperplane.jobs import listing
 from hyperplane.jobs.home import the_store
-from hyperplane.jobs.states import (
-    CANCELLED,
-    DONE,
-    FAILED,
-    IN_PROGRESS,
-    PENDING,
-    SCHEDULED,
-    TIMED_OUT,
-    Attempt,
-    Job,
-)  # fmt: skip
+from hyperplane.jobs.states import DONE, IN_PROGRESS, Attempt, Job
 from hyperplane.jobs.submitting import look_after
 from hyperplane.jobs.tree import duration, plain
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
 
-_STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, FAILED, TIMED_OUT, CANCELLED)
 #: Characters of the columns of ``list`` with ids, statuses, dates and times, and between columns.
 _FIXED = 8 + 11 + 16 + 8 + 7
 #: Bytes that are read of a log at once.
@@ -48,21 +38,13 @@ def list_jobs(
     as_json: JsonOption = False,
 ) -> None:
     """Show jobs, those submitted last first."""
-    asked = [one.replace("-", " ").replace("_", " ") for one in status or ()]
-    faults = [Fault("--status", repr(one), f"one of {', '.join(_STATUSES)}")
-              for one in asked if one not in _STATUSES]  # fmt: skip
-    if limit < 1:
-        faults.append(Fault("--limit", str(limit), "at least 1"))
-    check(faults)
-    store = the_store()
-    look_after(store)
-    found = store.find(statuses=asked or None, limit=limit)
+    found = listing.list_jobs(status, limit=limit)
     if as_json:
         write_json([job.as_dict() for job in found])
     elif found:
         _show(found)
     else:
-        typer.echo("no such job" if asked else "no job has been submitted")
+        typer.echo("no such job" if status else "no job has been submitted")
 
 
 def _show(jobs: Sequence[Job]) -> None:

@@ -11,7 +11,7 @@ from dask.utils import parse_timedelta
 
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT, Job
-from hyperplane.jobs.submitting import new_job
+from hyperplane.jobs.submitting import new_job, warnings_of
 from hyperplane.jobs.tree import plain
 
 #: As those of ``timeout`` and of a shell whose program was interrupted.
@@ -63,8 +63,9 @@ def asked_job(
     active_timeout: str | None = None,
     max_retries: int | None = None,
     schedule: str = "",
+    here: bool = True,
 ) -> Job:
-    """The job that the options ask for; its warnings go to standard error.
+    """The job that the options ask for, to run here or not; its warnings go to standard error.
 
     Raises
     ------
@@ -86,12 +87,13 @@ def asked_job(
             max_retries=max_retries,
             parameters=parameters,
             schedule=schedule,
+            here=here,
         )
     except RequestError as error:
         check([*faults, *error.faults])
         raise
     check(faults)
-    for warning in job.pipeline.warnings:
+    for warning in warnings_of(job):
         typer.echo(f"warning: {plain(warning)}", err=True)
     return job
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hyperplane.cli import job_files
 from hyperplane.cli.job_options import (
     ActiveOption,
     FileArgument,
@@ -20,7 +21,7 @@ from hyperplane.cli.job_options import (
     asked_job,
 )
 from hyperplane.cli.output import JsonOption, write_json, write_rows
-from hyperplane.errors import Fault, RequestError, check
+from hyperplane.errors import Fault, check
 from hyperplane.jobs import requirements, runners
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.environment import grown, secret_variables, variables
@@ -55,18 +56,22 @@ def render(
     options = _checked(runner, option or [], out)
     job = asked_job(
         file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
-        max_retries=max_retries,
+        max_retries=max_retries, here=runner == "local",
     )  # fmt: skip
     if runner == "local":
         show_local(job, as_json)
         return
     documents = runners.render(runner, job, **options)
-    written = [] if out is None else _written(documents, out)
+    found = job_files.Written() if out is None else job_files.write(documents, out)
+    for path in found.removed:
+        typer.echo(f"removed {path}: a former render wrote it", err=True)
+    for path in found.left:
+        typer.echo(f"left {path}: a former render wrote it, but it was changed since", err=True)
     if as_json:
         shown = [one._asdict() for one in documents]
-        write_json({"runner": runner, "documents": shown, "written": written})
-    elif written:
-        typer.echo("\n".join(written))
+        write_json({"runner": runner, "documents": shown, **found._asdict()})
+    elif found.written:
+        typer.echo("\n".join(found.written))
     else:
         _show_documents(documents)
 
@@ -87,17 +92,6 @@ def _checked(runner: str, given: Sequence[str], out: Path | None) -> dict[str, s
         options[key] = value
     check(faults)
     return options
-
-
-def _written(documents: Sequence[Document], out: Path) -> list[str]:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for one in documents:
-            (out / one.name).write_text(one.text, encoding="utf-8", newline="")
-    except OSError as error:
-        allowed = "a folder that can be written to"
-        raise RequestError([Fault("--out", str(out), allowed, error.strerror or "")]) from error
-    return [str(out / one.name) for one in documents]
 
 
 def _show_documents(documents: Sequence[Document]) -> None:

@@ -67,7 +67,7 @@ def schedule(
         when = read_cron(cron)
         if when.warning:
             typer.echo(f"warning: {when.warning}", err=True)
-        job = asked_job(file, parameter=parameter)
+        job = asked_job(file, parameter=parameter, here=runner == "cron")
         named = job.pipeline.name if name is None else name
         check(schedules.name_faults(named))
         if runner == "kubernetes":

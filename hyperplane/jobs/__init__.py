@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from hyperplane.jobs.definition.models import Pipeline, Resources, Step
     from hyperplane.jobs.definition.reading import read_pipeline
     from hyperplane.jobs.handle import JobHandle, submit
+    from hyperplane.jobs.listing import list_jobs
     from hyperplane.jobs.states import Attempt, Job
     from hyperplane.jobs.submitting import Submitted, cancel, resume
 
@@ -21,6 +22,7 @@ __all__ = [
     "Step",
     "Submitted",
     "cancel",
+    "list_jobs",
     "read_pipeline",
     "resume",
     "submit",
@@ -36,6 +38,7 @@ _HOMES = {
     "Step": "definition.models",
     "Submitted": "submitting",
     "cancel": "submitting",
+    "list_jobs": "listing",
     "read_pipeline": "definition.reading",
     "resume": "submitting",
     "submit": "handle",

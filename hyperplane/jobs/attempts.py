@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from dask.utils import parse_timedelta
 
-from hyperplane import config
 from hyperplane.jobs import redaction, requirements, shards_done
 from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.definition.models import Step
@@ -23,6 +22,7 @@ from hyperplane.jobs.environment import (
     variables,
 )  # fmt: skip
 from hyperplane.jobs.faults import INPUT, MEMORY, PASSING, kind_of, reason_of, tail
+from hyperplane.jobs.kept import Kept
 from hyperplane.jobs.processes import Command, Process
 from hyperplane.jobs.programs import Handed, arguments, folder_of, notebook_output, traces
 from hyperplane.jobs.states import (
@@ -54,16 +54,22 @@ class Attempts:
         What steps may take.
     handed : Handed
         What the submission handed over.
+    kept : Kept
+        What is kept of the submission.
     """
 
-    def __init__(self, store: JobStore, job: Job, capacity: Capacity, handed: Handed) -> None:
+    def __init__(
+        self, store: JobStore, job: Job, capacity: Capacity, handed: Handed, kept: Kept
+    ) -> None:
         self.store, self.job, self.capacity, self.handed = store, job, capacity, handed
-        self.steps = requirements.steps(job.pipeline, job.python)
+        self.steps = tuple(map(kept.sized, requirements.steps(job.pipeline, job.python)))
+        #: Steps whose chunks would all fail alike.
+        self.hopeless: set[str] = set()
         #: What attempts become that are ended because the job is; empty while it goes on.
         self.ending = ""
-        self._settings = config.jobs()
+        self._settings = kept.settings
         self._looking = asyncio.Lock()
-        self._there: dict[str, set[int]] = {}
+        self._there: dict[str, shards_done.Found] = {}
         self._made: dict[Unit, list[Attempt]] = defaultdict(list)
 
     async def prepare(self) -> None:
@@ -94,8 +100,9 @@ class Attempts:
                 whole = Unit(unit.step, unit.chunk, 0 if unit.chunk < 0 else chunks[unit.step])
                 files = traces(self.job, whole, made[-1].number)
                 process = Process(Command((), {}, "", files))
+                left = _as_left(made[-1], process)
                 code = await self._end(process)
-                self._keep(replace(made[-1], status=self._as_ended(code), exit_code=code))
+                self._keep(replace(left, status=self._as_ended(code), exit_code=code))
 
     def last_words(self) -> str:
         """The end of the log of the attempt that failed last."""
@@ -106,9 +113,14 @@ class Attempts:
     async def make(self, step: Step, unit: Unit) -> Attempt:
         """One more attempt; or the one that runs, when somebody who was killed began it."""
         before = self._made[unit]
-        # Only before the first attempt: one that was begun may run still.
-        if step.output is not None and not before and unit.chunk in await self._saved(step):
-            return self._keep(self._new(unit, DONE, reason="its shard is there already"))
+        if step.output is not None and not (before and before[-1].status == IN_PROGRESS):
+            saved = await self._saved(step)
+            if saved.wrong:
+                self.hopeless.add(step.name)
+                return self._keep(replace(self._new(unit, FAILED, saved.wrong), fault=INPUT))
+            # Only before the first attempt: what failed once shall run.
+            if not before and unit.chunk in saved.chunks:
+                return self._keep(self._new(unit, DONE, reason="its shard is there already"))
         memory_faults = sum(attempt.fault == MEMORY for attempt in before)
         more = (step.more_memory or 1.0) ** memory_faults
         async with self.capacity.taken(self.capacity.demand(step, more)):
@@ -120,8 +132,8 @@ class Attempts:
                     return ended
             return await self._begin(step, unit, memory_faults)
 
-    async def _saved(self, step: Step) -> set[int]:
-        """The chunks of a step that were there when the first one of them could begin."""
+    async def _saved(self, step: Step) -> shards_done.Found:
+        """What a step had saved when the first one of its chunks could begin."""
         async with self._looking:
             if step.name not in self._there:
                 found = await asyncio.to_thread(shards_done.of, step, self.job, self.store)
@@ -164,6 +176,7 @@ class Attempts:
         """Wait for the end of an attempt, and write it down."""
         late = False
         left = None if step.timeout is None else step.timeout + attempt.started - time.time()
+        attempt = _as_left(attempt, process)
         try:
             code = process.exit_code()  # it may have ended while nobody looked
             if code is None or left is None or left > 0:
@@ -185,7 +198,7 @@ class Attempts:
             text = redaction.redacted(text, values)
         if late:
             status, fault = TIMED_OUT, PASSING
-            wrong = f"it took longer than {step.timeout:g} s"
+            wrong = f"the step's timeout of {step.timeout:g} s is over"
         else:
             status = LOST if code is None else FAILED
             wrong, fault = reason_of(code, text), kind_of(code, text)
@@ -223,11 +236,17 @@ class Attempts:
 
     def _keep(self, attempt: Attempt) -> Attempt:
         if attempt.status != IN_PROGRESS:
-            attempt = replace(attempt, ended=time.time())
+            attempt = replace(attempt, ended=attempt.ended or time.time())
         made = self._made[Unit(attempt.step, attempt.chunk)]
         made[attempt.number - 1 :] = [attempt]
         self.store.put(attempt)
         return attempt
+
+
+def _as_left(attempt: Attempt, process: Process) -> Attempt:
+    """An attempt with the time of its end, if that was before anybody looked."""
+    gone = process.gone_at()
+    return replace(attempt, ended=max(attempt.started, gone)) if gone else attempt
 
 
 def _units(step: Step) -> list[Unit]:

@@ -108,13 +108,22 @@ class Capacity:
             return self._all._replace(gpus=gpus)  # with all slots nothing else can begin
         return Demand(millicores, memory, gpus=gpus)
 
-    def chunks_at_once(self, step: Step) -> int:
-        """How many chunks of a step may run beside each other; at least one."""
+    def chunks_at_once(self, step: Step, usual: int | None = None) -> int:
+        """How many chunks of a step may run beside each other; at least one.
+
+        Parameters
+        ----------
+        step : Step
+            The step.
+        usual : int, optional
+            How many there are of a step that does not say; as this configuration has it unless
+            given.
+        """
         demand = self.demand(step)
         fit = min(there // one for there, one in zip(self._all, demand, strict=True) if one)
         most = step.max_parallel
         if most is None and demand.slots:
-            most = config.jobs().chunks_at_once or machine.cores()
+            most = usual or config.jobs().chunks_at_once or machine.cores()
         return max(1, fit if most is None else min(fit, most))
 
     @asynccontextmanager

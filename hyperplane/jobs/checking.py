@@ -79,22 +79,23 @@ def check_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
                 faults.append(Fault("ids", repr(one), allowed))
     check(faults)
     look_after(store)
-    jobs = [found[one] for one in asked]
+    jobs = list({found[one].id: found[one] for one in asked}.values())  # each once
     return summary(jobs), all(job.processed for job in jobs)
 
 
 async def watch_jobs(ids: Any, interval: float) -> str:
-    """The summary once all jobs have ended; until then it is shown every so many seconds."""
-    store, asked, shown = the_store(), _listed(ids), False
+    """The summary once all jobs have ended; until then it is shown whenever it has changed."""
+    store, asked, shown = the_store(), _listed(ids), ""
     while True:
         text, ended = await asyncio.to_thread(check_jobs, asked, store)
-        if shown:
+        if shown and (ended or text != shown):
             _clear(wait=not ended)
         if ended:
             return text
-        sys.stdout.write(f"{text}\n")
-        sys.stdout.flush()
-        shown = True
+        if text != shown:
+            sys.stdout.write(f"{text}\n")
+            sys.stdout.flush()
+            shown = text
         await asyncio.sleep(interval)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections import deque
@@ -12,8 +13,8 @@ from contextlib import suppress
 from dask.utils import parse_timedelta
 from sqlalchemy.exc import SQLAlchemyError
 
-from hyperplane import config
-from hyperplane.jobs import notices
+from hyperplane.engines import machine
+from hyperplane.jobs import kept, notices
 from hyperplane.jobs.attempts import Attempts
 from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.definition.models import Step
@@ -30,6 +31,7 @@ from hyperplane.jobs.states import (
     Attempt,
     Job,
     Unit,
+    overdue,
 )  # fmt: skip
 from hyperplane.jobs.store import JobStore
 
@@ -56,18 +58,19 @@ class Conductor:
 
     def __init__(self, store: JobStore, job: Job, capacity: Capacity, handed: Handed) -> None:
         self.store, self.job = store, job
-        self._settings = config.jobs()
+        self._kept = kept.of(job)
+        self._settings = self._kept.settings
         self._capacity, self._handed = capacity, handed
         self._attempts: Attempts | None = None
         self._work: asyncio.Task[tuple[str, str]] | None = None
-        self._cancelled, self._tried = False, 0
+        self._cancelled, self._why, self._tried = False, "", 0
         #: Address of the dashboard of the Dask cluster that a step has.
         self.dashboard = job.dashboard
 
-    def cancel(self) -> None:
-        """End what runs; the job is cancelled then."""
+    def cancel(self, why: str = "") -> None:
+        """End what runs; the job is cancelled then, and the store says why unless it is told."""
         if not self._cancelled:  # once: a second time would not wait for the processes to end
-            self._cancelled = True
+            self._cancelled, self._why = True, why
             self._break_off(CANCELLED)
 
     def _break_off(self, status: str) -> None:
@@ -88,20 +91,23 @@ class Conductor:
         if status in (FAILED, TIMED_OUT) and self._settings.notify:
             log = "" if self._attempts is None else self._attempts.last_words()
             now, environment = self.store.get(self.job.id), self._handed.environment
-            await asyncio.to_thread(notices.notify, now, log, environment)
+            targets = self._settings.notify
+            await asyncio.to_thread(notices.notify, now, log, environment, targets)
 
     async def _outcome(self) -> tuple[str, str]:
         started = self.job.started or time.time()
         if not self.store.update(self.job.id, among=OPEN, status=IN_PROGRESS, started=started):
             return CANCELLED, ""  # it has ended since it was claimed; nothing more is written
-        attempts = Attempts(self.store, self.job, self._capacity, self._handed)
+        attempts = Attempts(self.store, self.job, self._capacity, self._handed, self._kept)
         await attempts.prepare()
         self._attempts = attempts
         self._work = work = asyncio.ensure_future(self._tries(attempts))
         if self._cancelled:
             self._break_off(CANCELLED)
         try:
-            await asyncio.wait({work}, timeout=self._left(started))
+            end, over = self._limit(started)
+            left = None if end == math.inf else max(0.0, end - time.time())
+            await asyncio.wait({work}, timeout=left)
             late = not work.done() and not self._cancelled
             if late:
                 self._break_off(TIMED_OUT)
@@ -112,13 +118,18 @@ class Conductor:
             return work.result()
         await attempts.end_running()
         if late:
-            return TIMED_OUT, "it took longer than it may"
-        return CANCELLED, "somebody cancelled it"
+            return TIMED_OUT, over
+        return CANCELLED, self._why or self.store.get(self.job.id).reason
 
-    def _left(self, started: float) -> float | None:
-        limits = ((self.job.submitted, self.job.timeout), (started, self.job.active_timeout))
-        left = [begin + limit - time.time() for begin, limit in limits if limit >= 0]
-        return max(0.0, min(left)) if left else None
+    def _limit(self, started: float) -> tuple[float, str]:
+        """When the job's time is over, and which of its limits that is."""
+        limits = [(math.inf, "")]
+        if self.job.timeout >= 0:
+            limits.append((self.job.submitted + self.job.timeout, overdue(self.job.timeout)))
+        if self.job.active_timeout >= 0:
+            why = f"its active_timeout of {self.job.active_timeout:g} s from its start is over"
+            limits.append((started + self.job.active_timeout, why))
+        return min(limits)
 
     async def _tries(self, attempts: Attempts) -> tuple[str, str]:
         tries = self._tried = self.job.tries
@@ -142,8 +153,11 @@ class Conductor:
 
     async def _steps(self, attempts: Attempts) -> list[Attempt]:
         """Run all that is not done, as far as that can be; the attempts that failed at last."""
+        usual = self._settings.chunks_at_once or machine.cores()
         todo = {
-            step.name: _Todo(step, attempts.open_units(step), self._capacity.chunks_at_once(step))
+            step.name: _Todo(
+                step, attempts.open_units(step), self._capacity.chunks_at_once(step, usual)
+            )
             for step in attempts.steps
         }
         running: dict[asyncio.Task[Attempt | None], Unit] = {}
@@ -158,8 +172,11 @@ class Conductor:
                 ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in ended:
                     last = task.result()
-                    todo[running.pop(task).step].ended(well=last is None)
+                    step = todo[running.pop(task).step]
+                    step.ended(well=last is None)
                     failed += [] if last is None else [last]
+                    if step.step.name in attempts.hopeless:
+                        step.units.clear()  # they would all fail alike
         finally:
             for task in running:
                 task.cancel()

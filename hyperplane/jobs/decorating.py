@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from hyperplane.errors import Fault, RequestError, check
 from hyperplane.jobs import calls, submitting
 from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.records import attempt
+from hyperplane.jobs.definition.wording import did_you_mean
 from hyperplane.jobs.handle import JobHandle
+from hyperplane.jobs.options import label_faults, option_faults
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_OF_JOB = ("name", "job_type", "timeout", "active_timeout", "max_retries", "parameters")
+#: The fields of a step that the function itself fills.
+_TAKEN = {"name", "kind", "path", "argv", "output_path", "depends_on"}
+_OF_STEP = tuple(name for name in Step.model_fields if name not in _TAKEN)
+#: A name like that of functions.
+_TITLE = "function"
 
 
 @overload
@@ -27,15 +39,22 @@ def job(function: Any = None, **options: Any) -> Any:
     function : callable
         The function; called as before, it runs here and now.
     **options
-        ``name``, ``timeout``, ``active_timeout`` and ``max_retries`` as for
-        :func:`hyperplane.jobs.submit`; others, such as ``resources``, ``env`` and ``secrets``, as
-        for :class:`hyperplane.jobs.Step`.
+        ``name``, ``job_type``, ``timeout``, ``active_timeout``, ``max_retries`` and ``parameters``
+        as for :func:`hyperplane.jobs.submit`; others, such as ``resources``, ``env`` and
+        ``secrets``, as for :class:`hyperplane.jobs.Step`.
 
     Returns
     -------
     callable
         The function, with ``submit(...)``, which takes its arguments and returns a
-        :class:`~hyperplane.jobs.JobHandle`.
+        :class:`~hyperplane.jobs.JobHandle`. Arguments that do not go with the function's signature
+        are refused by it, and nothing is submitted.
+
+    Raises
+    ------
+    RequestError
+        With every option that there is not or that has no such value, and when no job can come of
+        the function: its result must be a value, and no coroutine or generator.
 
     Examples
     --------
@@ -49,17 +68,19 @@ def job(function: Any = None, **options: Any) -> Any:
     3
     """
     if function is None:
+        check(_option_faults(options))
         return lambda later: job(later, **options)
-    of_job = {"name", "timeout", "active_timeout", "max_retries", "parameters"}
+    check([*_function_faults(function), *_option_faults(options)])
+    title = getattr(function, "__name__", _TITLE)
 
     def submit(*arguments: Any, **named: Any) -> JobHandle:
-        place = {name: value for name, value in options.items() if name not in of_job}
+        _check_call(function, title, arguments, named)
+        place = {name: value for name, value in options.items() if name not in _OF_JOB}
         argv = (sys.executable, "-m", calls.PROGRAM)
-        title = getattr(function, "__name__", "function")
         step = Step(name=title, kind="command", argv=argv, **place)
         made = submitting.new_job(
             Pipeline.from_steps(title, [step], root=Path.cwd()),
-            **{name: value for name, value in options.items() if name in of_job},
+            **{name: value for name, value in options.items() if name in _OF_JOB},
         )
         calls.keep(made, (function, arguments, named))
         return JobHandle(submitting.send(made).id)
@@ -70,3 +91,50 @@ def job(function: Any = None, **options: Any) -> Any:
 
     called.submit = submit  # type: ignore[attr-defined]
     return called
+
+
+def _option_faults(options: Mapping[str, Any]) -> list[Fault]:
+    known = (*_OF_JOB, *_OF_STEP)
+    faults = []
+    for name in options:
+        if name not in known:
+            advice = did_you_mean(name, known) or f"they are {', '.join(known)}"
+            faults.append(Fault(name, "an option", "no such option of a job", advice))
+    of_job = {name: options.get(name) for name in _OF_JOB if name not in ("job_type", "parameters")}
+    faults += option_faults(**of_job)
+    faults += label_faults(options["job_type"]) if "job_type" in options else []
+    of_step = {name: value for name, value in options.items() if name in _OF_STEP}
+    return faults + attempt(Step, {"name": _TITLE, "kind": "command", "argv": ("a",), **of_step})[1]
+
+
+def _function_faults(function: Any) -> list[Fault]:
+    """What keeps a function from being a job, whatever it is called with."""
+    if isinstance(function, (staticmethod, classmethod)) or not callable(function):
+        allowed = "a function; options are named, as in @hyperplane.job(max_retries=1)"
+        return [Fault("function", type(function).__name__, allowed)]
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        advice = "have a function call asyncio.run(...) and return what comes of it"
+        return [Fault("function", "a coroutine", "a function that returns a value", advice)]
+    if inspect.isgeneratorfunction(function):
+        allowed, advice = "a function that returns a value", "return a list"
+        return [Fault("function", "a generator", allowed, advice)]
+    return []
+
+
+def _check_call(
+    function: Any, title: str, arguments: tuple[Any, ...], named: Mapping[str, Any]
+) -> None:
+    """Refuse what the function cannot be called with, before a job is made of it."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of some functions in C nobody knows it
+        return
+    try:
+        signature.bind(*arguments, **named)
+    except TypeError as error:
+        near = [did_you_mean(name, signature.parameters) for name in named
+                if name not in signature.parameters]  # fmt: skip
+        allowed = f"arguments of {title}{signature}"
+        raise RequestError(
+            [Fault("submit", str(error), allowed, " ".join(filter(None, near)))]
+        ) from error

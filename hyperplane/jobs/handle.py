@@ -238,6 +238,12 @@ def submit(
     RequestError
         With all that is wrong with the pipeline and with the call; nothing was submitted.
 
+    Warns
+    -----
+    UserWarning
+        For each slip that may be none: of the file, of parameters that notebooks do not name, of
+        the label.
+
     Examples
     --------
     >>> from hyperplane.jobs import Pipeline, Step, submit

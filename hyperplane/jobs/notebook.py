@@ -8,6 +8,7 @@ of a short notebook. What it needs to know stands in the environment, as
 from __future__ import annotations
 
 import json
+import keyword
 import logging
 import os
 import sys
@@ -58,10 +59,18 @@ def execute(notebook: Path, output: Path) -> None:
     # A parameter that no cell declares is no news: every step of a job gets all of them.
     logging.getLogger("papermill").setLevel(logging.ERROR)
     output.parent.mkdir(parents=True, exist_ok=True)
+    parameters = json.loads(os.environ.get(PARAMETERS, "{}"))
+    kernel, language = _kernel_of(notebook)
+    if (
+        language.lower() == "python"
+    ):  # what is no name there would break the cell; the environment has it
+        parameters = {name: parameters[name] for name in parameters if _is_variable(name)}
     papermill.execute_notebook(
         _plain(notebook),
         _plain(output),
-        parameters=json.loads(os.environ.get(PARAMETERS, "{}")),
+        parameters=parameters,
+        kernel_name=kernel,
+        language=language,
         engine_name="hyperplane",
         progress_bar=False,
         stdout_file=sys.stdout,
@@ -71,6 +80,26 @@ def execute(notebook: Path, output: Path) -> None:
         # Sockets that only this user can open, and no ports.
         config=Config({"KernelManager": {"transport": "ipc"}}),
     )
+
+
+def _kernel_of(notebook: Path) -> tuple[str, str]:
+    """The kernel and the language of a notebook; Python's where it says nothing."""
+    metadata = json.loads(notebook.read_bytes()).get("metadata") or {}
+    spec, info = metadata.get("kernelspec") or {}, metadata.get("language_info") or {}
+    kernel = spec.get("name") or "python3"
+    language = info.get("name") or spec.get("language")
+    if not language:
+        from jupyter_client.kernelspec import NoSuchKernel, get_kernel_spec
+
+        try:
+            language = get_kernel_spec(kernel).language
+        except NoSuchKernel as error:
+            sys.exit(f"{notebook.name}: {error}. jupyter kernelspec list shows those there are")
+    return kernel, str(language)
+
+
+def _is_variable(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name)
 
 
 def _note(cell: int, cells: int) -> None:

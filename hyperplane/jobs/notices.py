@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
-
-import dask.config
+from collections.abc import Iterable, Mapping
 
 from hyperplane.errors import Fault, HyperplaneError, RequestError
 from hyperplane.jobs import slack
@@ -19,8 +17,8 @@ _SLACK = "slack:"
 _log = logging.getLogger(__name__)
 
 
-def notify(job: Job, log_tail: str, environment: Mapping[str, str]) -> None:
-    """Tell those whom ``hyperplane.jobs.notify`` names of a job that has failed.
+def notify(job: Job, log_tail: str, environment: Mapping[str, str], targets: Iterable[str]) -> None:
+    """Tell somebody of a job that has failed.
 
     It waits for servers, for minutes in the worst case; what goes wrong is logged and raises
     nothing, because the job has ended as it has.
@@ -33,12 +31,13 @@ def notify(job: Job, log_tail: str, environment: Mapping[str, str]) -> None:
         The end of the log of the step that failed.
     environment : mapping of str to str
         Where ``SLACK_TOKEN`` and ``WEBHOOK_URL`` are: that of whoever submitted the job.
+    targets : iterable of str
+        Whom, as ``hyperplane.jobs.notify`` names them: ``"slack:#channel"`` or ``"webhook"``.
     """
-    targets = dask.config.get("hyperplane.jobs.notify", default=None) or ()
     text = message(job, log_tail)
-    for target in [targets] if isinstance(targets, str) else targets:
+    for target in targets:
         try:
-            _send(str(target), text, environment)
+            _send(target, text, environment)
         except HyperplaneError as error:
             _log.warning("nobody was told of job %s through %s: %s", job.id, target, error)
         except Exception as error:  # noqa: BLE001 - a job must not suffer, whatever it is

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,6 +123,15 @@ class Process:
             code = self._child.returncode if self._child is not None else None
         # Of a program that a signal has ended, 128 more than its number.
         return 128 - code if code is not None and 128 < code <= 128 + signal.NSIG else code
+
+    def gone_at(self) -> float:
+        """When one that somebody else began has ended, by its last trace; 0 while it runs."""
+        if self._child is not None or (self.exit_code() is None and self._lives()):
+            return 0.0
+        for suffix in (".exit", ".log"):
+            with suppress(OSError):
+                return self.command.file(suffix).stat().st_mtime
+        return 0.0
 
     async def end(self, grace: float) -> int | None:
         """End it with all that it has started: politely, and after a while surely."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import NamedTuple
 
 from hyperplane.errors import HyperplaneError
 from hyperplane.jobs.definition.models import Step
@@ -10,21 +12,69 @@ from hyperplane.jobs.programs import folder_of
 from hyperplane.jobs.states import Job
 from hyperplane.jobs.store import JobStore
 from hyperplane.storage import missing_shards
+from hyperplane.storage.manifest import Manifest
+from hyperplane.storage.place import commits_of
+from hyperplane.storage.target import target_of
+
+_UNDER_WAY = re.compile(r"shards-([0-9]+)-[^/]+/records/[0-9]+\.json")
 
 
-def of(step: Step, job: Job, store: JobStore) -> set[int]:
-    """The chunks whose shard is committed, by an earlier job just like this one.
+class Found(NamedTuple):
+    """What is there of what the chunks of a step save.
 
-    None when nothing, or something else, is there; and none when the last job of these steps had
-    other parameters, or there was none: what is there is made of something else then.
+    Parameters
+    ----------
+    chunks : set of int
+        The chunks whose shard is committed, by an earlier job just like this one. None when
+        nothing, or something else, is there; and none when the last job of these steps had other
+        parameters, or there was none: what is there is made of something else then.
+    wrong : str
+        Why no chunk can save its shard there; empty when nothing is known to be in the way.
     """
-    if not store.is_again(job):
-        return set()
-    chunks = set(range(step.chunk_count))
-    output = step.output or ""
+
+    chunks: set[int]
+    wrong: str = ""
+
+
+def of(step: Step, job: Job, store: JobStore) -> Found:
+    """What is there of what a step saves.
+
+    Parameters
+    ----------
+    step : Step
+        A step with ``output``.
+    job : Job
+        Its job.
+    store : JobStore
+        Where earlier jobs are.
+    """
+    output, count = step.output or "", step.chunk_count
     # A path is one of the folder that the step runs in.
     url = output if "://" in output else str(Path(folder_of(job.pipeline, step), output))
     try:
-        return chunks - set(missing_shards(url))
+        published, under_way = _there(url)
+        if published is not None and published.shards != count:
+            return Found(set(), _told(output, published.shards, count))
+        # Of a run in another number of shards each shard is another one.
+        if under_way - {count} or not store.is_again(job):
+            return Found(set())
+        return Found(set(range(count)) - set(missing_shards(url)))
     except HyperplaneError:
-        return set()
+        return Found(set())
+
+
+def _there(url: str) -> tuple[Manifest | None, set[int]]:
+    """What is published at a place, and in how many shards something is being saved there."""
+    target = target_of(url, {})
+    commits = commits_of(target)
+    found = map(_UNDER_WAY.fullmatch, commits.shelf.listing(target.beside))
+    return commits.state().manifest, {int(match[1]) for match in found if match}
+
+
+def _told(output: str, shards: int | None, count: int) -> str:
+    saved = "as a whole" if shards is None else f"in {shards} shards"
+    same = "" if shards is None else f"write chunks: {shards}, "
+    return (
+        f"{output} is there, saved {saved}, and the step makes {count} shards of it: {same}remove "
+        "it, name another output, or leave output: out if the step overwrites what is there"
+    )

@@ -71,7 +71,7 @@ class Job:
     timeout: float
     active_timeout: float
     max_retries: int
-    definition: str
+    definition: str = field(repr=False)
     parameters: Mapping[str, str]
     machine: str
     runner: str
@@ -162,3 +162,14 @@ class Unit:
 
     def __str__(self) -> str:
         return f"{self.step} [{self.chunk}]" if self.chunks else self.step
+
+
+def overdue(timeout: float) -> str:
+    """The reason of a job whose time from its submission is over.
+
+    Examples
+    --------
+    >>> overdue(3600.0)
+    'its timeout of 3600 s from its submission is over'
+    """
+    return f"its timeout of {timeout:g} s from its submission is over"

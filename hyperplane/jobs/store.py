@@ -16,7 +16,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from hyperplane.errors import Fault, JobError, RequestError
-from hyperplane.jobs.states import OPEN, PENDING, TIMED_OUT, Attempt, Job
+from hyperplane.jobs.states import OPEN, PENDING, TIMED_OUT, Attempt, Job, overdue
 
 _TABLES = sql.MetaData()
 _JOBS = sql.Table(
@@ -145,10 +145,13 @@ class JobStore:
     def expire(self, machine: str) -> None:
         """End pending jobs whose time from their submission is over."""
         late = sql.and_(_JOBS.c.timeout >= 0, _JOBS.c.submitted + _JOBS.c.timeout < time.time())
-        query = sql.update(_JOBS).where(_JOBS.c.status == PENDING, _JOBS.c.machine == machine, late)
-        values = {"status": TIMED_OUT, "reason": "its turn did not come", "ended": time.time()}
-        with self._engine.begin() as connection:
-            connection.execute(query.values(values))
+        where = (_JOBS.c.status == PENDING, _JOBS.c.machine == machine, late)
+        with self._engine.connect() as connection:
+            found = connection.execute(sql.select(_JOBS.c.id, _JOBS.c.timeout).where(*where)).all()
+        for job_id, timeout in found:
+            reason = f"its turn did not come: {overdue(timeout)}"
+            ended = {"status": TIMED_OUT, "reason": reason, "ended": time.time()}
+            self.update(job_id, among=[PENDING], **ended)
 
     def is_again(self, job: Job) -> bool:
         """Whether the last other job of the same steps had the same parameters."""

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import sys
 import time
 import uuid
+import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hyperplane import config
 from hyperplane.errors import Fault, JobError, RequestError, check
-from hyperplane.jobs import requirements, wake
+from hyperplane.jobs import notebooks, requirements, wake
 from hyperplane.jobs.definition.models import Pipeline
 from hyperplane.jobs.definition.reading import read_pipeline
 from hyperplane.jobs.environment import as_text, parameter_faults, secrets
 from hyperplane.jobs.home import home, the_store, this_machine
+from hyperplane.jobs.kept import keep
+from hyperplane.jobs.options import label_faults, label_warnings, option_faults, pool_faults
 from hyperplane.jobs.programs import Handed
 from hyperplane.jobs.states import CANCELLED, OPEN, PENDING, PROCESSED, Job
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
 
-#: The documented form of a job's name.
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_LONGEST = 86_400
 #: For jobs that nobody has named.
 _FIRST = (
     "amber", "brisk", "calm", "clear", "crisp", "early", "fair", "fresh", "gentle", "keen",
@@ -37,8 +35,6 @@ _SECOND = (
     "acorn", "birch", "brook", "cedar", "clover", "falcon", "harbour", "heron", "island", "juniper",
     "lantern", "maple", "meadow", "otter", "pebble", "ridge", "river", "sparrow", "thistle",
 )  # fmt: skip
-#: Characters of a job's label.
-_LONGEST_TYPE = 64
 
 
 class Submitted(NamedTuple):
@@ -58,8 +54,18 @@ def new_job(
     max_retries: int | None = None,
     parameters: Mapping[str, Any] | None = None,
     schedule: str = "",
+    here: bool = True,
 ) -> Job:
     """A job that is not kept yet; see :func:`hyperplane.jobs.submit`.
+
+    Parameters
+    ----------
+    pipeline, name, job_type, timeout, active_timeout, max_retries, parameters
+        As there.
+    schedule : str
+        The schedule that it is a run of.
+    here : bool
+        Whether its steps run on this machine: then what they need must be there.
 
     Raises
     ------
@@ -78,27 +84,17 @@ def new_job(
         faults += parameter_faults(given)
     else:
         faults.append(Fault("parameters", type(given).__name__, "a mapping of names to values"))
-    retries = settings.max_retries if max_retries is None else max_retries
-    times = {
-        "timeout": settings.timeout if timeout is None else timeout,
-        "active_timeout": settings.active_timeout if active_timeout is None else active_timeout,
-    }
-    for field, value in times.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not _is_limit(value):
-            allowed = f"seconds, more than 0 and up to {_LONGEST}, or -1 for no limit"
-            faults.append(Fault(field, repr(value), allowed))
-    if isinstance(retries, bool) or not isinstance(retries, int) or not 0 <= retries <= 10:
-        faults.append(Fault("max_retries", repr(max_retries), "a whole number from 0 to 10"))
-    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
-        allowed = "up to 63 letters, digits and . _ -, with a letter or digit at both ends"
-        faults.append(Fault("name", repr(name), allowed))
+    timeout = settings.timeout if timeout is None else timeout
+    active_timeout = settings.active_timeout if active_timeout is None else active_timeout
+    max_retries = settings.max_retries if max_retries is None else max_retries
+    faults += option_faults(name, timeout, active_timeout, max_retries)
     label = "basic" if made is None or made.job_type is None else made.job_type
     label = label if job_type is None else job_type
-    if not (isinstance(label, str) and label.isprintable() and 0 < len(label) <= _LONGEST_TYPE):
-        allowed = f"text of 1 to {_LONGEST_TYPE} characters in one line"
-        faults.append(Fault("job_type", repr(label)[:80], allowed))
+    faults += label_faults(label)
     if made is not None:
         faults += requirements.name_faults(made)
+        faults += pool_faults(made)
+        faults += notebooks.kernel_faults(made) if here else []
         wanted = {secret for step in made.steps for secret in step.secrets}
         _, missing = secrets(sorted(wanted), os.environ, settings.secrets)
         advice = f"set the variable, or write the file {settings.secrets}/<name>"
@@ -113,9 +109,9 @@ def new_job(
         job_type=label,
         status=PENDING,
         submitted=time.time(),
-        timeout=float(times["timeout"]),
-        active_timeout=float(times["active_timeout"]),
-        max_retries=int(retries),
+        timeout=float(timeout),
+        active_timeout=float(active_timeout),
+        max_retries=max_retries,
         definition=made.to_json(),
         parameters=as_text(given),
         machine=this_machine(),
@@ -124,18 +120,6 @@ def new_job(
         folder=str(home() / "jobs" / job_id),
         schedule=schedule,
     )
-
-
-def _pool_faults(pipeline: Pipeline) -> list[Fault]:
-    """Pools that steps name and that there are not."""
-    faults = []
-    for step in pipeline.steps:
-        try:
-            config.get_pool(step.resources.pool or next(iter(config.pools())))
-        except RequestError as error:
-            where = f"step {step.name!r}: resources.pool"
-            faults += [replace(fault, where=where) for fault in error.faults]
-    return faults
 
 
 def handed_over() -> Handed:
@@ -149,10 +133,33 @@ def handed_over() -> Handed:
     return Handed(environment)
 
 
-def send(job: Job) -> Submitted:
-    """Keep a job and have it carried on, whatever becomes of this process."""
+def warnings_of(job: Job) -> list[str]:
+    """What may be a slip in a job, though it can run."""
+    found = [*job.pipeline.warnings, *label_warnings(job.job_type)]
+    return found + notebooks.warnings_of(job.pipeline, job.parameters)
+
+
+def send(job: Job, *, warn: bool = True) -> Submitted:
+    """Keep a job and have it carried on, whatever becomes of this process.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    warn : bool
+        Whether to warn of what may be a slip.
+
+    Raises
+    ------
+    JobError
+        When its folder cannot be used, or the supervisor cannot be started.
+    """
+    for text in warnings_of(job) if warn else ():
+        warnings.warn(text, stacklevel=3)
+    handed = handed_over()
+    keep(job, handed.environment)
     # First of the environment: the supervisor looks into the store by itself, too.
-    wake.tell(job.id, handed_over())
+    wake.tell(job.id, handed)
     the_store().add(job)
     wake.tell()
     return Submitted(job.id, job.run_id)
@@ -213,19 +220,23 @@ def resume(job_id: str | Submitted) -> Submitted:
         "status": PENDING, "reason": "", "submitted": time.time(), "started": 0.0, "ended": 0.0,
         "tries": 0, "cancelled": False,
     }  # fmt: skip
-    wake.tell(job.id, handed_over())
+    handed = handed_over()
+    keep(job, handed.environment)
+    wake.tell(job.id, handed)
     store.update(job.id, among=PROCESSED, **again)
     wake.tell()
     return Submitted(job.id, job.run_id)
 
 
-def cancel(job_id: str | Submitted) -> Job:
+def cancel(job_id: str | Submitted, *, by: str = "from Python") -> Job:
     """End a job, politely and then surely; one that has ended stays as it is.
 
     Parameters
     ----------
     job_id : str or Submitted
         The job.
+    by : str
+        With what, for the job's reason, which has the user, the machine and the time, too.
 
     Returns
     -------
@@ -239,10 +250,11 @@ def cancel(job_id: str | Submitted) -> Job:
     """
     store = the_store()
     job = store.get(id_of(job_id))
-    ended = {"status": CANCELLED, "reason": "somebody cancelled it", "ended": time.time()}
+    reason = cancelled(by)
+    ended = {"status": CANCELLED, "reason": reason, "ended": time.time()}
     # One that nobody has begun needs nobody to end it.
     if not store.update(job.id, among=[PENDING], **ended) and store.update(
-        job.id, among=OPEN, cancelled=True
+        job.id, among=OPEN, cancelled=True, reason=reason
     ):
         wake.tell()
     return job
@@ -254,8 +266,10 @@ def look_after(store: JobStore) -> None:
         wake.tell()
 
 
-def _is_limit(value: float) -> bool:
-    return value == -1 or 0 < value <= _LONGEST
+def cancelled(by: str) -> str:
+    """The reason of a job that this user cancels now."""
+    at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    return f"cancelled by {this_machine()} at {at}, {by}"
 
 
 def _made_up(job_id: str) -> str:

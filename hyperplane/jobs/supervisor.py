@@ -21,13 +21,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hyperplane import config
 from hyperplane.engines import records
-from hyperplane.jobs import wake
+from hyperplane.jobs import kept, wake
 from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.conductor import Conductor
 from hyperplane.jobs.home import the_store, this_machine
 from hyperplane.jobs.programs import Handed
 from hyperplane.jobs.states import FAILED, OPEN
 from hyperplane.jobs.store import JobStore
+from hyperplane.jobs.submitting import handed_over
 
 _log = logging.getLogger(__name__)
 #: Seconds between looks at the store, for what nobody has told us of.
@@ -44,7 +45,7 @@ class Supervisor:
     store : JobStore
         Where they are.
     handed : Handed
-        For jobs whose submission has told us nothing.
+        For jobs whose submission has told us nothing; what is kept of that goes before it.
     only : str, optional
         The id of the only job to carry on.
     claim : optional
@@ -72,10 +73,10 @@ class Supervisor:
         first, self._first = self._first, False
         return first or bool(self._open())
 
-    def cancel_all(self) -> None:
+    def cancel_all(self, why: str) -> None:
         """End all jobs that are carried on."""
         for conductor in self._conductors.values():
-            conductor.cancel()
+            conductor.cancel(why)
 
     async def work(self, linger: float = 0.0) -> None:
         """Carry on until there has been nothing to do for so many seconds."""
@@ -113,7 +114,9 @@ class Supervisor:
                 self.store.update(job.id, among=OPEN, **failed)
                 continue
             if claim is not None:  # or else somebody runs it in the foreground
-                handed = self._handed.pop(job.id, self._default)
+                handed = self._handed.pop(job.id, None)
+                if handed is None:
+                    handed = Handed(kept.of(job).instead(self._default.environment))
                 conductor = Conductor(self.store, job, self._capacity, handed)
                 self._conductors[job.id] = conductor
                 task = asyncio.ensure_future(_with(claim, conductor))
@@ -175,7 +178,9 @@ async def _serve() -> None:
     with wake.alone() as first:
         if not first:
             return
-        supervisor = Supervisor(the_store(), Handed(dict(os.environ)))
+        # Of the configuration that a program has set, steps know nothing.
+        os.environ.pop(wake.INHERITED, None)
+        supervisor = Supervisor(the_store(), handed_over())
         linger = max(1.0, float(parse_timedelta(config.jobs().linger)))
         while supervisor.busy():
             # Whoever comes after the last look below finds no socket, and starts another one.

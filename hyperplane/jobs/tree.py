@@ -34,7 +34,8 @@ class StepState:
     status : str
         That of its last attempt; ``waits`` or ``not run`` when there is none.
     seconds : float
-        From its first attempt to its end, or to now.
+        For how long attempts at it have run: pauses between them, and the time between the end of
+        the job and its resume, do not count. Where several chunks run at once they count once.
     attempts : int
         How often it, or the chunk that was tried most often, has been tried.
     chunks : int
@@ -88,23 +89,21 @@ def step_states(job: Job, attempts: Sequence[Attempt], now: float) -> list[StepS
     list of StepState
         In the order of the file; the installation of requirements first, where there is one.
     """
-    of_step: dict[str, dict[int, Attempt]] = {}
-    begun: dict[str, float] = {}
+    of_step: dict[str, list[Attempt]] = {}
     for one in attempts:
-        of_step.setdefault(one.step, {})[one.chunk] = one
-        begun[one.step] = min(begun.get(one.step, one.started), one.started)
+        of_step.setdefault(one.step, []).append(one)
     named: list[tuple[str, Step | None]] = [(step.name, step) for step in job.pipeline.steps]
     if job.pipeline.requirements is not None:
         named.insert(0, (requirements.NAME, None))
     return [
-        _state(job, name, step, list(of_step.get(name, {}).values()), begun.get(name, now), now)
-        for name, step in named
+        _state(job, name, step, of_step.get(name, []), job.ended or now) for name, step in named
     ]
 
 
 def _state(
-    job: Job, name: str, step: Step | None, last: list[Attempt], begun: float, now: float
+    job: Job, name: str, step: Step | None, attempts: list[Attempt], now: float
 ) -> StepState:
+    last = list({one.chunk: one for one in attempts}.values())
     chunks = 0 if step is None else step.chunk_count
     counts = Counter(one.status for one in last)
     bad = tuple(one for one in last if one.status not in (DONE, IN_PROGRESS))
@@ -118,14 +117,22 @@ def _state(
         status = DONE
     else:
         status = NOT_RUN if job.processed else IN_PROGRESS
-    ended = now if status == IN_PROGRESS else max((one.ended for one in last), default=now)
     cells = ""
     if step is not None and step.kind == "notebook" and status == IN_PROGRESS:
         cells = ", ".join(filter(None, (_cell(job, one, chunks) for one in last)))
     return StepState(
-        name, status, max(0.0, ended - begun), max((one.number for one in last), default=0),
+        name, status, _ran(attempts, now), max((one.number for one in last), default=0),
         chunks, dict(counts), cells, bad,
     )  # fmt: skip
+
+
+def _ran(attempts: Iterable[Attempt], now: float) -> float:
+    """Seconds in which at least one of some attempts ran."""
+    total, until = 0.0, 0.0
+    for begun, ended in sorted((one.started, one.ended or now) for one in attempts):
+        total += max(0.0, ended - max(begun, until))
+        until = max(until, ended)
+    return total
 
 
 def _cell(job: Job, attempt: Attempt, chunks: int) -> str:

@@ -22,6 +22,8 @@ from hyperplane.errors import JobError
 from hyperplane.jobs.home import home, store_url, this_machine
 from hyperplane.jobs.programs import Handed
 
+#: Where Dask finds the configuration of the process that started it.
+INHERITED = "DASK_INTERNAL_INHERIT_CONFIG"
 #: Seconds that a new supervisor may take to answer.
 PATIENCE = 30.0
 #: Times that a new one asks for the lock of the only one.
@@ -133,7 +135,7 @@ def _start() -> None:
     # It has the configuration of whoever submits first, whether from files or set in a program.
     environment = {
         **os.environ,
-        "DASK_INTERNAL_INHERIT_CONFIG": dask.config.serialize(dask.config.config),
+        INHERITED: dask.config.serialize(dask.config.config),
     }
     program = [sys.executable, "-m", "hyperplane.jobs.supervisor"]
     with _file(".log").open("ab") as log:

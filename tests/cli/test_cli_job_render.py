@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -74,10 +76,40 @@ def test_scripts_of_a_scheduler_are_printed_or_written(run: Run, folder: Path) -
     assert shown.code == 0
     assert "#SBATCH" in shown.out
     answer = run(*arguments, "--out", "scripts", "--json").json
-    assert sorted(answer["written"]) == sorted(str(f.relative_to(folder))
-                                               for f in (folder / "scripts").iterdir())  # fmt: skip
+    there = [str(f.relative_to(folder)) for f in (folder / "scripts").glob("[!.]*")]
+    assert sorted(answer["written"]) == sorted(there)
     for document in answer["documents"]:
         assert (folder / "scripts" / document["name"]).read_text() == document["text"]
+
+
+def test_what_a_former_render_wrote_is_removed_and_nothing_else(run: Run, folder: Path) -> None:
+    steps = [f"  - {{name: {name}, type: bash, bash_script_path: a.sh}}" for name in "abc"]
+    (folder / "a.sh").write_text("echo\n")
+    options = ["--runner", "slurm", "--out", "out"]
+
+    def rendered(*names: str, as_json: bool = False) -> Any:
+        lines = [step for step in steps if step[11] in names]
+        (folder / "p.yaml").write_text("\n".join(["pipeline:", "  name: p", "  tasks:", *lines]))
+        answer = run("job", "render", "p.yaml", *options, *["--json"] * as_json)
+        assert answer.code == 0
+        return answer.json if as_json else answer.err
+
+    out = folder / "out"
+    assert rendered("a", "b", "c") == ""
+    assert {"000-a.sbatch", "001-b.sbatch", "002-c.sbatch"} < {f.name for f in out.iterdir()}
+    (out / "003-mine.sbatch").write_text("#!/bin/bash\n")
+    (out / "002-c.sbatch").write_text("mine now\n")
+    err = rendered("a")
+    assert "removed out/001-b.sbatch: a former render wrote it\n" in err
+    assert "left out/002-c.sbatch: a former render wrote it, but it was changed since\n" in err
+    there = {f.name for f in out.iterdir() if not f.name.startswith(".")}
+    assert there == {"000-a.sbatch", "002-c.sbatch", "003-mine.sbatch", "submit.sh"}
+    assert rendered("b", as_json=True)["removed"] == ["out/000-a.sbatch"]
+    # A list that somebody wrote does not lead out of the folder.
+    content = hashlib.sha256((folder / "a.sh").read_bytes()).hexdigest()
+    (out / ".hyperplane-rendered").write_text(f"{content}  ../a.sh\n{content}  {folder}/a.sh\n")
+    assert rendered("b") == ""
+    assert (folder / "a.sh").exists()
 
 
 def test_manifests_are_one_stream_of_yaml(run: Run, folder: Path) -> None:

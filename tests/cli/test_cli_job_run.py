@@ -16,7 +16,7 @@ import psutil
 import pytest
 from terminal import Begin, Run
 
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import the_store, this_machine
 from hyperplane.jobs.states import CANCELLED, DONE, IN_PROGRESS
 
 PIPELINE = """
@@ -132,6 +132,25 @@ def test_warnings_of_the_pipeline_go_to_standard_error(run: Run, folder: Path) -
     assert "quotes" in answer.err
 
 
+def test_slips_are_told_once_on_standard_error(run: Run, folder: Path) -> None:
+    cells = [{"cell_type": "code", "metadata": {"tags": ["parameters"]}, "source": "year = 1",
+              "outputs": [], "execution_count": None}]  # fmt: skip
+    book = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    (folder / "book.ipynb").write_text(json.dumps(book))
+    for command in (["submit", "--wait", "--json"], ["submit", "--dry-run"]):
+        answer = run("job", *command, "book.ipynb", "-p", "yaer=2")
+        assert answer.code == 0
+        assert answer.err.splitlines() == [
+            "warning: book.ipynb names no kernel: it runs with python3",
+            "warning: no parameters cell assigns the parameter 'yaer': did you mean year?",
+        ]
+    book["metadata"] = {"kernelspec": {"name": "julia-9", "display_name": "x"}}
+    (folder / "book.ipynb").write_text(json.dumps(book))
+    answer = run("job", "run", "book.ipynb")
+    assert answer.code == 2
+    assert "step 'book': book.ipynb = the kernel 'julia-9'" in " ".join(answer.err.split())
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_cancels_the_job(number: signal.Signals, begin: Begin, folder: Path) -> None:
     foreground = begin("job", "run", "long.sh", "--name", f"by.{number.name}")
@@ -142,6 +161,8 @@ def test_a_signal_cancels_the_job(number: signal.Signals, begin: Begin, folder: 
     assert "Traceback" not in answer.err
     (job,) = the_store().find(name=f"by.{number.name}")
     assert job.status == CANCELLED
+    assert job.reason.startswith(f"cancelled by {this_machine()} at 20")
+    assert number.name in job.reason
     assert [one.status for one in the_store().attempts(job.id)] == [CANCELLED]
     assert here(folder) == []
 
@@ -204,6 +225,7 @@ def test_another_terminal_can_watch_and_cancel_it(run: Run, begin: Begin, folder
     assert run("job", "cancel", job.id[:8]).code == 0
     assert run("job", "watch", job.id[:8]).code == 130
     assert foreground.end().code == 130
+    assert the_store().get(job.id).reason.endswith("UTC, with hyperplane job cancel")
     assert here(folder) == []
 
 

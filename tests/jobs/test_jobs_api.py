@@ -18,7 +18,7 @@ from hyperplane.errors import JobCancelled, JobError, RequestError
 from hyperplane.jobs import JobHandle, Pipeline, Step, outputs, requirements, submit, submitting
 from hyperplane.jobs.checking import check_jobs
 from hyperplane.jobs.environment import hidden_from, parameter_faults, protected, variables
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import the_store, this_machine
 from hyperplane.jobs.programs import traces
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, Attempt, Unit
 from hyperplane.jobs.submitting import Submitted, cancel, id_of, new_job, resume
@@ -61,9 +61,11 @@ def test_a_pending_job_is_cancelled_at_once_and_starts_nobody(monkeypatch):
     made = kept()
     assert cancel(made.id).status == "pending"
     now = the_store().get(made.id)
-    assert (now.status, now.reason, told) == (CANCELLED, "somebody cancelled it", [])
+    assert (now.status, told) == (CANCELLED, [])
+    by = rf"cancelled by {re.escape(this_machine())} at \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+    assert re.fullmatch(f"{by}, from Python", now.reason)
     assert now.ended >= now.submitted
-    with pytest.raises(JobCancelled, match="somebody cancelled it"):
+    with pytest.raises(JobCancelled, match=r"cancelled by .* from Python"):
         JobHandle(made.id).result(1)
     the_store().update(made.id, status=IN_PROGRESS)
     cancel(made.id)
@@ -86,6 +88,20 @@ def test_a_job_that_runs_is_not_resumed(tmp_path):
 @pytest.mark.parametrize("label", [7, "", "x" * 65, "two\nlines", "half \ud800"])
 def test_a_label_is_a_line_of_text(label):
     assert list(refused(job_type=label)) == ["job_type"]
+
+
+def test_a_label_that_is_none_of_the_documented_ones_is_told_and_kept():
+    steps = [bash("a", "true")]
+    known = ("basic", "gpu-full", "custom", "16_16", "hyperplane-med")
+    made = {one: new_job(Pipeline.from_steps("test", steps), job_type=one)
+            for one in (*known, "minibsic", "zz9")}  # fmt: skip
+    told = {name: submitting.warnings_of(job) for name, job in made.items()}
+    assert [name for name, found in told.items() if found] == ["minibsic", "zz9"]
+    assert "did you mean minibasic" in told["minibsic"][0]
+    assert "minibasic, basic, dl" in told["zz9"][0]
+    with pytest.warns(UserWarning, match="job_type 'minibsic' is neither"):
+        job = submit(Pipeline.from_steps("test", steps), job_type="minibsic")
+    assert (job.wait(30), job.job.job_type) == (DONE, "minibsic")
 
 
 def test_a_label_comes_from_the_call_or_the_file_and_is_basic_otherwise():

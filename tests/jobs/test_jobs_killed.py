@@ -71,8 +71,11 @@ def test_a_step_that_ended_while_nobody_looked_is_done(tmp_path):
     assert kill_supervisor()
     while processes_of(job):
         time.sleep(0.02)
+    gone = time.time()
+    time.sleep(1.5)
     assert job.resume().wait(30) == DONE
     assert [(one.step, one.number) for one in job.attempts] == [("short", 1), ("next", 1)]
+    assert job.attempts[0].ended <= gone
 
 
 def test_a_step_that_was_killed_with_its_supervisor_is_begun_again(tmp_path):

@@ -10,6 +10,7 @@ from job_cases import bash, ran, submitted
 
 from hyperplane.errors import JobCancelled, JobFailed, JobTimeout, RequestError
 from hyperplane.jobs import Resources, Step, submit
+from hyperplane.jobs.home import this_machine
 from hyperplane.jobs.states import DONE, FAILED, TIMED_OUT
 
 
@@ -134,6 +135,7 @@ def test_a_step_that_takes_too_long_is_ended_with_all_it_started(tmp_path):
     job = ran(bash("slow", lines, timeout=0.5), max_retries=0)
     (attempt,) = job.attempts
     assert (job.status, attempt.status) == (FAILED, TIMED_OUT)
+    assert attempt.reason == "the step's timeout of 0.5 s is over"
     assert not _lives(int((tmp_path / "child").read_text()))
 
 
@@ -142,8 +144,10 @@ def test_a_job_that_takes_too_long_is_timed_out():
     job = ran(bash("slow", "sleep 60"), active_timeout=0.5)
     assert job.status == TIMED_OUT
     assert time.time() - began < 30
-    with pytest.raises(JobTimeout, match="longer than it may"):
+    with pytest.raises(JobTimeout, match=r"its active_timeout of 0\.5 s from its start is over"):
         job.result()
+    early = ran(bash("slow", "sleep 60"), timeout=0.5, active_timeout=50)
+    assert early.job.reason == "its timeout of 0.5 s from its submission is over"
 
 
 def test_a_job_that_is_cancelled_ends_politely(tmp_path):
@@ -156,7 +160,7 @@ def test_a_job_that_is_cancelled_ends_politely(tmp_path):
     assert "bye" in job.logs()
     assert job.attempts[0].exit_code == 3
     assert [one.step for one in job.attempts] == ["polite"]
-    with pytest.raises(JobCancelled):
+    with pytest.raises(JobCancelled, match=f"cancelled by {this_machine()} at .* UTC, from Python"):
         job.result()
     job.cancel()
     assert job.status == "cancelled"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -73,3 +75,41 @@ def test_another_job_does_only_what_is_missing(tmp_path):
         "0": "x", "1": "x", "2": "xx", "3": "x",
     }  # fmt: skip
     assert len(hyperplane.load("squares")) == 100
+
+
+def test_an_output_in_another_number_of_shards_is_told_before_a_chunk_runs(tmp_path):
+    (tmp_path / "there").touch()
+    assert ran(step()).status == DONE
+    more = Step(name="square", kind="python", path="square.py", chunks=40, output="squares",
+                max_parallel=2)  # fmt: skip
+    job = ran(more, max_retries=2)
+    assert job.status == FAILED
+    assert {path.name: path.read_text() for path in (tmp_path / "ran").iterdir()} == dict.fromkeys(
+        "0123", "x"
+    )
+    assert "squares is there, saved in 4 shards, and the step makes 40" in job.job.reason
+    assert "write chunks: 4" in job.job.reason
+    assert len(job.attempts) <= 3
+    assert {(one.status, one.fault) for one in job.attempts} == {(FAILED, "input")}
+    shutil.rmtree("squares")
+    assert job.resume().wait(120) == DONE, job.logs()
+    assert len(hyperplane.load("squares")) == 100
+
+
+def test_an_output_that_was_saved_whole_is_told_too():
+    hyperplane.save(pd.DataFrame({"n": [1]}), "squares", format="parquet")
+    job = ran(step())
+    assert "squares is there, saved as a whole, and the step makes 4" in job.job.reason
+
+
+def test_shards_of_another_number_are_not_taken_for_those_of_the_step(tmp_path):
+    (tmp_path / "square.py").write_text("import pathlib; pathlib.Path('ran').mkdir(exist_ok=True)")
+    assert ran(step()).status == DONE
+    for index in range(3):  # of eight, which are under way
+        hyperplane.save(pd.DataFrame({"n": [index]}), "squares", shard=(index, 8))
+    (tmp_path / "square.py").write_text(SQUARE)
+    (tmp_path / "there").touch()
+    job = ran(step())
+    assert job.status == DONE, job.logs()
+    assert sorted(path.name for path in (tmp_path / "ran").iterdir()) == ["0", "1", "2", "3"]
+    assert (hyperplane.load("squares").n.compute() == np.arange(100) ** 2).all()

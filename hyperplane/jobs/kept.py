@@ -1,0 +1,150 @@
+"""What belongs to a job of its submission, kept in the job's folder for whoever carries it on.
+
+The supervisor has the configuration of whoever started it, and its environment after a kill. Both
+may be another one than that of the submission, so what a job needs of them is kept with the job:
+its settings, the sizes of its pools, and those variables that hold no secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hyperplane import config
+from hyperplane.errors import JobError, UnknownPool
+from hyperplane.jobs.definition import credentials
+from hyperplane.jobs.definition.models import Resources, Step
+from hyperplane.jobs.environment import hidden_from
+
+if TYPE_CHECKING:
+    from hyperplane.jobs.states import Job
+    from hyperplane.spec.settings import JobSettings
+
+_FILE = "submission.json"
+#: The settings that belong to a job; the others are those of the machine.
+OF_A_JOB = ("retry_wait", "retry_wait_most", "grace", "chunks_at_once", "secrets", "notify")
+#: Variables that say which programs and packages there are, and how they count and spell. Nobody
+#: has secrets there, and a step that begins without them is another step.
+_PLAIN = re.compile(
+    r"PATH|PYTHONPATH|LD_LIBRARY_PATH|DYLD_LIBRARY_PATH|NODE_PATH|JUPYTER_PATH|JUPYTER_DATA_DIR|"
+    r"VIRTUAL_ENV|CONDA_PREFIX|CONDA_DEFAULT_ENV|JAVA_HOME|SPARK_HOME|HADOOP_HOME|CUDA_HOME|"
+    r"DASK_CONFIG|TMPDIR|TZ|LANG|LANGUAGE|LC_[A-Z]+|CUDA_VISIBLE_DEVICES|[A-Z]+_NUM_THREADS"
+)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a submission.
+
+    Parameters
+    ----------
+    settings : JobSettings
+        Those of the job, and beside them those of this process.
+    pools : mapping of str to Resources
+        What the pools that steps name have, as the submission knew them.
+    environment : mapping of str to str, or None
+        The plain variables; None when nothing was kept.
+    """
+
+    settings: JobSettings
+    pools: Mapping[str, Resources] = field(default_factory=dict)
+    environment: Mapping[str, str] | None = None
+
+    def sized(self, step: Step) -> Step:
+        """A step with the cores, memory and GPUs of its pool in place of the pool's name."""
+        pool = self.pools.get(step.resources.pool or "")
+        if pool is None:
+            return step
+        gpus = step.resources.gpus or pool.gpus
+        return step.model_copy(update={"resources": pool.model_copy(update={"gpus": gpus})})
+
+    def instead(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """An environment with the plain variables of the submission in place of its own.
+
+        Examples
+        --------
+        >>> kept = Kept(config.jobs(), environment={"PATH": "/opt/bin:/bin"})
+        >>> kept.instead({"PATH": "/bin", "LANG": "C", "USER": "ada"})
+        {'USER': 'ada', 'PATH': '/opt/bin:/bin'}
+        """
+        if self.environment is None:
+            return dict(environment)
+        others = {name: text for name, text in environment.items() if not _PLAIN.fullmatch(name)}
+        return {**others, **self.environment}
+
+
+def keep(job: Job, environment: Mapping[str, str]) -> None:
+    """Keep what a job needs of this configuration and of an environment.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    environment : mapping of str to str
+        What its steps run in.
+
+    Raises
+    ------
+    JobError
+        When nothing can be written into the job's folder.
+    """
+    settings = config.jobs().model_dump(mode="json")
+    document = {
+        "settings": {name: settings[name] for name in OF_A_JOB},
+        "pools": _pools(job),
+        "environment": _plain(job, environment),
+    }
+    file = job.place / _FILE
+    draft = file.with_suffix(".draft")
+    try:
+        job.place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as opened:
+            json.dump(document, opened)
+        draft.replace(file)
+    except OSError as error:
+        wrong = f"its folder {job.place} cannot be used ({error.strerror})"
+        raise JobError(job.id, wrong) from error
+
+
+def of(job: Job) -> Kept:
+    """What is kept of a job; where that is nothing, all is as this process has it."""
+    settings = config.jobs()
+    try:
+        document = json.loads(Path(job.folder, _FILE).read_text())
+        known = {name: document["settings"][name] for name in OF_A_JOB}
+        return Kept(
+            type(settings)(**{**settings.model_dump(), **known}),
+            {name: Resources(**sizes) for name, sizes in document["pools"].items()},
+            {str(name): str(text) for name, text in document["environment"].items()},
+        )
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return Kept(settings)
+
+
+def _pools(job: Job) -> dict[str, dict[str, float]]:
+    """What the pools that steps name have; without those that are gone since the submission."""
+    found = {}
+    for name in {step.resources.pool for step in job.pipeline.steps if step.resources.pool}:
+        with suppress(UnknownPool):
+            pool = config.get_pool(name)
+            cores, ram_gb = pool.allocatable_cores, pool.allocatable_ram_gb
+            found[name] = {"cores": cores, "ram_gb": ram_gb, "gpus": pool.gpus}
+    return found
+
+
+def _plain(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that are no secret by their name, nor by their form, nor to any step."""
+    nobody = Step(name="nobody", kind="command", argv=("true",))
+    shown = hidden_from(nobody, job.pipeline.steps, environment)
+    return {
+        name: text
+        for name, text in shown.items()
+        if _PLAIN.fullmatch(name) and not credentials.kind_of(text)
+    }

@@ -1,0 +1,75 @@
+"""Which jobs there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hyperplane.errors import Fault, check
+from hyperplane.jobs.definition.wording import did_you_mean
+from hyperplane.jobs.home import the_store
+from hyperplane.jobs.states import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    IN_PROGRESS,
+    PENDING,
+    SCHEDULED,
+    TIMED_OUT,
+    Job,
+)  # fmt: skip
+from hyperplane.jobs.submitting import look_after
+
+STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, FAILED, TIMED_OUT, CANCELLED)
+
+
+def list_jobs(
+    status: str | Iterable[str] | None = None,
+    *,
+    name: str | None = None,
+    schedule: str | None = None,
+    limit: int | None = 20,
+) -> list[Job]:
+    """The jobs that were submitted, the last first.
+
+    Parameters
+    ----------
+    status : str or iterable of str, optional
+        Only jobs with this status, as ``"in progress"`` or ``"in-progress"``, or with one of these.
+    name : str, optional
+        Only jobs of this name.
+    schedule : str, optional
+        Only runs of this schedule.
+    limit : int, optional
+        At most so many; None for all.
+
+    Returns
+    -------
+    list of Job
+        As they stand now. Where a team has one store, also those of others and of other machines.
+
+    Raises
+    ------
+    RequestError
+        When there is no such status, or the limit is none.
+
+    Examples
+    --------
+    >>> from hyperplane.jobs import Pipeline, Step, list_jobs, submit
+    >>> step = Step(name="hello", kind="command", argv=("true",))
+    >>> _ = submit(Pipeline.from_steps("p", [step]), name="first.of.list").wait()
+    >>> [(job.name, job.status) for job in list_jobs("done", name="first.of.list", limit=1)]
+    [('first.of.list', 'done')]
+    """
+    given = [status] if isinstance(status, str) else list(status or ())
+    asked = [str(one).replace("-", " ").replace("_", " ") for one in given]
+    faults = [
+        Fault("status", repr(one), f"one of {', '.join(STATUSES)}", did_you_mean(one, STATUSES))
+        for one in asked
+        if one not in STATUSES
+    ]
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        faults.append(Fault("limit", repr(limit), "a whole number, at least 1"))
+    check(faults)
+    store = the_store()
+    look_after(store)
+    return store.find(statuses=asked or None, name=name, schedule=schedule, limit=limit)

@@ -1,0 +1,178 @@
+"""What can be said of notebooks before they run: their kernels, and the parameters they name."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import keyword
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hyperplane.errors import Fault
+from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.wording import did_you_mean, shown
+
+#: The kernel of a notebook that names none.
+DEFAULT = "python3"
+#: Variables with which a step has other kernels than this process.
+_OF_KERNELS = {"JUPYTER_PATH", "JUPYTER_DATA_DIR", "HOME", "XDG_DATA_HOME"}
+_ASSIGNED = re.compile(r"^([A-Za-z_]\w*)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _Notebook:
+    """What a notebook says of itself."""
+
+    kernel: str
+    language: str
+    #: What its cell tagged ``parameters`` assigns; None where there is no such cell.
+    named: frozenset[str] | None
+
+
+def kernel_faults(pipeline: Pipeline) -> list[Fault]:
+    """Kernels that notebooks name and this machine has not.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        The pipeline; one with ``requirements`` may bring kernels of its own, and has no faults.
+
+    Returns
+    -------
+    list of Fault
+        With the kernels that there are.
+    """
+    steps = [] if pipeline.requirements else [s for s in pipeline.steps if s.kind == "notebook"]
+    if not steps:
+        return []
+    if missing := [one for one in ("papermill", "jupyter_client") if not _is_there(one)]:
+        advice = "pip install 'hyperplane[jobs]'"
+        asked = f"a notebook, without the package {missing[0]}"
+        return [Fault(f"step {steps[0].name!r}", asked, "an installation for notebooks", advice)]
+    kernels = sorted(_kernels())
+    found = ((step, _read(pipeline, step)) for step in steps if not _OF_KERNELS & {*step.env})
+    return [
+        fault
+        for step, notebook in found
+        if notebook is not None and (fault := _kernel_fault(step, notebook, kernels)) is not None
+    ]
+
+
+def _kernel_fault(step: Step, notebook: _Notebook, kernels: list[str]) -> Fault | None:
+    where = f"step {step.name!r}: {step.path}"
+    allowed = f"a kernel that is here: {', '.join(kernels) or 'there is none'}"
+    if not notebook.kernel and notebook.language not in ("", "python"):
+        asked = f"no kernel, and the language {shown(notebook.language)}"
+        return Fault(where, asked, allowed, "choose one in the notebook's menu and save it")
+    name = notebook.kernel or DEFAULT
+    if name in kernels:
+        return None
+    asked = f"the kernel {shown(name)}" if notebook.kernel else f"no kernel, so {DEFAULT}"
+    near = did_you_mean(name, kernels)
+    advice = "choose another in the notebook and save it, or install it (jupyter kernelspec list)"
+    return Fault(where, asked, allowed, f"{near} {advice}".strip())
+
+
+def warnings_of(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:
+    """What may be a slip: notebooks without a kernel, and parameters that none of them names.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        The pipeline.
+    parameters : iterable of str
+        Names of the job's parameters.
+
+    Returns
+    -------
+    list of str
+        For a parameter that no ``parameters`` cell assigns: a near name of one that some cell does;
+        where there is none, it is said only if nothing but notebooks with such a cell runs, since
+        scripts read parameters from the environment.
+    """
+    read = {s.name: _read(pipeline, s) for s in pipeline.steps if s.kind == "notebook"}
+    notebooks = {name: one for name, one in read.items() if one is not None}
+    found = [
+        f"{_path(pipeline, name)} names no kernel: it runs with {DEFAULT}"
+        for name, one in notebooks.items()
+        if not one.kernel and one.language in ("", "python")
+    ]
+    known = sorted({name for one in notebooks.values() for name in one.named or ()})
+    cells = [one for one in notebooks.values() if one.named]
+    closed = len(cells) == len(pipeline.steps)
+    python = any(one.language in ("", "python") for one in notebooks.values())
+    for name in parameters:
+        near = _near(name, known)
+        if python and not is_variable(name):
+            found.append(
+                f"parameter {shown(name)} is no name of a variable in Python: notebooks find it in "
+                f"the environment only. {near}".strip()
+            )
+        elif cells and name not in known and (near or closed):
+            advice = near or f"they are {', '.join(known)}"
+            found.append(f"no parameters cell assigns the parameter {shown(name)}: {advice}")
+    return found
+
+
+def is_variable(name: str) -> bool:
+    """Whether a parameter can be a variable of a notebook in Python."""
+    return name.isidentifier() and not keyword.iskeyword(name)
+
+
+def _near(name: str, known: list[str]) -> str:
+    # difflib takes capitals for other letters.
+    lowered = {one.lower(): one for one in known}
+    same = lowered.get(re.sub(r"\W", "_", name).lower())
+    return f"did you mean {same}?" if same else did_you_mean(name, known)
+
+
+def _path(pipeline: Pipeline, name: str) -> str:
+    return next(step.path for step in pipeline.steps if step.name == name)
+
+
+def _is_there(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _kernels() -> Iterable[str]:
+    from jupyter_client.kernelspec import KernelSpecManager  # it takes a while
+
+    found: Iterable[str] = KernelSpecManager().find_kernel_specs()
+    return found
+
+
+def _read(pipeline: Pipeline, step: Step) -> _Notebook | None:
+    """What a notebook says of itself; None when it cannot be read any more."""
+    try:
+        document = json.loads(Path(pipeline.root, step.path).read_bytes())
+        metadata = _mapping(document.get("metadata"))
+        spec, info = _mapping(metadata.get("kernelspec")), _mapping(metadata.get("language_info"))
+        language = str(info.get("name") or spec.get("language") or "").lower()
+        named = _named(document["cells"]) if language in ("", "python") else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    return _Notebook(str(spec.get("name") or ""), language, named)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _named(cells: Any) -> frozenset[str] | None:
+    """The variables that the first cell tagged ``parameters`` assigns."""
+    for cell in cells:
+        if "parameters" not in (_mapping(cell.get("metadata")).get("tags") or ()):
+            continue
+        source = cell["source"]
+        text = source if isinstance(source, str) else "".join(source)
+        try:
+            nodes = ast.walk(ast.parse(text))
+        except (SyntaxError, ValueError):  # a magic of IPython
+            return frozenset(_ASSIGNED.findall(text))
+        stored = (one for one in nodes if isinstance(one, ast.Name))
+        return frozenset(one.id for one in stored if isinstance(one.ctx, ast.Store))
+    return None

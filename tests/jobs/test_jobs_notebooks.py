@@ -1,0 +1,129 @@
+"""What is said of notebooks before they run, and how those run that say little of themselves."""
+
+from __future__ import annotations
+
+import json
+
+import nbformat
+import pytest
+from job_cases import bash, ran
+
+from hyperplane.errors import RequestError
+from hyperplane.jobs import Pipeline, Step, notebooks, submit
+from hyperplane.jobs.notebooks import warnings_of
+from hyperplane.jobs.states import DONE
+from hyperplane.jobs.submitting import new_job
+
+PYTHON = {"name": "python3", "display_name": "3", "language": "python"}
+
+
+@pytest.fixture(autouse=True)
+def _in_its_own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def step(name, *cells, tagged=None, **metadata):
+    """A notebook of these cells, the first one tagged if it is given, as a step."""
+    made = nbformat.v4.new_notebook(metadata=metadata)
+    if tagged is not None:
+        made.cells.append(nbformat.v4.new_code_cell(tagged, metadata={"tags": ["parameters"]}))
+    made.cells += [nbformat.v4.new_code_cell(cell) for cell in cells]
+    nbformat.write(made, f"{name}.ipynb")
+    return Step(name=name, kind="notebook", path=f"{name}.ipynb")
+
+
+def faults(*steps, **options):
+    with pytest.raises(RequestError) as caught:
+        new_job(Pipeline.from_steps("p", steps, **options))
+    return caught.value.faults
+
+
+def told(*steps, **parameters):
+    return warnings_of(Pipeline.from_steps("p", steps), parameters)
+
+
+def test_a_kernel_that_is_not_here_is_told_before_anything_is_submitted():
+    bad = step("bad", "1", kernelspec={"name": "pyhton3", "display_name": "x"})
+    r = step("r", "1", language_info={"name": "R"})
+    good = step("good", "1", kernelspec=PYTHON)
+    first, second = faults(bash("a", "true"), bad, r, good)
+    assert (first.where, first.asked) == ("step 'bad': bad.ipynb", "the kernel 'pyhton3'")
+    assert first.allowed.startswith("a kernel that is here: ")
+    assert "python3" in first.allowed
+    assert first.advice.startswith("did you mean python3? ")
+    assert (second.where, second.asked) == ("step 'r': r.ipynb", "no kernel, and the language 'r'")
+
+
+def test_a_kernel_may_come_with_the_requirements_or_another_folder(tmp_path):
+    bad = step("bad", "1", kernelspec={"name": "mine", "display_name": "x"})
+    (tmp_path / "requirements.txt").write_text("ipykernel\n")
+    new_job(Pipeline.from_steps("p", [bad], requirements="requirements.txt"))
+    new_job(Pipeline.from_steps("p", [bad.model_copy(update={"env": {"JUPYTER_PATH": "/x"}})]))
+    new_job(Pipeline.from_steps("p", [bad]), here=False)
+    assert len(faults(bad)) == 1
+
+
+def test_an_installation_without_notebooks_is_told(monkeypatch):
+    monkeypatch.setattr(notebooks, "_is_there", lambda package: package != "papermill")
+    (fault,) = faults(step("one", "1", kernelspec=PYTHON))
+    assert "papermill" in fault.asked
+    assert fault.advice == "pip install 'hyperplane[jobs]'"
+
+
+@pytest.mark.parametrize("metadata", [{}, {"kernelspec": {"name": "python3"}}])
+def test_a_notebook_that_says_little_runs_with_python3(metadata, tmp_path):
+    made = step("plain", "print(year)", tagged="year = 1")
+    document = json.loads((tmp_path / "plain.ipynb").read_text())
+    (tmp_path / "plain.ipynb").write_text(json.dumps({**document, "metadata": metadata}))
+    warned = "plain.ipynb names no kernel: it runs with python3"
+    assert told(made) == ([] if metadata else [warned])
+    pipeline = Pipeline.from_steps("p", [made])
+    if metadata:
+        job = submit(pipeline, parameters={"year": 7}, max_retries=0)
+    else:
+        with pytest.warns(UserWarning, match=warned):
+            job = submit(pipeline, parameters={"year": 7}, max_retries=0)
+    assert job.wait(60) == DONE, job.logs()
+    assert job.logs() == "7\n"
+
+
+def test_no_python3_for_a_notebook_that_names_no_kernel(monkeypatch):
+    monkeypatch.setattr(notebooks, "_kernels", list)
+    (fault,) = faults(step("plain", "1"))
+    assert fault.asked == "no kernel, so python3"
+    assert fault.allowed == "a kernel that is here: there is none"
+
+
+def test_a_misspelt_parameter_is_told_with_the_nearest_name():
+    cell = "%matplotlib inline\nyear: int = 1990\nrate=1.5\n# never = 3\nif x == 2: pass"
+    magic = step("magic", tagged=cell, kernelspec=PYTHON)
+    plain = step("plain", tagged="month, day = 1, 2\nnames = ['a=1']", kernelspec=PYTHON)
+    assert told(magic, plain, year=1, rate=2, month=3, day=4, names=5) == []
+    (said,) = told(magic, plain, yaer=1)
+    assert said == "no parameters cell assigns the parameter 'yaer': did you mean year?"
+    assert "did you mean month?" in told(plain, MONTH=1)[0]
+    assert told(plain, zebra=1) == [
+        "no parameters cell assigns the parameter 'zebra': they are day, month, names"
+    ]
+
+
+def test_a_parameter_that_something_else_may_read_is_not_told():
+    plain = step("plain", tagged="month = 1", kernelspec=PYTHON)
+    free = step("free", "print(1)", kernelspec=PYTHON)
+    assert told(plain, bash("a", "echo $LEVEL"), level=1) == []
+    assert told(plain, free, level=1) == []
+    assert len(told(plain, bash("a", "true"), mnoth=1)) == 1
+    assert told(bash("a", "true"), mnoth=1) == []
+
+
+def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():
+    text = "import os; print(month, os.environ['MODEL_NAME'], os.environ['CLASS'])"
+    made = step("plain", text, tagged="month = 1", kernelspec=PYTHON)
+    parameters = {"model-name": "a b", "class": "c", "month": 2}
+    first, second = told(made, **parameters)
+    assert first.startswith("parameter 'model-name' is no name of a variable in Python")
+    assert second.startswith("parameter 'class' is no name")
+    with pytest.warns(UserWarning, match="no name of a variable"):
+        job = ran(made, parameters=parameters, max_retries=0)
+    assert job.status == DONE, job.logs()
+    assert job.logs() == "2 a b c\n"
