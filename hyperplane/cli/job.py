@@ -17,6 +17,7 @@ from hyperplane.cli.job_options import (
     NameOption,
     ParametersOption,
     RetriesOption,
+    RunnerOption,
     ScheduleOption,
     TimeoutOption,
     asked_job,
@@ -50,6 +51,7 @@ def run(
     active_timeout: ActiveOption = None,
     max_retries: RetriesOption = None,
     schedule: ScheduleOption = "",
+    runner: RunnerOption = "local",
     given: Annotated[
         str | None,
         typer.Option("--input", metavar="FILE|JSON", help="For *.asl.json: the machine's input."),
@@ -84,7 +86,7 @@ def run(
         return
     job = asked_job(
         file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
-        max_retries=max_retries, schedule=schedule,
+        max_retries=max_retries, schedule=schedule, runner=runner,
     )  # fmt: skip
     store = the_store()
     from hyperplane.cli.job_foreground import run_here  # it needs the packages for jobs
@@ -101,6 +103,7 @@ def submit(
     active_timeout: ActiveOption = None,
     max_retries: RetriesOption = None,
     schedule: ScheduleOption = "",
+    runner: RunnerOption = "local",
     no_overlap: Annotated[
         bool,
         typer.Option(
@@ -118,7 +121,7 @@ def submit(
         check([Fault("--no-overlap", "no schedule", "--schedule NAME beside it")])
     job = asked_job(
         file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
-        max_retries=max_retries, schedule=schedule,
+        max_retries=max_retries, schedule=schedule, runner=runner,
     )  # fmt: skip
     if dry_run:
         job_render.show_local(job, as_json)

@@ -45,6 +45,9 @@ ActiveOption = Annotated[
 RetriesOption = Annotated[
     int | None, typer.Option(help="How often a job that failed is tried again, 0 to 10.")
 ]
+RunnerOption = Annotated[
+    str, typer.Option(help="Where its steps run: local, on this machine, or slurm, as batch jobs.")
+]
 ScheduleOption = Annotated[
     str, typer.Option(metavar="NAME", help="Mark it as a run of this schedule.")
 ]
@@ -63,6 +66,7 @@ def asked_job(
     active_timeout: str | None = None,
     max_retries: int | None = None,
     schedule: str = "",
+    runner: str = "local",
     here: bool = True,
 ) -> Job:
     """The job that the options ask for, to run here or not; its warnings go to standard error.
@@ -87,6 +91,7 @@ def asked_job(
             max_retries=max_retries,
             parameters=parameters,
             schedule=schedule,
+            runner=runner,
             here=here,
         )
     except RequestError as error:

@@ -79,8 +79,8 @@ def render(
 def _checked(runner: str, given: Sequence[str], out: Path | None) -> dict[str, str]:
     """The runner's options by name."""
     faults = []
-    if runner not in ("local", *runners.RUNNERS):
-        allowed = f"one of local, {', '.join(runners.RUNNERS)}"
+    if runner not in ("local", *runners.RENDERERS):
+        allowed = f"one of local, {', '.join(runners.RENDERERS)}"
         faults.append(Fault("--runner", repr(runner), allowed))
     elif runner == "local" and (given or out is not None):
         faults.append(Fault("--option, --out", "given", "what goes with another runner than local"))

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from dask.utils import parse_timedelta
 
-from hyperplane.jobs import redaction, requirements, shards_done
+from hyperplane.jobs import redaction, requirements, runners, shards_done
 from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.environment import (
@@ -23,8 +23,9 @@ from hyperplane.jobs.environment import (
 )  # fmt: skip
 from hyperplane.jobs.faults import INPUT, MEMORY, PASSING, kind_of, reason_of, tail
 from hyperplane.jobs.kept import Kept
-from hyperplane.jobs.processes import Command, Process
+from hyperplane.jobs.processes import Command
 from hyperplane.jobs.programs import Handed, arguments, folder_of, notebook_output, traces
+from hyperplane.jobs.runners.base import StepProcess
 from hyperplane.jobs.states import (
     DONE,
     FAILED,
@@ -67,6 +68,7 @@ class Attempts:
         self.hopeless: set[str] = set()
         #: What attempts become that are ended because the job is; empty while it goes on.
         self.ending = ""
+        self.runner = runners.runner_of(job.runner, handed.environment)
         self._settings = kept.settings
         self._looking = asyncio.Lock()
         self._there: dict[str, shards_done.Found] = {}
@@ -99,7 +101,7 @@ class Attempts:
             if made and made[-1].status == IN_PROGRESS:
                 whole = Unit(unit.step, unit.chunk, 0 if unit.chunk < 0 else chunks[unit.step])
                 files = traces(self.job, whole, made[-1].number)
-                process = Process(Command((), {}, "", files))
+                process = self.runner.found(Command((), {}, "", files))
                 left = _as_left(made[-1], process)
                 code = await self._end(process)
                 self._keep(replace(left, status=self._as_ended(code), exit_code=code))
@@ -123,14 +125,14 @@ class Attempts:
                 return self._keep(self._new(unit, DONE, reason="its shard is there already"))
         memory_faults = sum(attempt.fault == MEMORY for attempt in before)
         more = (step.more_memory or 1.0) ** memory_faults
-        async with self.capacity.taken(self.capacity.demand(step, more)):
+        async with self.capacity.taken(self.runner.demand(self.capacity, step, more)):
             if before and before[-1].status == IN_PROGRESS:
                 found = before[-1]
                 command = Command((), {}, "", traces(self.job, unit, found.number))
-                ended = await self._watch(step, found, Process(command))
+                ended = await self._watch(step, found, self.runner.found(command))
                 if ended.status != LOST:
                     return ended
-            return await self._begin(step, unit, memory_faults)
+            return await self._begin(step, unit, memory_faults, more)
 
     async def _saved(self, step: Step) -> shards_done.Found:
         """What a step had saved when the first one of its chunks could begin."""
@@ -140,7 +142,9 @@ class Attempts:
                 self._there[step.name] = found
             return self._there[step.name]
 
-    async def _begin(self, step: Step, unit: Unit, memory_faults: int) -> Attempt:
+    async def _begin(
+        self, step: Step, unit: Unit, memory_faults: int, times_more: float
+    ) -> Attempt:
         attempt = self._new(unit, IN_PROGRESS)
         values, missing = secrets(step.secrets, self.handed.environment, self._settings.secrets)
         if missing:
@@ -149,7 +153,7 @@ class Attempts:
         command = self._command(step, unit, attempt.number, memory_faults, values)
         self._keep(replace(attempt, log=str(command.file(".log").relative_to(self.job.place))))
         try:
-            process = Process.start(command)
+            process = await self.runner.start(command, step, times_more)
         except OSError as error:
             wrong = f"it cannot be started: {error.strerror} ({error.filename})"
             fault = INPUT if error.errno in _OF_THE_INPUT else PASSING
@@ -172,12 +176,13 @@ class Attempts:
         folder = folder_of(self.job.pipeline, step)
         return Command(arguments(self.job, step, unit, python), environment, folder, files)
 
-    async def _watch(self, step: Step, attempt: Attempt, process: Process) -> Attempt:
+    async def _watch(self, step: Step, attempt: Attempt, process: StepProcess) -> Attempt:
         """Wait for the end of an attempt, and write it down."""
         late = False
-        left = None if step.timeout is None else step.timeout + attempt.started - time.time()
         attempt = _as_left(attempt, process)
         try:
+            began = await self._began(attempt, process)
+            left = None if step.timeout is None else step.timeout + began - time.time()
             code = process.exit_code()  # it may have ended while nobody looked
             if code is None or left is None or left > 0:
                 code = await asyncio.wait_for(process.wait(), left and max(0.0, left))
@@ -206,7 +211,15 @@ class Attempts:
             replace(attempt, status=status, exit_code=code, reason=wrong, fault=fault)
         )
 
-    async def _cleared(self, step: Step, attempt: Attempt, process: Process) -> tuple[str, ...]:
+    async def _began(self, attempt: Attempt, process: StepProcess) -> float:
+        """When it began to run: a step's timeout does not count the time in somebody's queue."""
+        await process.begun()
+        try:
+            return max(attempt.started, process.command.file(".pid").stat().st_mtime)
+        except OSError:  # it has not come so far
+            return attempt.started
+
+    async def _cleared(self, step: Step, attempt: Attempt, process: StepProcess) -> tuple[str, ...]:
         """Take the step's secrets out of its log and its notebook; their values."""
         values, _ = secrets(step.secrets, self.handed.environment, self._settings.secrets)
         hidden = tuple(values.values())
@@ -222,7 +235,7 @@ class Attempts:
     def _as_ended(self, code: int | None) -> str:
         return DONE if code == 0 else self.ending
 
-    async def _end(self, process: Process) -> int | None:
+    async def _end(self, process: StepProcess) -> int | None:
         # To the end, even if somebody loses patience meanwhile.
         grace = float(parse_timedelta(self._settings.grace))
         return await asyncio.shield(process.end(grace))
@@ -243,7 +256,7 @@ class Attempts:
         return attempt
 
 
-def _as_left(attempt: Attempt, process: Process) -> Attempt:
+def _as_left(attempt: Attempt, process: StepProcess) -> Attempt:
     """An attempt with the time of its end, if that was before anybody looked."""
     gone = process.gone_at()
     return replace(attempt, ended=max(attempt.started, gone)) if gone else attempt

@@ -156,7 +156,9 @@ class Conductor:
         usual = self._settings.chunks_at_once or machine.cores()
         todo = {
             step.name: _Todo(
-                step, attempts.open_units(step), self._capacity.chunks_at_once(step, usual)
+                step,
+                attempts.open_units(step),
+                attempts.runner.chunks_at_once(self._capacity, step, usual),
             )
             for step in attempts.steps
         }

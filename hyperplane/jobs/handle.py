@@ -208,6 +208,7 @@ def submit(
     active_timeout: float | None = None,
     max_retries: int | None = None,
     parameters: Mapping[str, Any] | None = None,
+    runner: str = "local",
 ) -> JobHandle:
     r"""Submit a pipeline job, which goes on when this session ends.
 
@@ -227,6 +228,8 @@ def submit(
         How often it is tried again, from its finished steps, after a fault that may pass.
     parameters : mapping, optional
         Names and values; each step finds them in its environment, a notebook in a cell, too.
+    runner : {"local", "slurm"}
+        Where its steps run: as processes of this machine, or as batch jobs of Slurm.
 
     Returns
     -------
@@ -262,5 +265,6 @@ def submit(
         active_timeout=active_timeout,
         max_retries=max_retries,
         parameters=parameters,
+        runner=runner,
     )
     return JobHandle(submitting.send(made).id)

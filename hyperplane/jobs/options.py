@@ -7,6 +7,7 @@ from typing import Any
 
 from hyperplane import config
 from hyperplane.errors import Fault, RequestError
+from hyperplane.jobs import runners
 from hyperplane.jobs.definition.models import Pipeline
 from hyperplane.jobs.definition.wording import did_you_mean
 
@@ -69,6 +70,15 @@ def label_warnings(label: str) -> list[str]:
     advice = near or f"they are {', '.join(JOB_TYPES)}."
     said = f"job_type {label!r} is neither a documented one nor a pool"
     return [f"{said}: {advice} It is a label"]
+
+
+def runner_faults(runner: str) -> list[Fault]:
+    """A runner that there is not, or that has nothing to run steps with."""
+    try:
+        missing = runners.runner_of(runner).missing()
+    except RequestError as error:
+        return list(error.faults)
+    return [Fault("runner", repr(runner), "a runner that works here", missing)] if missing else []
 
 
 def pool_faults(pipeline: Pipeline) -> list[Fault]:

@@ -95,6 +95,9 @@ class Process:
             )
         return cls(command, child)
 
+    async def begun(self) -> None:
+        """It runs since it was started."""
+
     async def wait(self, grace: float = 0.0) -> int | None:
         """Its exit code, once it is gone with all that it has started; None when it left none.
 

@@ -19,7 +19,13 @@ from hyperplane.jobs.definition.reading import read_pipeline
 from hyperplane.jobs.environment import as_text, parameter_faults, secrets
 from hyperplane.jobs.home import home, the_store, this_machine
 from hyperplane.jobs.kept import keep
-from hyperplane.jobs.options import label_faults, label_warnings, option_faults, pool_faults
+from hyperplane.jobs.options import (
+    label_faults,
+    label_warnings,
+    option_faults,
+    pool_faults,
+    runner_faults,
+)  # fmt: skip
 from hyperplane.jobs.programs import Handed
 from hyperplane.jobs.states import CANCELLED, OPEN, PENDING, PROCESSED, Job
 
@@ -54,6 +60,7 @@ def new_job(
     max_retries: int | None = None,
     parameters: Mapping[str, Any] | None = None,
     schedule: str = "",
+    runner: str = "local",
     here: bool = True,
 ) -> Job:
     """A job that is not kept yet; see :func:`hyperplane.jobs.submit`.
@@ -64,8 +71,10 @@ def new_job(
         As there.
     schedule : str
         The schedule that it is a run of.
+    runner : {"local", "slurm"}
+        Where its steps run.
     here : bool
-        Whether its steps run on this machine: then what they need must be there.
+        Whether its steps find what this machine has: then what they need must be there.
 
     Raises
     ------
@@ -91,6 +100,7 @@ def new_job(
     label = "basic" if made is None or made.job_type is None else made.job_type
     label = label if job_type is None else job_type
     faults += label_faults(label)
+    faults += runner_faults(runner) if here else []
     if made is not None:
         faults += requirements.name_faults(made)
         faults += pool_faults(made)
@@ -115,7 +125,7 @@ def new_job(
         definition=made.to_json(),
         parameters=as_text(given),
         machine=this_machine(),
-        runner="local",
+        runner=runner,
         python=sys.executable,
         folder=str(home() / "jobs" / job_id),
         schedule=schedule,

@@ -1,27 +1,62 @@
-"""Jobs for other places: what a scheduler gets, as text, to look at and to submit."""
+"""Where the steps of a job run; and what a scheduler gets, as text, to run them without us."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
+import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.jobs.definition.wording import did_you_mean, shown
 
 if TYPE_CHECKING:
-    from hyperplane.jobs.runners.base import Document, Runner
+    from hyperplane.jobs.runners.base import Document, Renderer, Runner
     from hyperplane.jobs.states import Job
 
-#: Runner -> where its class is.
+#: Where the steps of a job can run -> the class.
 RUNNERS = {
+    "local": "hyperplane.jobs.runners.local:LocalRunner",
+    "slurm": "hyperplane.jobs.runners.slurm_run:SlurmRunner",
+}
+#: What can be told to run a job without us -> the class.
+RENDERERS = {
     "slurm": "hyperplane.jobs.runners.slurm:Slurm",
     "kubernetes": "hyperplane.jobs.runners.kubernetes:Kubernetes",
 }
 
 
-def load(name: str, **options: Any) -> Runner:
-    """The runner of a name, with options of its own.
+def runner_of(name: str, environment: Mapping[str, str] | None = None) -> Runner:
+    """The runner of a name.
+
+    Parameters
+    ----------
+    name : {"local", "slurm"}
+        Which one.
+    environment : mapping of str to str, optional
+        What the submission runs in: a scheduler's commands are found there. This process's by
+        default.
+
+    Raises
+    ------
+    RequestError
+        When there is none of that name.
+    """
+    if name not in RUNNERS:
+        advice = did_you_mean(str(name), RUNNERS)
+        raise RequestError([Fault("runner", shown(name), "one of " + ", ".join(RUNNERS), advice)])
+    made: Runner = _class(RUNNERS[name])(os.environ if environment is None else environment)
+    return made
+
+
+def _class(home: str) -> Any:
+    module, _, attribute = home.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def load(name: str, **options: Any) -> Renderer:
+    """What writes a job down for a scheduler, with options of its own.
 
     Parameters
     ----------
@@ -32,18 +67,17 @@ def load(name: str, **options: Any) -> Runner:
 
     Returns
     -------
-    Runner
+    Renderer
 
     Raises
     ------
     RequestError
         When there is none of that name, or it has no such options.
     """
-    if name not in RUNNERS:
-        advice = did_you_mean(str(name), RUNNERS)
-        raise RequestError([Fault("runner", shown(name), "one of " + ", ".join(RUNNERS), advice)])
-    module, _, attribute = RUNNERS[name].partition(":")
-    kind: Any = getattr(importlib.import_module(module), attribute)
+    if name not in RENDERERS:
+        advice = did_you_mean(str(name), RENDERERS)
+        raise RequestError([Fault("runner", shown(name), "one of " + ", ".join(RENDERERS), advice)])
+    kind = _class(RENDERERS[name])
     known = [field.name for field in dataclasses.fields(kind)]
     check(
         Fault(
@@ -52,8 +86,8 @@ def load(name: str, **options: Any) -> Runner:
         for one in options
         if one not in known
     )
-    runner: Runner = kind(**options)
-    return runner
+    renderer: Renderer = kind(**options)
+    return renderer
 
 
 def render(name: str, job: Job, **options: Any) -> list[Document]:
@@ -91,6 +125,6 @@ def render(name: str, job: Job, **options: Any) -> list[Document]:
     """
     from hyperplane.jobs.runners.rendering import unwritable
 
-    runner = load(name, **options)
-    check([*runner.unsupported(job.pipeline), *unwritable(job)])
-    return runner.render(job)
+    renderer = load(name, **options)
+    check([*renderer.unsupported(job.pipeline), *unwritable(job)])
+    return renderer.render(job)

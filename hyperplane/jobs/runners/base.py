@@ -1,11 +1,13 @@
-"""What a runner is: it writes a job down in the words of a scheduler that then runs its steps."""
+"""What a runner is: where the steps of a job run; and what writes a job down for a scheduler."""
 
 from __future__ import annotations
 
 from typing import ClassVar, NamedTuple, Protocol
 
 from hyperplane.errors import Fault
-from hyperplane.jobs.definition.models import Pipeline
+from hyperplane.jobs.capacity import Capacity, Demand
+from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.processes import Command
 from hyperplane.jobs.states import Job
 
 
@@ -27,10 +29,68 @@ class Document(NamedTuple):
     kind: str
 
 
-class Runner(Protocol):
-    """The seam between jobs and schedulers.
+class StepProcess(Protocol):
+    """What runs one attempt at a step, wherever that is."""
 
-    A runner is made with its options, knows no other runner, submits nothing and writes nothing.
+    command: Command
+
+    async def begun(self) -> None:
+        """Return when it runs, or has ended: until then it waits for its turn."""
+        ...
+
+    async def wait(self) -> int | None:
+        """Its exit code, negative for a signal; None when it is gone and left none."""
+        ...
+
+    def exit_code(self) -> int | None:
+        """What it ended with, so far as anybody knows."""
+        ...
+
+    def gone_at(self) -> float:
+        """When one that somebody else began has ended; 0 while that is not known."""
+        ...
+
+    async def end(self, grace: float) -> int | None:
+        """End it politely, and after so many seconds surely; its exit code."""
+        ...
+
+
+class Runner(Protocol):
+    """The seam between a job and where its steps run; whoever conducts it knows no more."""
+
+    name: ClassVar[str]
+
+    def missing(self) -> str:
+        """Why nothing can run there, and what to do; empty when it can."""
+        ...
+
+    def demand(self, capacity: Capacity, step: Step, times_more: float) -> Demand:
+        """What an attempt takes of this machine."""
+        ...
+
+    def chunks_at_once(self, capacity: Capacity, step: Step, usual: int) -> int:
+        """How many chunks of a step may be under way."""
+        ...
+
+    async def start(self, command: Command, step: Step, times_more: float) -> StepProcess:
+        """Begin an attempt, with so many times the memory that the step asks for.
+
+        Raises
+        ------
+        OSError
+            When it cannot begin; its text is for the user.
+        """
+        ...
+
+    def found(self, command: Command) -> StepProcess:
+        """The attempt that somebody who was killed since has begun with these traces."""
+        ...
+
+
+class Renderer(Protocol):
+    """Writes a job down in the words of a scheduler that then runs its steps without us.
+
+    It is made with its options, submits nothing and writes nothing.
     """
 
     name: ClassVar[str]

@@ -5,7 +5,7 @@ from runner_cases import command, made, typical
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, calls
-from hyperplane.jobs.runners import RUNNERS, load, render
+from hyperplane.jobs.runners import RENDERERS, load, render, runner_of
 
 
 def faults(runner, job, **options):
@@ -17,8 +17,10 @@ def faults(runner, job, **options):
 def test_an_unknown_runner_and_one_that_was_meant():
     (fault,) = faults("slrum", typical()).values()
     assert fault == "runner = 'slrum': allowed is one of slurm, kubernetes; did you mean slurm?"
-    assert list(RUNNERS) == ["slurm", "kubernetes"]
-    assert [load(name).name for name in RUNNERS] == list(RUNNERS)
+    assert list(RENDERERS) == ["slurm", "kubernetes"]
+    assert [load(name).name for name in RENDERERS] == list(RENDERERS)
+    with pytest.raises(RequestError, match="one of local, slurm; did you mean local"):
+        runner_of("locale")
 
 
 def test_unknown_options_and_those_that_were_meant():

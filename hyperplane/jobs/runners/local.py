@@ -1,0 +1,46 @@
+"""Steps on this machine: each attempt is a process, and together they take what it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from hyperplane.jobs.capacity import Capacity, Demand
+from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.processes import Command, Process
+
+
+class LocalRunner:
+    """Steps as processes of this machine.
+
+    Parameters
+    ----------
+    environment : mapping of str to str
+        As for all runners; nothing of it is needed here.
+    """
+
+    name: ClassVar[str] = "local"
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        del environment
+
+    def missing(self) -> str:
+        """Nothing."""
+        return ""
+
+    def demand(self, capacity: Capacity, step: Step, times_more: float) -> Demand:
+        """Cores, memory and GPUs, or a place among the steps that do not say."""
+        return capacity.demand(step, times_more)
+
+    def chunks_at_once(self, capacity: Capacity, step: Step, usual: int) -> int:
+        """As many as fit."""
+        return capacity.chunks_at_once(step, usual)
+
+    async def start(self, command: Command, step: Step, times_more: float) -> Process:
+        """Begin an attempt."""
+        del step, times_more
+        return Process.start(command)
+
+    def found(self, command: Command) -> Process:
+        """The attempt that somebody else has begun."""
+        return Process(command)

@@ -1,0 +1,172 @@
+"""Steps as batch jobs of a real Slurm: what arrives, what is repeated, what ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from job_cases import bash, ran, submitted
+from services_slurm import slurm
+from test_jobs_killed import kill_supervisor
+
+from hyperplane.errors import RequestError
+from hyperplane.jobs import JobHandle
+from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _slurm():
+    with slurm():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _in_its_own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    yield
+    until(lambda: queue() == [], 20)  # Slurm takes a moment to see that one has ended
+
+
+def queue():
+    """The batch jobs that there are."""
+    said = subprocess.run(
+        ["squeue", "--me", "--noheader", "--format=%i %T %j"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return said.stdout.splitlines()
+
+
+def until(true, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_everything_arrives_as_it_was_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("THE_TOKEN", "s3cret 'word'")
+    text = "a 'b' \"c\"\n$(id); ü \\n %j"
+    step = bash(
+        "first",
+        'printf %s "$TEXT" > text; printf %s "$HYPERPLANE_JOB_PARAMETER_YEAR" > year; '
+        'printf %s "$THE_TOKEN" > token; pwd > folder; echo "$SLURM_JOB_NAME"; '
+        "scontrol show job $SLURM_JOB_ID > shown; scontrol write batch_script $SLURM_JOB_ID script",
+        env={"TEXT": text},
+        secrets=("THE_TOKEN",),
+    )
+    job = ran(step, runner="slurm", parameters={"year": text})
+    assert job.status == DONE, job.logs()
+    assert Path("text").read_text() == Path("year").read_text() == text
+    assert Path("token").read_text() == "s3cret 'word'"
+    assert Path("folder").read_text().strip() == str(tmp_path)
+    assert job.logs("first").startswith(f"hyperplane-{job.id[:8]}-")
+    for name in ("shown", "script"):
+        assert "s3cret" not in Path(name).read_text()
+    assert job.job.runner == "slurm"
+
+
+def test_steps_follow_each_other_and_chunks_run_beside_each_other():
+    count = "echo $CHUNK_ID >> done; sleep 0.5"
+    job = ran(
+        bash("a", "sleep 0.2; touch a"),
+        bash("chunks", f"test -e a && {count}", chunks=6, resources={"cores": 1, "ram_gb": 0.1}),
+        bash("last", "sort done | tr -d '\\n'"),
+        runner="slurm",
+    )
+    assert job.status == DONE
+    assert job.logs("last") == "012345"
+    assert {one.number for one in job.attempts} == {1}
+
+
+def test_a_killed_supervisor_costs_no_attempt(tmp_path):
+    steps = [bash(name, f"echo {name} >> told; sleep 2; echo {name} >> told") for name in "ab"]
+    job = submitted(*steps, runner="slurm")
+    until((tmp_path / "told").exists)
+    assert kill_supervisor()
+    time.sleep(4)  # the batch job ends while nobody looks
+    assert JobHandle(job.id).wait(60) == DONE
+    assert (tmp_path / "told").read_text() == "a\na\nb\nb\n"
+    assert [(one.step, one.number) for one in job.attempts] == [("a", 1), ("b", 1)]
+
+
+def test_a_batch_job_whose_number_was_not_written_down_is_found(tmp_path):
+    job = submitted(bash("a", "echo a >> told; sleep 5"), runner="slurm")
+    until((tmp_path / "told").exists)
+    assert kill_supervisor()
+    [number] = Path(job.job.folder).rglob("*.slurm")
+    number.unlink()
+    assert JobHandle(job.id).wait(60) == DONE
+    assert (tmp_path / "told").read_text() == "a\n"
+
+
+def test_cancelling_ends_what_runs_and_what_waits(tmp_path):
+    polite = "trap 'echo asked; exit 3' TERM; touch $CHUNK_ID.begun; sleep 60 & wait"
+    everything = {"cores": os.cpu_count() or 1, "ram_gb": 0.1}
+    job = submitted(
+        bash("slow", polite, chunks=12, resources={**everything, "cores": 2}), runner="slurm"
+    )
+    until(lambda: list(tmp_path.glob("*.begun")))
+    assert len(queue()) == 12
+    job.cancel()
+    assert job.wait(60) == CANCELLED
+    until(lambda: queue() == [], 30)
+    assert "asked" in "".join(one.read_text() for one in Path(job.job.folder).rglob("*.log"))
+
+
+def test_a_step_that_runs_out_of_memory_gets_more():
+    hungry = "python3 -c 'import time; x = bytearray(400_000_000); time.sleep(4)'"
+    job = ran(
+        bash("hungry", hungry, resources={"cores": 1, "ram_gb": 0.2}, more_memory=4),
+        runner="slurm",
+        max_retries=1,
+        wait=120,
+    )
+    first, second = job.attempts
+    assert (first.status, first.fault) == (FAILED, "memory"), (first, job.logs())
+    assert second.status == DONE
+    assert job.status == DONE
+
+
+def test_the_timeout_of_a_step_counts_from_when_it_runs():
+    all_of_it = {"cores": 8, "ram_gb": 0.1}
+    job = ran(
+        bash("a", "sleep 3", resources=all_of_it, depends_on=()),
+        bash("b", "sleep 1", resources=all_of_it, depends_on=(), timeout=3),
+        bash("c", "sleep 60", resources=all_of_it, timeout=1, retries=0),
+        runner="slurm",
+        max_retries=0,
+    )
+    ended = {one.step: one.status for one in job.attempts}
+    assert ended == {"a": DONE, "b": DONE, "c": TIMED_OUT}
+    assert "the step's timeout of 1 s is over" in job.job.reason
+
+
+def test_what_sbatch_refuses_is_said_and_not_tried_again(monkeypatch):
+    monkeypatch.setenv("SBATCH_PARTITION", "nowhere")
+    job = ran(bash("a", "true"), runner="slurm", max_retries=3)
+    assert job.status == FAILED
+    assert "invalid partition specified: nowhere" in job.job.reason
+    assert len(job.attempts) == 1
+
+
+def test_a_batch_job_that_an_administrator_ends_is_a_failed_attempt(tmp_path):
+    job = submitted(bash("a", "touch begun; sleep 60"), runner="slurm", max_retries=0)
+    until((tmp_path / "begun").exists)
+    number = queue()[0].split()[0]
+    subprocess.run(["scancel", number], check=True)
+    assert job.wait(60) == FAILED
+    assert job.attempts[0].exit_code == -15
+
+
+def test_not_without_the_commands_of_slurm(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "/nonexistent")
+        with pytest.raises(RequestError, match="no sbatch, squeue, scancel, scontrol on the PATH"):
+            submitted(bash("a", "true"), runner="slurm")
