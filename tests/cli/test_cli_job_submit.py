@@ -169,3 +169,15 @@ def test_a_run_of_a_schedule_waits_for_none_and_overlaps_with_none(run: Run) -> 
     answer = run("job", "submit", "say.sh", "--no-overlap")
     assert answer.code == 2
     assert "--schedule NAME" in answer.err
+
+
+def test_a_runner_that_there_is_not_or_that_has_nothing_to_run_with(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = run("job", "submit", "say.sh", "--runner", "slrum")
+    assert answer.code == 2
+    assert "runner = 'slrum': allowed is one of local, slurm; did you mean slurm?" in answer.err
+    monkeypatch.setenv("PATH", "/nonexistent")
+    answer = run("job", "submit", "say.sh", "--runner", "slurm")
+    assert answer.code == 2
+    assert "no sbatch, squeue, scancel, scontrol on the PATH" in answer.err
