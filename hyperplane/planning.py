@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from hyperplane import config
 from hyperplane.engines import registry
-from hyperplane.engines.base import Engine, Feature
+from hyperplane.engines.base import Engine, Feature, LaysOut
 from hyperplane.errors import DoesNotFit, EngineUnavailable, Fault, RequestError
 from hyperplane.sizing import fit
 from hyperplane.spec.capacity import Capacity
@@ -38,6 +38,7 @@ class Study:
     faults: list[Fault]
     notes: list[str] = field(default_factory=list)
     _errors: list[RequestError] = field(default_factory=list)
+    _unavailable: EngineUnavailable | None = None
 
     def plan(self) -> ClusterPlan:
         """The finished plan.
@@ -54,7 +55,12 @@ class Study:
         engine = self._engine()
         if engine is None:
             self._profile()
-            self._layout(uses_pools=True)
+            self._layout(uses_pools=self._unavailable is None)
+            if self._unavailable is not None:
+                if not self.faults:
+                    raise self._unavailable
+                allowed = "an engine that can do it here"
+                self.faults.append(Fault("engine", "'auto'", allowed, str(self._unavailable)))
             self._refuse()
         settings = self._settings(engine)
         memory = request.memory if request.memory is not None else config.memory_policy()
@@ -64,6 +70,8 @@ class Study:
         if self.faults:
             self._refuse()
         worker, nodes, fit_note = asked, request.num_workers, ""
+        if isinstance(engine, LaysOut):
+            worker, fit_note = engine.layout(asked)
         if machine is not None and isinstance(settings, LocalSettings):
             cores = settings.single_process_cores
             if (request.local_fit or settings.fit) == "fit":
@@ -148,7 +156,8 @@ class Study:
             self.faults += self._beyond(candidates[0])
             return candidates[0]
         reasons = "; ".join(f"{engine.name}: {engine.available().reason}" for engine in able)
-        raise EngineUnavailable("auto", reasons)
+        self._unavailable = EngineUnavailable("auto", reasons)
+        return None
 
     def _beyond(self, engine: Engine) -> list[Fault]:
         """Faults for what the request asks and the engine does not have."""

@@ -185,7 +185,7 @@ class TestShipped:
         assert config.engine_settings("local", LocalSettings) == LocalSettings(
             preload=("dask.dataframe", "pyarrow.parquet")
         )
-        assert config.auto_engines() == ("local",)
+        assert config.auto_engines() == ("local", "cuda")
 
 
 def _the_fault(view):

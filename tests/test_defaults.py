@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_every_shipped_file_is_registered():
-    assert {file.name for file in defaults.folder().iterdir()} == set(defaults.FILES)
+    assert {file.name for file in defaults.folder().glob("*.yaml")} == set(defaults.FILES)
 
 
 def test_every_shipped_file_goes_into_the_wheel():

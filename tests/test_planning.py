@@ -11,6 +11,7 @@ import hyperplane
 from hyperplane.cli import app
 from hyperplane.engines import registry
 from hyperplane.engines.base import Availability
+from hyperplane.engines.cuda import CudaEngine
 from hyperplane.engines.local import LocalEngine
 from hyperplane.errors import (
     ConfigError,
@@ -69,6 +70,7 @@ def machine(monkeypatch):
     """A machine of 8 cores and 30 GB to give away."""
     capacity = Capacity(8, 30 * 10**9)
     monkeypatch.setattr(LocalEngine, "capacity", lambda self, settings: capacity)
+    monkeypatch.setattr(CudaEngine, "available", lambda self: Availability(False, "no GPU here"))
     return capacity
 
 
@@ -233,7 +235,7 @@ class TestEngine:
         assert hyperplane.plan_cluster(engine="absent").engine == "absent"
 
     @pytest.mark.parametrize(
-        ("name", "nearest"), [("locl", "local"), ("Local", "local"), ("clouds", "cloud")]
+        ("name", "nearest"), [("locl", "local"), ("Local", "local"), ("absents", "absent")]
     )
     def test_unknown_names_the_nearest(self, name, nearest):
         [fault] = _refused(engine=name).faults
@@ -242,7 +244,9 @@ class TestEngine:
         assert fault.advice == f"did you mean {nearest}?"
 
     def test_local_has_no_gpus(self):
-        for arguments in ({}, {"engine": "local"}, {"local_mode": True}):
+        with pytest.raises(EngineUnavailable, match="cuda: "):  # which auto takes then
+            hyperplane.plan_cluster(ngpus=2)
+        for arguments in ({"engine": "local"}, {"local_mode": True}):
             [fault] = _refused(ngpus=2, **arguments).faults
             assert (fault.where, fault.asked) == ("ngpus", "2")
             assert fault.allowed == "0: engine local has no GPU workers (ngpus)"
@@ -361,7 +365,7 @@ class TestFaults:
     def test_a_pool_that_is_too_small_is_one_of_several(self):
         error = _refused(pool="8_8", nprocs=8, logging="loud", ngpus=1)
         assert type(error) is RequestError
-        assert {fault.where for fault in error.faults} == {"logging", "ngpus", "worker"}
+        assert {fault.where for fault in error.faults} == {"logging", "engine", "worker"}
 
     def test_a_faulty_engine_does_not_hide_that_no_pool_is_large_enough(self):
         error = _refused(engine="locl", nprocs=1, ram_gb_per_proc=700)

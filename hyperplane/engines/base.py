@@ -10,6 +10,7 @@ from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings
+from hyperplane.spec.worker import WorkerSpec
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -79,6 +80,15 @@ class Engine(Protocol):
 
     def connect(self, name: str) -> Started:
         """Attach to a running cluster that any process of this user started."""
+        ...
+
+
+@runtime_checkable
+class LaysOut(Protocol):
+    """An engine with a rule of its own for the worker processes of a node."""
+
+    def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
+        """The layout that it gives instead, and a note that says so; empty when it is as asked."""
         ...
 
 

@@ -14,12 +14,17 @@ import os
 import re
 import shutil
 import stat
+import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+if sys.platform != "win32":
+    import fcntl
 
 
 @dataclass(frozen=True)
@@ -138,15 +143,16 @@ def reserve(record: Record, parent: str | None) -> Record:
         When a cluster of that name runs.
     """
     read_all()
-    if any(found.name == record.name for found in _read()):
-        raise FileExistsError(f"a cluster named {record.name!r} runs already; use another name")
-    while True:  # until nobody removes the folder above in between; see _made()
-        with contextlib.suppress(FileNotFoundError):
-            scratch = private_folder(parent) / record.name
-            scratch.mkdir(mode=0o700, exist_ok=True)
-            reserved = replace(record, scratch=str(scratch))
-            write(reserved)
-            return reserved
+    with _alone():
+        if any(found.name == record.name for found in _read()):
+            raise FileExistsError(f"a cluster named {record.name!r} runs already; use another name")
+        while True:  # until nobody removes the folder above in between; see _made()
+            with contextlib.suppress(FileNotFoundError):
+                scratch = private_folder(parent) / record.name
+                scratch.mkdir(mode=0o700, exist_ok=True)
+                reserved = replace(record, scratch=str(scratch))
+                write(reserved)
+                return reserved
 
 
 def process_folder() -> Path:
@@ -179,7 +185,7 @@ def read_all() -> list[Record]:
     found = _read()
     for record in found:
         if not record.alive():
-            remove(record.name, record.scratch)
+            _remove_dead(record)
     for folder in _inside("*"):
         # No cluster's name begins with a line below.
         owner = re.fullmatch(r"_p([0-9]+)", folder.name)
@@ -191,13 +197,46 @@ def read_all() -> list[Record]:
     return sorted(running, key=lambda record: record.started)
 
 
+def _remove_dead(record: Record) -> None:
+    """Remove a dead cluster's record and folder, unless another has taken its name since."""
+    with _alone():
+        now = _record_in(private_folder() / f"{record.name}.json")
+        if now is not None and (now.pid, now.started) == (record.pid, record.started):
+            remove(record.name, record.scratch)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Nobody else takes a name or removes what is dead meanwhile, where locks are to be had."""
+    if sys.platform == "win32":
+        yield
+        return
+    while True:
+        folder = private_folder()
+        try:
+            number = os.open(folder, os.O_RDONLY)
+        except FileNotFoundError:  # removed with its last cluster
+            continue
+        fcntl.flock(number, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(number), folder.stat()):
+                break
+        os.close(number)
+    try:
+        yield
+    finally:
+        os.close(number)
+
+
+def _record_in(file: Path) -> Record | None:
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return Record(**json.loads(file.read_text()))
+    return None
+
+
 def _read() -> list[Record]:
     """All records, of clusters that start, run or died."""
-    found = []
-    for file in _inside("*.json"):
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            found.append(Record(**json.loads(file.read_text())))
-    return found
+    return [record for file in _inside("*.json") if (record := _record_in(file)) is not None]
 
 
 def _inside(pattern: str) -> list[Path]:

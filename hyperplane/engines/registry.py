@@ -13,6 +13,7 @@ from hyperplane.errors import Fault, RequestError
 BUILT_IN = {
     "local": "hyperplane.engines.local:LocalEngine",
     "ssh": "hyperplane.engines.ssh:SshEngine",
+    "cuda": "hyperplane.engines.cuda:CudaEngine",
 }
 
 #: Packages of other people add engines under this entry-point group; they cannot replace ours.

@@ -136,3 +136,25 @@ def test_the_folder_is_made_while_others_remove_it(tmp_path: Path) -> None:
         stop.set()
         for each in others:
             each.join()
+
+
+def test_a_name_that_was_taken_since_is_not_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = replace(record("shared"), started=1.0)
+    records.write(dead)
+    running = []
+    read = records._read
+
+    def and_somebody_takes_the_name() -> list[records.Record]:
+        found = read()
+        if not running:  # between the reading of the list and the removing of what is dead
+            running.append(dead)
+            records.remove(dead.name, dead.scratch)
+            running.append(record("shared"))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "_read", and_somebody_takes_the_name)
+        records.read_all()
+    [still] = records._read()
+    assert still == running[1]
+    assert Path(still.scratch).is_dir()

@@ -2,8 +2,108 @@
 
 from __future__ import annotations
 
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
 from hyperplane.spec.settings.base import RemoteSettings
+from hyperplane.units import parse_bytes
+
+_CPU = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,3})?|[0-9]{1,9}m")
+
+
+def millicores(value: str | float) -> int:
+    """Thousandths of a core, rounded down.
+
+    Parameters
+    ----------
+    value : str or float
+        Cores, or text such as ``"1500m"``.
+
+    Raises
+    ------
+    ValueError
+        When it is no such quantity, or less than a thousandth.
+
+    Examples
+    --------
+    >>> millicores("1500m"), millicores(1.5), millicores("2")
+    (1500, 1500, 2000)
+    """
+    text = str(value).strip()
+    if not _CPU.fullmatch(text):
+        raise ValueError("cores such as 1.5, or text such as '1500m'")
+    # Rounded first: 0.29 cores times 1000 are 290, and not 289.
+    number = int(text[:-1]) if text.endswith("m") else int(round(float(text) * 1000, 3))
+    if number < 1:
+        raise ValueError("at least a thousandth of a core, '1m'")
+    return number
+
+
+def _cpu(value: str | float) -> str | float:
+    millicores(value)
+    return value
+
+
+def _bytes(value: str | int) -> str | int:
+    try:
+        parse_bytes(str(value))
+    except ValueError:
+        raise ValueError("a quantity of memory such as '4Gi' or '4GB'") from None
+    return value
+
+
+_KEY = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_LABEL = r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
+
+#: Names of Kubernetes' objects.
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
+Namespace = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+Image = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./:@]{0,511}$")]
+#: Pairs are texts and no mapping: in the configuration - and _ of keys are one and the same.
+Label = Annotated[str, StringConstraints(pattern=f"^{_KEY}={_LABEL}$")]
+#: A label in whose value the name of a pool may stand.
+PoolLabel = Annotated[
+    str, StringConstraints(pattern=f"^{_KEY}=" + r"([-A-Za-z0-9_.]|\{pool\}|\{alias\}){0,63}$")
+]
+Annotation = Annotated[str, StringConstraints(pattern=f"^{_KEY}=" + r"[^\x00-\x1f]*$")]
+Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*=[^\x00]*$")]
+Cpu = Annotated[str | float, AfterValidator(_cpu)]
+Bytes = Annotated[str | int, AfterValidator(_bytes)]
+
+
+class Toleration(BaseModel):
+    """A taint of nodes that pods may run on all the same, as Kubernetes writes it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    key: Annotated[str, StringConstraints(pattern=f"^{_KEY}$")] | None = None
+    operator: Literal["Exists", "Equal"] = "Equal"
+    value: Annotated[str, StringConstraints(pattern=f"^{_LABEL}$")] | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    toleration_seconds: Annotated[int | None, Field(ge=0, alias="tolerationSeconds")] = None
 
 
 class KubernetesSettings(RemoteSettings):
     """Settings of the kubernetes engine; ``config/engines.yaml`` explains each."""
+
+    image: Image | None = None
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
+    image_pull_secrets: tuple[Name, ...] = ()
+    namespace: Namespace | None = None
+    service_account: Name | None = None
+    node_selector: tuple[PoolLabel, ...] = ()
+    scheduler_node_selector: tuple[Label, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    labels: tuple[Label, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+    environ: tuple[Variable, ...] = ()
+    scheduler_cpu: Cpu = 1
+    scheduler_ram: Bytes = "2Gi"
+    memory_overhead: Bytes = "0"
+    cpu_reserved: Annotated[float, Field(gt=0, le=1)] = 1.0
+    run_as_non_root: bool = True
+    run_as_user: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    port_forward: Literal["auto", "always", "never"] = "auto"
+    security: Literal["tls", "none"] = "tls"

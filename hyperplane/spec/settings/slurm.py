@@ -2,8 +2,116 @@
 
 from __future__ import annotations
 
-from hyperplane.spec.settings.base import RemoteSettings
+import re
+import shlex
+from typing import Annotated, Literal
+
+from dask.utils import parse_timedelta
+from pydantic import AfterValidator, Field
+
+from hyperplane.spec.settings.base import Duration, NotNegative, RemoteSettings
+
+#: What the plan says; sbatch takes every long name shortened, too.
+_OF_THE_PLAN = (
+    *("array", "cpus-per-task", "error", "job-name", "mem", "mem-per-cpu", "mem-per-gpu", "nodes"),
+    *("ntasks", "ntasks-per-node", "output", "parsable", "wrap"),
+)
+_SHORT_OF_THE_PLAN = "aceJnNo"
+_SLURM_TIME = re.compile(
+    r"(?:(?P<days>\d+)-(?=\d))?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?"
+)
+_SHORTEST = 60
+
+
+def _line(value: str) -> str:
+    """A line of text: it cannot write a second one."""
+    if not value.isprintable() or not value.strip():
+        raise ValueError("one line of text")
+    return value
+
+
+def _folder(value: str) -> str:
+    if not value.isprintable() or not value.strip() or re.search(r"[\"'\\`]", value):
+        raise ValueError("a path without quotes and backslashes, on one line")
+    return value
+
+
+def _directive(value: str) -> str:
+    allowed = "one option of sbatch, such as '--exclusive' or '--reservation=tests'"
+    try:
+        first, *others = shlex.split(_line(value))
+    except ValueError:
+        raise ValueError(allowed) from None
+    long = re.fullmatch(r"--([a-z][a-z-]*)(=.*)?", first)
+    short = re.fullmatch(r"-([A-Za-z]).*", first)
+    if not (long or short) or any(other.startswith(("-", "#")) for other in others):
+        raise ValueError(allowed)
+    ours = short is not None and short[1] in _SHORT_OF_THE_PLAN
+    if ours or (long is not None and any(name.startswith(long[1]) for name in _OF_THE_PLAN)):
+        raise ValueError(f"{allowed}; {first.partition('=')[0]} follows from the plan")
+    return value
+
+
+def _walltime(value: str | float) -> str | float:
+    allowed = "at least a minute: seconds, text such as '2 hours', or Slurm's own, as '1-12:00:00'"
+    try:
+        if seconds_of(value) < _SHORTEST:
+            raise ValueError
+    except (ValueError, LookupError, OverflowError):
+        raise ValueError(allowed) from None
+    return value
+
+
+def seconds_of(walltime: str | float) -> int:
+    """A walltime in whole seconds.
+
+    Parameters
+    ----------
+    walltime : str or float
+        Seconds; text, as ``"2 hours"``; or in Slurm's own way: ``[days-]hours:minutes:seconds``,
+        ``minutes:seconds``, ``days-hours[:minutes]``. YAML reads ``1:30:00`` without quotes as the
+        number 5400, which are the seconds that it means.
+
+    Examples
+    --------
+    >>> seconds_of("1-12:00:00"), seconds_of("90:00"), seconds_of("2 hours"), seconds_of(90)
+    (129600, 5400, 7200, 90)
+    """
+    slurm = _SLURM_TIME.fullmatch(str(walltime).strip())
+    if slurm is None or not (slurm["days"] or slurm["second"]):
+        return int(parse_timedelta(walltime))
+    parts = [int(part) for part in slurm.group("first", "second", "third") if part is not None]
+    if slurm["days"] is None and len(parts) == 2:
+        parts = [0, *parts]  # minutes:seconds
+    hours, minutes, seconds = [*parts, 0, 0][:3]
+    return ((int(slurm["days"] or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,:@+-]*$")]
+#: With Slurm's signs for and, or, counts and groups.
+Features = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.,:=&|*()\[\]+-]*$")]
+Interface = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:@-]{1,15}$")]
+Line = Annotated[str, AfterValidator(_line)]
+Folder = Annotated[str, AfterValidator(_folder)]
+Directive = Annotated[str, AfterValidator(_directive)]
+Walltime = Annotated[str | float, AfterValidator(_walltime)]
 
 
 class SlurmSettings(RemoteSettings):
     """Settings of the slurm engine; ``config/engines.yaml`` explains each."""
+
+    partition: Name | None = None
+    account: Name | None = None
+    qos: Name | None = None
+    constraint: Features | None = None
+    walltime: Walltime | None = None
+    leave_before: Duration = "2 minutes"
+    memory_margin_gb: NotNegative = 0.25
+    extra_directives: tuple[Directive, ...] = ()
+    prologue: tuple[Line, ...] = ()
+    python: Line | None = None
+    interface: Interface | None = None
+    shared_folder: Folder | None = None
+    log_folder: Folder | None = None
+    local_directory: Folder | None = None
+    security: Literal["tls", "none"] = "tls"

