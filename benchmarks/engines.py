@@ -1,7 +1,7 @@
 """How long two workers take to start on an engine, and until the first result is there.
 
-A is the engine's library used bare, B is ``hyperplane.initialize_cluster``, each in a process of its
-own, in turn, on services that run on this machine (``scripts/engines/`` brings them up):
+A is the engine's library used bare, B is ``hyperplane.initialize_cluster``, each in a process of
+its own, in turn, on services that run on this machine (``scripts/engines/`` brings them up):
 
     scripts/engines/ssh_up 3
     python benchmarks/engines.py ssh --rounds 3

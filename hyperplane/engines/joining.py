@@ -11,13 +11,14 @@ from distributed.deploy.cluster import Cluster
 
 from hyperplane.engines import versions
 from hyperplane.engines.dask_settings import lend
-from hyperplane.errors import StartTimeout
+from hyperplane.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import RemoteSettings
 from hyperplane.units import plural
 
 #: Seconds between looks at what keeps the workers away.
 LOOK_EVERY = 2.0
+_NO_ANSWER = (OSError, TimeoutError, asyncio.TimeoutError)
 
 
 def join(
@@ -53,16 +54,26 @@ def join(
     StartTimeout
         When the workers were not there in time, with what :func:`look` says.
     StartFailed
-        When the versions of the cluster are others.
+        When the versions of the cluster are others, or the scheduler does not answer.
     """
     lend(plan.name, plan.tuning.client)  # taken back as the cluster closes
-    client = Client(cluster)
+    client = None
     try:
+        client = Client(cluster)
         _wait(client, plan, began, look)
         versions.check(client, plan.engine, settings)
-    except BaseException:
-        client.close()
-        raise
+    except BaseException as error:
+        if client is not None:
+            client.close()
+        # Timeouts of ours are OSErrors, too, and say what is wrong already.
+        if isinstance(error, EngineError) or not isinstance(error, _NO_ANSWER):
+            raise
+        said = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise StartFailed(
+            plan.engine,
+            f"the scheduler {cluster.scheduler_address} does not answer from here ({said}); "
+            "everything was closed again",
+        ) from error
     return client
 
 

@@ -132,3 +132,16 @@ def test_other_versions_end_it_too(cluster: LocalCluster, monkeypatch: pytest.Mo
     with pytest.raises(StartFailed, match=r"dask .* here, 1\.0 on the scheduler"):
         join(cluster, 1)
     assert clients() == []
+
+
+def test_a_scheduler_that_does_not_answer_is_an_error_of_ours(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: Client) -> None:
+        raise OSError("connection refused")
+
+    monkeypatch.setattr(Client, "get_versions", refused)
+    said = f"{cluster.scheduler_address} does not answer from here .OSError: connection refused"
+    with pytest.raises(StartFailed, match=said):
+        join(cluster, 1)
+    assert clients() == []
