@@ -139,7 +139,7 @@ class GuardedCluster(SpecCluster):
             if not isinstance(error, Exception):  # Dask closes after those by itself
                 with suppress(Exception):  # what matters to the caller is the interrupt
                     self.sync(self._abort)
-                self._loop_runner.stop()
+            self._loop_runner.stop()
             self._cleanup()
             raise
 

@@ -187,8 +187,8 @@ class GuardedSSHCluster(GuardedCluster):
         try:
             await self._hosts.open(used)
         except BaseException:
-            self.status = Status.failed
-            await self._close()
+            await self._hosts.close()
+            self.status = Status.closed  # nothing has begun that Dask would close
             raise
         await super()._start()
         if isinstance(self.scheduler, HostProcess):

@@ -22,6 +22,7 @@ import psutil
 from dask.utils import format_bytes
 from distributed import Nanny, Scheduler
 
+from hyperplane.engines import machine
 from hyperplane.engines.elsewhere import security_of
 from hyperplane.engines.guarded import CLOSE_OWNER
 from hyperplane.engines.lazy_dashboard import LazyDashboard
@@ -72,7 +73,7 @@ async def _serve(told: dict[str, Any]) -> None:
         _answer(
             addresses=[server.address for server in servers],
             dashboard=servers[0].http_server.port if told["role"] == "scheduler" else None,
-            cores=len(psutil.Process().cpu_affinity()),
+            cores=machine.cores(),
         )
         finished: asyncio.Future[Any] = asyncio.gather(*(server.finished() for server in servers))
         await asyncio.wait({finished, ended}, return_when=asyncio.FIRST_COMPLETED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -25,9 +26,10 @@ from hyperplane.engines.ssh_hosts import Hosts
 from hyperplane.errors import EngineError, StartFailed
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SshSettings
-from hyperplane.units import bytes_to_gb
+from hyperplane.units import bytes_to_gb, plural
 
 LOOPBACK = "127.0.0.1"
+logger = logging.getLogger(__name__)
 #: Ends a worker process with its nanny, whatever it is doing.
 PRELOAD = ["hyperplane.engines.parent_death"]
 
@@ -76,6 +78,7 @@ def start(plan: ClusterPlan) -> Started:
     try:
         client = join(cluster, plan, settings, began, look=str)
         cluster.used_by(client)
+        _tell_of_few_cores(cluster, plan)
         scheduler, dashboard = cluster.scheduler_address, cluster.dashboard_link
         records.write(replace(record, scheduler=scheduler, dashboard=dashboard))
     except BaseException:
@@ -107,6 +110,14 @@ def described(plan: ClusterPlan) -> dict[str, Any]:
         "settings": elsewhere.server_settings(plan, settings),
         "security": settings.security,
     }
+
+
+def _tell_of_few_cores(cluster: GuardedSSHCluster, plan: ClusterPlan) -> None:
+    threads = plan.worker.total_threads
+    few = {node.host: node.cores for node in cluster.workers.values() if node.cores < threads}
+    if few:
+        named = ", ".join(f"{host} has {plural(cores, 'core')}" for host, cores in few.items())
+        logger.warning("%s for the %s of a node: they take turns", named, plural(threads, "thread"))
 
 
 def _record(plan: ClusterPlan, tls: dict[str, str]) -> records.Record:

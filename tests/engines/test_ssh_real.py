@@ -83,6 +83,16 @@ def test_two_processes_on_each_host_are_scaled_together() -> None:
             cluster.scale(10)
 
 
+def test_more_threads_than_a_host_has_cores_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    threads = 2 * (os.cpu_count() or 1)
+    client, cluster = hyperplane.start(
+        _plan(num_workers=1, nthreads=threads, cores_per_worker=threads)
+    )
+    with cluster, client:
+        assert "10.77.0.11 has " in caplog.text
+        assert f"for the {threads} threads of a node" in caplog.text
+
+
 def test_it_adapts_to_the_work_within_its_hosts() -> None:
     client, cluster = hyperplane.start(_plan(num_workers=1))
     with cluster, client:
