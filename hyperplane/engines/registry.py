@@ -13,6 +13,9 @@ from hyperplane.errors import Fault, RequestError
 BUILT_IN = {
     "local": "hyperplane.engines.local:LocalEngine",
     "ssh": "hyperplane.engines.ssh:SshEngine",
+    "slurm": "hyperplane.engines.slurm:SlurmEngine",
+    "kubernetes": "hyperplane.engines.kubernetes:KubernetesEngine",
+    "gateway": "hyperplane.engines.gateway:GatewayEngine",
     "cuda": "hyperplane.engines.cuda:CudaEngine",
 }
 

@@ -1,0 +1,187 @@
+"""What a plan asks of a gateway: the options of its cluster, checked against the server's."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import dask.config
+from dask.utils import parse_timedelta
+
+from hyperplane.engines.elsewhere import as_variables, server_settings, worker_variables
+from hyperplane.errors import Fault, check
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import GatewaySettings
+from hyperplane.units import parse_bytes
+
+_UNITS = {"bytes": 1, "gb": 10**9, "gib": 2**30}
+
+
+def idle_timeout(plan: ClusterPlan) -> float | None:
+    """Seconds without use after which the cluster shall end, if it shall."""
+    idle = plan.request.idle_timeout or plan.settings.idle_timeout
+    return parse_timedelta(idle) if idle else None
+
+
+def environment(plan: ClusterPlan) -> dict[str, str]:
+    """Variables for the scheduler and the workers, for a gateway with an option for them."""
+    settings = cast(GatewaySettings, plan.settings)
+    return {**as_variables(server_settings(plan, settings)), **worker_variables(plan)}
+
+
+def wanted(plan: ClusterPlan) -> dict[str, Any]:
+    """The options that are asked for a plan, by name; the others stay as the server has them.
+
+    Parameters
+    ----------
+    plan : ClusterPlan
+        Of the gateway engine.
+
+    Returns
+    -------
+    dict
+        Memory is in the unit that ``plan_options`` says. What ``options`` sets wins, and of
+        variables each one by itself.
+    """
+    settings = cast(GatewaySettings, plan.settings)
+    found = dict(settings.options)
+    for name, quantity in settings.told.items():
+        value = _amount(quantity, plan)
+        if quantity == "environment":
+            found[name] = {**value, **(settings.options.get(name) or {})}
+        elif value is not None:
+            found.setdefault(name, value)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _amount(quantity: str, plan: ClusterPlan) -> Any:
+    request = plan.request
+    if quantity == "environment":
+        return environment(plan)
+    if quantity == "idle_timeout":
+        return idle_timeout(plan)
+    if quantity == "nthreads":
+        return plan.worker.nthreads
+    if quantity == "scheduler_cpu":
+        return _cores(request.scheduler_cpu)
+    size = plan.worker.ram_per_proc
+    if quantity.startswith("scheduler"):
+        if request.scheduler_ram is None:
+            return None
+        size = parse_bytes(request.scheduler_ram)
+    return _whole_if_whole(size / _UNITS[quantity.rpartition("_")[2]])
+
+
+def _cores(asked: str | float | None) -> float | None:
+    """``"1500m"`` is 1.5 cores."""
+    if isinstance(asked, str):
+        thousandths = asked.strip().endswith("m")
+        asked = float(asked.strip().rstrip("m")) / (1000 if thousandths else 1)
+    return None if asked is None else _whole_if_whole(asked)
+
+
+def _whole_if_whole(value: float) -> float:
+    return int(value) if value == int(value) else value
+
+
+def fill(options: Any, plan: ClusterPlan) -> None:
+    """Put what a plan asks into the options that a gateway has for this user.
+
+    Parameters
+    ----------
+    options : dask_gateway.options.Options
+        With the server's own defaults.
+    plan : ClusterPlan
+        Of the gateway engine.
+
+    Raises
+    ------
+    RequestError
+        With every option that the server has not, or not with that value.
+    """
+    asked = wanted(plan)
+    # dask-gateway's own configuration may have options too; a plan's win.
+    for name, value in (dask.config.get("gateway.cluster.options", default=None) or {}).items():
+        if isinstance(value, Mapping) and isinstance(asked.get(name), Mapping):
+            asked[name] = {**value, **asked[name]}
+        asked.setdefault(name, value)
+    check(_faults(options, plan, asked))
+
+
+def _faults(options: Any, plan: ClusterPlan, asked: Mapping[str, Any]) -> Iterator[Fault]:
+    follows = cast(GatewaySettings, plan.settings).told
+    for name, value in asked.items():
+        where = f"option {name} of the gateway"
+        if name in follows:
+            where += f" (told {follows[name]})"
+        if name not in options:
+            near = difflib.get_close_matches(name, options, n=1) or ["NAME"]
+            yield Fault(
+                where,
+                _shown(value),
+                "one of its options: " + (", ".join(options) or "it has none"),
+                f"hyperplane.engines.gateway.plan_options says which option is told what; "
+                f"{name}: null takes this one out"
+                + (f", {near[0]}: {follows[name]} names another" if name in follows else ""),
+            )
+            continue
+        try:
+            options[name] = value
+        except (TypeError, ValueError) as error:
+            yield Fault(where, _shown(value), _bounds(options, name) or str(error))
+
+
+def _bounds(options: Any, name: str) -> str:
+    """What the server takes, in words; empty where it does not say."""
+    field = getattr(options, "_fields", {}).get(name)
+    kind = {"Integer": "a whole number", "Float": "a number", "Mapping": "a mapping"}.get(
+        type(field).__name__, ""
+    )
+    low, high = getattr(field, "min", None), getattr(field, "max", None)
+    if kind and low is not None:
+        kind += f" from {low:g}"
+    if kind and high is not None:
+        kind += f" to {high:g}"
+    choices = getattr(field, "options", ())
+    return "one of " + ", ".join(choices) if choices else kind
+
+
+def _shown(value: Any) -> str:
+    """A value, but not the variables of a mapping: some are secrets."""
+    return f"variables {', '.join(value)}" if isinstance(value, Mapping) else repr(value)
+
+
+def described(plan: ClusterPlan) -> dict[str, Any]:
+    """What would be asked, and where, for people; without secrets."""
+    settings = cast(GatewaySettings, plan.settings)
+    own = "as dask-gateway's own configuration says"
+    variables = settings.password_variable
+    asked = wanted(plan)
+    for name, value in settings.options.items():
+        if isinstance(value, Mapping):  # may hold secrets
+            asked[name] = {**asked[name], **dict.fromkeys(value, "(hidden)")}
+    told = settings.told
+    idle = idle_timeout(plan)
+    return {
+        "gateway": {
+            "address": settings.address or own,
+            "proxy_address": settings.proxy_address or own,
+            "auth": settings.auth or own,
+            **({"username": settings.username} if settings.username else {}),
+            **({"password": f"in variable {variables}"} if variables else {}),
+        },
+        "cluster": plan.name,
+        "options": asked,
+        "workers": plan.dask_workers,
+        "memory_policy": plan.memory.to_dict(),
+        "memory_policy_by": _by("environment", told),
+        "idle_timeout_s": idle,
+        **({"idle_timeout_by": _by("idle_timeout", told)} if idle else {}),
+    }
+
+
+def _by(quantity: str, told: Mapping[str, str]) -> str:
+    """Who sees to a quantity on the cluster."""
+    options = [name for name, what in told.items() if what == quantity]
+    return f"option {options[0]}" if options else "plugins for the scheduler and the nannies"

@@ -1,0 +1,176 @@
+"""The API of a Kubernetes through kr8s, and what it refuses in plain words."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import kr8s
+import kr8s.asyncio
+
+from hyperplane.errors import EngineError, StartFailed
+
+ENGINE = "kubernetes"
+DASK = "kubernetes.dask.org/v1"
+#: Where Kubernetes tells a pod what it is.
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+_OUTSIDE = (httpx.HTTPError, kr8s.APITimeoutError, ssl.SSLError, OSError, anyio.EndOfStream)
+
+#: How many use each of kr8s' objects.
+_users: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+
+def in_a_pod() -> bool:
+    """Whether this process runs in a pod, and so in the network of a Kubernetes."""
+    return "KUBERNETES_SERVICE_HOST" in os.environ and SERVICE_ACCOUNT.is_dir()
+
+
+class Missing(EngineError):
+    """There is no such object."""
+
+
+class Api:
+    """Some requests to one namespace; to be used in one event loop only.
+
+    Parameters
+    ----------
+    namespace : str or None
+        That of the context or of this pod if None.
+    """
+
+    def __init__(self, namespace: str | None) -> None:
+        self.namespace = namespace or ""
+        #: kr8s' own, which all of one event loop share.
+        self.kr8s: Any = None
+
+    async def connect(self) -> None:
+        """Find the way to the API server and ask it who it is.
+
+        Raises
+        ------
+        StartFailed
+            When there is no configuration, no server or no access.
+        """
+        with plain_words("reach the API server", self.namespace):
+            try:
+                self.kr8s = await kr8s.asyncio.api()
+            except (ValueError, KeyError, TypeError) as error:
+                where = os.environ.get("KUBECONFIG", "~/.kube/config")
+                raise StartFailed(
+                    ENGINE,
+                    f"there is no usable configuration of kubectl: {error}. Looked at: {where} "
+                    "(KUBECONFIG) and the service account of a pod. If 'kubectl get pods' works, "
+                    "this does",
+                ) from error
+        _users[self.kr8s] = _users.get(self.kr8s, 0) + 1
+        if not self.namespace:
+            self.namespace = self._own_namespace()
+
+    async def close(self) -> None:
+        """Close the connections, if nobody else in this event loop uses them."""
+        shared, self.kr8s = self.kr8s, None
+        if shared is None:
+            return
+        _users[shared] -= 1
+        # kr8s has no way to close it; a request after this one opens another.
+        if not _users[shared] and shared._session is not None:
+            await shared._session.aclose()
+
+    def _own_namespace(self) -> str:
+        file = SERVICE_ACCOUNT / "namespace"
+        if not self.kr8s.auth.active_context and file.is_file():
+            return file.read_text(encoding="utf-8").strip()
+        found: str = self.kr8s.namespace
+        return found
+
+    async def list(
+        self, kind: str, version: str = "v1", *, labels: str = "", fields: str = ""
+    ) -> list[dict[str, Any]]:
+        """All objects of a kind that have some labels."""
+        asked = {"labelSelector": labels, "fieldSelector": fields}
+        params = {name: text for name, text in asked.items() if text}
+        found = await self._call("GET", kind, version, "list", params=params)
+        items: list[dict[str, Any]] = found["items"]
+        return items
+
+    async def get(self, kind: str, name: str, version: str = "v1") -> dict[str, Any]:
+        """One object; :class:`Missing` when there is none."""
+        return await self._call("GET", f"{kind}/{name}", version, "get")
+
+    async def create(
+        self, kind: str, content: Mapping[str, Any], version: str = "v1"
+    ) -> dict[str, Any]:
+        """Make an object."""
+        return await self._call("POST", kind, version, "create", content=json.dumps(content))
+
+    async def delete(self, kind: str, name: str, version: str = "v1") -> None:
+        """Delete an object; :class:`Missing` when there is none."""
+        content = json.dumps({"propagationPolicy": "Background"})
+        await self._call("DELETE", f"{kind}/{name}", version, "delete", content=content)
+
+    async def logs(self, pod: str, container: str, *, previous: bool, lines: int | None) -> str:
+        """The last lines that a container wrote; before its last restart, if asked for."""
+        params: dict[str, Any] = {"container": container}
+        params.update({"previous": "true"} if previous else {})
+        params.update({"tailLines": lines} if lines else {})
+        with plain_words("get pods/log", self.namespace):
+            async with self.kr8s.call_api(
+                "GET", version="v1", url=f"pods/{pod}/log", namespace=self.namespace, params=params
+            ) as answer:
+                text: str = answer.text
+                return text.rstrip("\n")
+
+    async def _call(
+        self, method: str, url: str, version: str, verb: str, **more: Any
+    ) -> dict[str, Any]:
+        with plain_words(f"{verb} {url.partition('/')[0]}", self.namespace):
+            async with self.kr8s.call_api(
+                method, version=version, url=url, namespace=self.namespace, **more
+            ) as answer:
+                found: dict[str, Any] = answer.json()
+                return found
+
+
+@contextmanager
+def plain_words(doing: str, namespace: str) -> Iterator[None]:
+    """Say what went wrong with a request in words of this package."""
+    try:
+        yield
+    except kr8s.ServerError as error:
+        status = error.response.status_code if error.response is not None else 0
+        said = " ".join(str(error).split())
+        if status == 404:
+            raise Missing(ENGINE, said) from error
+        raise StartFailed(ENGINE, _refused(status, said, doing, namespace)) from error
+    except _OUTSIDE as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise EngineError(
+            ENGINE,
+            f"the API server of Kubernetes cannot be reached ({doing}): {reason}. Check that "
+            "'kubectl get pods' works with the same KUBECONFIG and context",
+        ) from error
+
+
+def _refused(status: int, said: str, doing: str, namespace: str) -> str:
+    where = f"in namespace {namespace!r}" if namespace else "of this context"
+    if status == 401:
+        return f"the API server does not know you ({doing}): {said}. Log in again as for kubectl"
+    if status == 403:
+        return (
+            f"not allowed to {doing} {where}: {said}. What hyperplane needs is in "
+            "config/kubernetes/rbac.yaml; ask for it, or name another namespace"
+        )
+    if status == 409:
+        return f"there is one of that name already {where}: {said}. Use another name"
+    if status == 422:
+        return f"the API server refuses the manifest ({doing}): {said}"
+    return f"the API server answers {status} ({doing}): {said}"

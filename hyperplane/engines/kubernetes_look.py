@@ -1,0 +1,160 @@
+"""What pods and events say, in plain words: why a pod does not run, and whether it ever will."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+Object = Mapping[str, Any]
+
+#: Reasons that do not pass by themselves, and what to do about each.
+FINAL = {
+    "ImagePullBackOff": "check hyperplane.engines.kubernetes.image and image_pull_secrets",
+    "InvalidImageName": "check hyperplane.engines.kubernetes.image",
+    "ErrImageNeverPull": "image_pull_policy is Never and the node does not have the image",
+    "CreateContainerConfigError": "build the image with a USER that is not root, or set "
+    "hyperplane.engines.kubernetes.run_as_user",
+    "CreateContainerError": "check that the image has Python, dask and distributed on its PATH",
+    "RunContainerError": "check that the image has Python, dask and distributed on its PATH",
+    "CrashLoopBackOff": "the last lines of its log say why",
+}
+MEMORY = (
+    "the kernel ended it because it needed more than the memory of its pod, {limit}: ask for more "
+    "with ram_gb_per_proc, or for fewer threads"
+)
+
+
+class Stuck(NamedTuple):
+    """A pod that will not run.
+
+    Parameters
+    ----------
+    pod, container : str
+        Its name, and that of the container.
+    text : str
+        Why, and what to do.
+    ran : bool
+        Whether it has run, so that there is a log.
+    """
+
+    pod: str
+    container: str
+    text: str
+    ran: bool
+
+
+def stuck(pods: Sequence[Object], events: Sequence[Object]) -> Stuck | None:
+    """The first pod that will not run by waiting longer."""
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        for status in _containers(pod):
+            waiting = status.get("state", {}).get("waiting", {})
+            reason = waiting.get("reason", "")
+            if reason not in FINAL:
+                continue
+            said = _said(name, events) or waiting.get("message", "")
+            advice = FINAL[reason]
+            ended = status.get("lastState", {}).get("terminated", {})
+            if reason == "CrashLoopBackOff":
+                if ended.get("reason") == "OOMKilled":
+                    advice = MEMORY.format(limit=_limit(pod, status["name"]))
+                said = f"it ended with status {ended.get('exitCode', 'unknown')} each time"
+            text = f"pod {name}: {reason}: {_one_line(said)}; {advice}"
+            return Stuck(name, status["name"], text, bool(ended))
+    return None
+
+
+def summary(pods: Sequence[Object], events: Sequence[Object]) -> str:
+    """Why the pods are not all ready, in one line."""
+    if not pods:
+        news = _news(events, None)
+        return f"No pod is there yet. {news}" if news else "No pod is there yet."
+    phases = Counter(_phase(pod) for pod in pods)
+    found = ", ".join(f"{count} {phase}" for phase, count in sorted(phases.items()))
+    waiting = {pod["metadata"]["name"] for pod in pods if not is_ready(pod)}
+    news = _news(events, waiting) or _unscheduled(pods)
+    return f"Pods: {found}. {news}".rstrip()
+
+
+def out_of_memory(pods: Sequence[Object]) -> dict[str, str]:
+    """What to say of containers that the kernel ended for memory: pod and restarts -> words."""
+    found = {}
+    for pod in pods:
+        for status in _containers(pod):
+            for state in ("state", "lastState"):
+                if status.get(state, {}).get("terminated", {}).get("reason") == "OOMKilled":
+                    name = pod["metadata"]["name"]
+                    limit = MEMORY.format(limit=_limit(pod, status["name"]))
+                    found[f"{name} {status.get('restartCount', 0)}"] = f"pod {name}: {limit}"
+    return found
+
+
+def _containers(pod: Object) -> Iterator[Object]:
+    status = pod.get("status", {})
+    yield from status.get("initContainerStatuses") or ()
+    yield from status.get("containerStatuses") or ()
+
+
+def _limit(pod: Object, container: str) -> str:
+    for one in pod.get("spec", {}).get("containers", ()):
+        if one["name"] == container:
+            limit = one.get("resources", {}).get("limits", {}).get("memory", "")
+            return f"{int(limit) / 1e9:.4g} GB" if str(limit).isdecimal() else str(limit)
+    return "unknown"
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether all containers of a pod run and answer their health checks."""
+    conditions = pod.get("status", {}).get("conditions", ())
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return ready and "deletionTimestamp" not in pod["metadata"]
+
+
+def _phase(pod: Object) -> str:
+    if "deletionTimestamp" in pod["metadata"]:
+        return "ending"
+    for status in _containers(pod):
+        if reason := status.get("state", {}).get("waiting", {}).get("reason"):
+            return str(reason)
+    phase = str(pod.get("status", {}).get("phase", "Unknown"))
+    return phase if phase != "Running" or is_ready(pod) else "running but not ready"
+
+
+def _unscheduled(pods: Sequence[Object]) -> str:
+    """What the scheduler of Kubernetes says of the first pod without a node."""
+    for pod in pods:
+        for condition in pod.get("status", {}).get("conditions", ()):
+            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+                return f"{condition.get('reason')}: {_one_line(condition.get('message', ''))}"
+    return ""
+
+
+def _said(pod: str, events: Sequence[Object]) -> str:
+    """The longest message of the failures of a pod: the shorter ones are its echoes."""
+    texts = [
+        str(event.get("message", ""))
+        for event in events
+        if event["involvedObject"].get("name") == pod and event.get("reason") == "Failed"
+    ]
+    return max(texts, key=len, default="")
+
+
+def _news(events: Sequence[Object], pods: set[str] | None) -> str:
+    """The latest warning about each kind of trouble."""
+    latest: dict[str, str] = {}
+    for event in sorted(events, key=_when):
+        about = event["involvedObject"]
+        if pods is None or about.get("kind") != "Pod" or about.get("name") in pods:
+            latest[str(event.get("reason"))] = _one_line(event.get("message", ""))
+    return "; ".join(f"{reason}: {text}" for reason, text in latest.items())
+
+
+def _when(event: Object) -> str:
+    times = (event.get("lastTimestamp"), event.get("eventTime"), event.get("firstTimestamp"))
+    return next((str(time) for time in times if time), "")
+
+
+def _one_line(text: object) -> str:
+    line = " ".join(str(text).split())
+    return line if len(line) <= 400 else line[:397] + "..."

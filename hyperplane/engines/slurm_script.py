@@ -1,0 +1,194 @@
+"""The script of a Slurm job: one node of a plan."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import cast
+
+from dask.utils import parse_timedelta
+
+from hyperplane.engines.dask_settings import as_the_user_has_it
+from hyperplane.engines.elsewhere import as_variables, server_settings, worker_variables
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import SlurmSettings
+from hyperplane.spec.settings.slurm import seconds_of
+from hyperplane.units import gb_to_bytes
+
+#: Seconds that a worker process looks for its scheduler: a job that starts when the cluster is gone
+#: ends by itself after them.
+DEATH_TIMEOUT = 300
+#: Options of a worker -> files of the key pair.
+TLS_FILES = {"--tls-ca-file": "ca.pem", "--tls-cert": "cert.pem", "--tls-key": "key.pem"}
+_MEBIBYTE = 1 << 20
+
+
+def shared(settings: SlurmSettings) -> Path:
+    """The folder for the clusters that this machine runs, on the file system of all nodes."""
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    folder = Path(settings.shared_folder or Path(state, "hyperplane")).expanduser()
+    return folder.absolute() / socket.gethostname()
+
+
+def folder(settings: SlurmSettings, name: str) -> Path:
+    """The folder of one cluster in there; nobody else can enter it."""
+    return shared(settings) / f"hyperplane-{os.getuid()}" / name
+
+
+def logs(settings: SlurmSettings, own: Path) -> Path:
+    """Where the jobs of a cluster write what they print: its own folder, unless one is set."""
+    return Path(settings.log_folder).expanduser().absolute() if settings.log_folder else own
+
+
+def memory(plan: ClusterPlan, settings: SlurmSettings) -> int:
+    """Memory of a job in MiB: its processes, and a margin for the nannies, which are one more."""
+    wanted = plan.worker.total_ram + gb_to_bytes(settings.memory_margin_gb)
+    return -(-wanted // _MEBIBYTE)
+
+
+def lifetime(settings: SlurmSettings) -> int | None:
+    """Seconds after which a worker hands over its results and leaves, before its job is ended."""
+    if settings.walltime is None:
+        return None
+    whole = seconds_of(settings.walltime)
+    margin: float = parse_timedelta(settings.leave_before)
+    return math.ceil(max(whole - margin, whole / 2))
+
+
+def render(plan: ClusterPlan) -> str:
+    """The script of the first job of a plan, as sbatch would get it."""
+    settings = cast(SlurmSettings, plan.settings)
+    with as_the_user_has_it():
+        make = maker(plan, settings, folder(settings, plan.name))
+    protocol = "tls" if settings.security == "tls" else "tcp"
+    return make(f"{protocol}://SCHEDULER:PORT", f"{plan.name}-0")
+
+
+def maker(
+    plan: ClusterPlan, settings: SlurmSettings, own: Path
+) -> Callable[[str | None, str | None], str]:
+    """What makes scripts of a scheduler's address and a worker's name.
+
+    With the settings of Dask as they are now, so that later jobs have the same.
+    """
+    variables = worker_variables(plan)
+    dask_settings = as_variables(server_settings(plan, settings))
+
+    def make(scheduler: str | None, name: str | None) -> str:
+        return script(plan, settings, own, variables, dask_settings, str(scheduler), str(name))
+
+    return make
+
+
+def script(
+    plan: ClusterPlan,
+    settings: SlurmSettings,
+    own: Path,
+    variables: Mapping[str, str],
+    dask_settings: Mapping[str, str],
+    scheduler: str,
+    name: str,
+) -> str:
+    """The script of a job.
+
+    Parameters
+    ----------
+    plan : ClusterPlan
+        A job is one node of it.
+    settings : SlurmSettings
+        The settings of the engine. Nothing of them becomes shell but the prologue.
+    own : Path
+        The folder of the cluster, with the files of its key pair.
+    variables : mapping of str to str
+        For the worker processes. The prologue can change them.
+    dask_settings : mapping of str to str
+        Settings of Dask, as variables.
+    scheduler : str
+        Its address.
+    name : str
+        Name of the worker.
+
+    Returns
+    -------
+    str
+        For ``sbatch``.
+    """
+    lines = ["#!/bin/bash", *(f"#SBATCH {each}" for each in _directives(plan, settings, own))]
+    lines += ["", *_exports(variables)]
+    if settings.prologue:
+        lines += ["# The prologue of the settings.", *settings.prologue]
+    lines += _exports(dask_settings)
+    words = _words(plan, settings, own, scheduler, name)
+    return "\n".join([*lines, "", " \\\n  ".join(words)]) + "\n"
+
+
+def _directives(plan: ClusterPlan, settings: SlurmSettings, own: Path) -> list[str]:
+    output = str(logs(settings, own)).replace("%", "%%")
+    worker = plan.worker
+    found = {
+        "job-name": plan.name,
+        "output": f'"{output}/{plan.name}-%j.log"',
+        "nodes": 1,
+        "ntasks": 1,
+        "cpus-per-task": math.ceil(worker.cores_per_worker),
+        "mem": f"{memory(plan, settings)}M",
+        "time": None if settings.walltime is None else _time(seconds_of(settings.walltime)),
+        "gres": f"gpu:{worker.ngpus}" if worker.ngpus else None,
+        "partition": settings.partition,
+        "account": settings.account,
+        "qos": settings.qos,
+        "constraint": settings.constraint,
+    }
+    options = [f"--{key}={value}" for key, value in found.items() if value is not None]
+    return [*options, *settings.extra_directives]
+
+
+def _time(seconds: int) -> str:
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}"
+
+
+def _exports(variables: Mapping[str, str]) -> list[str]:
+    return [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+
+
+def _words(
+    plan: ClusterPlan, settings: SlurmSettings, own: Path, scheduler: str, name: str
+) -> list[str]:
+    """The command of a job: one process with a nanny for each worker process.
+
+    ``exec``, so that what ends the job ends the nannies and not the shell above them.
+    """
+    worker = plan.worker
+    options: dict[str, str | int | None] = {
+        "--name": name,
+        "--nworkers": worker.nprocs,
+        "--nthreads": worker.nthreads,
+        "--memory-limit": f"{worker.ram_per_proc}B",
+        "--death-timeout": DEATH_TIMEOUT,
+        # The pages of a worker have no TLS.
+        "--dashboard-address": "127.0.0.1:0",
+        "--interface": settings.interface,
+        "--local-directory": settings.local_directory,
+    }
+    if (seconds := lifetime(settings)) is not None:
+        options["--lifetime"] = f"{seconds}s"
+    if settings.security == "tls":
+        options["--protocol"] = "tls://"
+        options.update({key: str(own / file) for key, file in TLS_FILES.items()})
+    program = [settings.python or sys.executable, "-m", "distributed.cli.dask_worker", scheduler]
+    return [
+        "exec " + shlex.join(program),
+        *(
+            f"{key} {shlex.quote(str(value))}"
+            for key, value in options.items()
+            if value is not None
+        ),
+        "--no-dashboard",
+    ]

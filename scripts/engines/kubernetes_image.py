@@ -1,0 +1,212 @@
+"""Write the two images of the test cluster from what this machine has: no Docker, no registry.
+
+``kubernetes_image.py FOLDER`` writes ``FOLDER/pause.tar`` and ``FOLDER/dask.tar``. The second holds
+the Python that runs this, the packages of :data:`WANTED` with all they need, in just the versions
+that are installed here, and the shared libraries that these load; nothing else, not even a shell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+PREFIX = "test.invalid/hyperplane"
+WANTED = ("hyperplane", "pandas", "pyarrow", "bokeh", "cryptography", "dask-kubernetes")
+#: Declared by kopf and kr8s for other ways than the one they take here.
+NOT_NEEDED = {"kubernetes", "kubernetes-asyncio"}
+NOT_COPIED = re.compile(r"(^|/)(test|tests|idlelib|tkinter|ensurepip|site-packages|config-[^/]+)/")
+USER = 1000
+VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+#: An editable installation has no files of its own.
+ROOT = Path(__file__).resolve().parents[2]
+SHIM = Path(__file__).with_name("kubernetes_shim.py")
+#: The last line is read again by each process that Dask starts from it.
+SCRIPT = """#!/opt/python/bin/python3
+import sys
+from {module} import {name}
+if __name__ == "__main__":
+    sys.exit({name}())
+"""
+
+
+def say(text: str) -> None:
+    """A line about what was done."""
+    sys.stdout.write(f"kubernetes_image: {text}\n")
+    sys.stdout.flush()
+
+
+def closure(names: tuple[str, ...]) -> dict[str, Distribution]:
+    """Installed packages and all that they need."""
+    found: dict[str, Distribution] = {}
+    todo = list(names)
+    while todo:
+        key = re.sub(r"[-_.]+", "-", todo.pop()).lower()
+        if key in found or key in NOT_NEEDED:
+            continue
+        try:
+            found[key] = distribution(key)
+        except PackageNotFoundError:
+            if key in names:
+                raise
+            continue
+        needed = [Requirement(text) for text in found[key].requires or ()]
+        todo += [one.name for one in needed if not one.marker or one.marker.evaluate({"extra": ""})]
+    return found
+
+
+def libraries(files: list[Path]) -> set[Path]:
+    """Shared libraries of the system that programs and modules load."""
+    found: set[Path] = set()
+    for start in range(0, len(files), 200):
+        batch = list(map(str, files[start : start + 200]))
+        told = subprocess.run(  # noqa: S603 - files of this installation
+            ["/usr/bin/ldd", *batch], capture_output=True, text=True, check=False
+        ).stdout
+        for path in re.findall(r"(?:=> |\t)(/\S+) \(0x", told):
+            found.add(Path(path))
+    inside = (sys.prefix, sys.base_prefix)
+    return {path for path in found if not str(path).startswith(inside)}
+
+
+class Image:
+    """A docker-archive of one layer, as it is filled."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.layer = scratch / "layer.tar"
+        self.tar = tarfile.open(self.layer, "w", dereference=True)  # noqa: SIM115 - see write()
+        self.seen: set[str] = set()
+
+    def add(self, source: Path, target: str) -> None:
+        """A file under a path of the image."""
+        target = target.lstrip("/")
+        if target not in self.seen:
+            self.seen.add(target)
+            self.tar.add(source, arcname=target, recursive=False)
+
+    def text(self, target: str, text: str, mode: int = 0o644) -> None:
+        """A small file."""
+        entry = tarfile.TarInfo(target.lstrip("/"))
+        entry.size, entry.mode, entry.mtime = len(text.encode()), mode, int(time.time())
+        self.tar.addfile(entry, io.BytesIO(text.encode()))
+
+    def folder(self, target: str, mode: int = 0o755) -> None:
+        """An empty folder."""
+        entry = tarfile.TarInfo(target.lstrip("/"))
+        entry.type, entry.mode = tarfile.DIRTYPE, mode
+        self.tar.addfile(entry)
+
+    def with_libraries(self, files: list[Path]) -> None:
+        """What programs and modules load, and the loader itself."""
+        for path in sorted(libraries(files)):
+            self.add(path, str(path))
+
+    def write(self, name: str, out: Path, config: dict[str, object]) -> None:
+        """Finish: the layer, its checksum and what to run."""
+        self.tar.close()
+        checksum = hashlib.sha256()
+        with self.layer.open("rb") as file:
+            while block := file.read(2**20):
+                checksum.update(block)
+        about = {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": config,
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{checksum.hexdigest()}"]},
+        }
+        manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
+        draft = out.with_suffix(".new")
+        with tarfile.open(draft, "w") as archive:
+            for part, content in (("config.json", about), ("manifest.json", manifest)):
+                entry = tarfile.TarInfo(part)
+                data = json.dumps(content).encode()
+                entry.size = len(data)
+                archive.addfile(entry, io.BytesIO(data))
+            archive.add(self.layer, "layer.tar")
+        draft.replace(out)
+        say(f"{name}: {out.stat().st_size >> 20} MiB in {out}")
+
+
+def pause(out: Path, scratch: Path) -> None:
+    """What holds the network of each pod: a program that does nothing."""
+    image = Image(scratch)
+    image.add(Path("/bin/sleep").resolve(), "/sleep")
+    image.with_libraries([Path("/bin/sleep")])
+    image.write(f"{PREFIX}/pause:1", out, {"Entrypoint": ["/sleep", "infinity"]})
+
+
+def dask(out: Path, scratch: Path) -> None:
+    """Python, Dask and the operator."""
+    image, native = Image(scratch), [Path(sys.executable).resolve()]
+    image.add(native[0], "/opt/python/bin/python3")
+    shared = Path(sysconfig.get_config_var("LIBDIR")) / str(sysconfig.get_config_var("LDLIBRARY"))
+    if shared.suffix == ".so" and shared.exists():
+        image.add(shared, f"/opt/python/lib/{shared.resolve().name}")
+    for file, target in _stdlib():
+        image.add(file, target)
+        native += [file] if file.suffix == ".so" else []
+    for found in closure(WANTED).values():
+        for part in found.files or ():
+            file = Path(str(found.locate_file(part)))
+            if ".." not in part.parts and file.is_file():
+                image.add(file, f"/opt/site/{part.as_posix()}")
+                native += [file] if ".so" in file.suffixes else []
+    image.with_libraries(native)
+    for file in sorted((ROOT / "hyperplane").rglob("*.py")):
+        image.add(file, f"/opt/site/{file.relative_to(ROOT).as_posix()}")
+    for file in sorted((ROOT / "config").glob("*.yaml")):
+        image.add(file, f"/opt/site/hyperplane/config_data/{file.name}")
+    image.add(SHIM, f"/opt/site/{SHIM.name}")
+    for name, module, function in (("dask", "dask.__main__", "main"), ("kopf", "kopf.cli", "main")):
+        image.text(f"/opt/bin/{name}", SCRIPT.format(module=module, name=function), 0o755)
+    image.text("/etc/passwd", f"root:x:0:0::/:/\ndask:x:{USER}:{USER}::/tmp:/\n")
+    image.text("/etc/nsswitch.conf", "hosts: files dns\n")
+    image.folder("/tmp", 0o1777)  # noqa: S108 - a folder of the image
+    variables = {
+        "PATH": "/opt/bin:/opt/python/bin",
+        "PYTHONHOME": "/opt/python",
+        "PYTHONPATH": "/opt/site",
+        "LD_LIBRARY_PATH": "/opt/python/lib",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": "/tmp",  # noqa: S108
+    }
+    environment = [f"{name}={value}" for name, value in variables.items()]
+    config = {"Env": environment, "User": str(USER), "WorkingDir": "/tmp"}  # noqa: S108
+    image.write(f"{PREFIX}/dask:1", out, config)
+
+
+def _stdlib() -> Iterator[tuple[Path, str]]:
+    """Files of the standard library, and where they go."""
+    for key in ("stdlib", "platstdlib"):
+        folder = Path(sysconfig.get_path(key, vars={"base": sys.base_prefix}))
+        for file in sorted(folder.rglob("*")):
+            inside = file.relative_to(folder).as_posix()
+            if file.is_file() and not NOT_COPIED.search(inside):
+                yield file, f"/opt/python/lib/{VERSION}/{inside}"
+
+
+def main() -> None:
+    """Write both images."""
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for write in (pause, dask):
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            write(folder / f"{write.__name__}.tar", Path(scratch))
+        say(f"{write.__name__} took {time.monotonic() - began:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""A real one-node Kubernetes with the operator, for the tests of its engine.
+
+Started by the project's script where scripts/engines/kubernetes_build has built the programs; one
+that runs already is used, and left as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dask.config
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "scripts" / "engines"
+EXAMPLES = ROOT / "config" / "kubernetes"
+STATE = Path(os.environ.get("HYPERPLANE_ENGINES", "~/.cache/hyperplane/engines")).expanduser()
+FOLDER = STATE / "kubernetes"
+RUN = FOLDER / "run"
+NAMESPACE = "lab"
+IMAGE = "test.invalid/hyperplane/dask:1"
+#: Two cores have room for few whole ones; nothing may be fetched from anywhere.
+OPTIONS: dict[str, Any] = {
+    "image": IMAGE,
+    "image_pull_policy": "Never",
+    "namespace": NAMESPACE,
+    "cpu_reserved": 0.1,
+    "scheduler_cpu": "200m",
+    "scheduler_ram": "600Mi",
+}
+PROGRAMS = ("etcd", "containerd", "runc", "kubectl", "iptables", "conntrack", "nsenter")
+
+
+def _lacking() -> str:
+    missing = [name for name in PROGRAMS if shutil.which(name, path=_path()) is None]
+    if missing:
+        return f"no {', '.join(missing)}; scripts/engines/kubernetes_up names the Debian packages"
+    if os.geteuid() != 0:
+        return "only root can make network namespaces and control groups"
+    if not (FOLDER / "bin" / "kubelet").exists():
+        return "no Kubernetes is built here; scripts/engines/kubernetes_build does it once"
+    return ""
+
+
+def _path() -> str:
+    return f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+
+
+def kubectl(*arguments: str, text: str | None = None) -> str:
+    """What kubectl prints, as the administrator."""
+    environment = {**os.environ, "KUBECONFIG": str(RUN / "admin.json")}
+    command = ["kubectl", *arguments]
+    found = subprocess.run(
+        command, env=environment, input=text, capture_output=True, text=True, timeout=60
+    )
+    assert found.returncode == 0, f"{' '.join(command)}: {found.stderr}"
+    return found.stdout
+
+
+def objects(kind: str, cluster: str, component: str = "") -> list[dict[str, Any]]:
+    """Objects of a cluster."""
+    labels = f"dask.org/cluster-name={cluster}"
+    labels += f",dask.org/component={component}" if component else ""
+    found = kubectl("-n", NAMESPACE, "get", kind, "-l", labels, "-o", "json")
+    items: list[dict[str, Any]] = json.loads(found)["items"]
+    return items
+
+
+def clusters() -> list[str]:
+    """Names of all clusters."""
+    return kubectl("-n", NAMESPACE, "get", "daskclusters", "-o", "name").split()
+
+
+@contextmanager
+def service() -> Iterator[dict[str, Any]]:
+    """Kubernetes, as somebody sees it who has the rights of the example and no others."""
+    required = os.environ.get("HYPERPLANE_REQUIRE_SERVICES") == "1"
+    if (what := _lacking()) and not required:
+        pytest.skip(what)
+    there = (RUN / "kubelet.pid").exists()
+    environment = {**os.environ, "PATH": _path(), "PYTHON": sys.executable}
+    # The file is for people: a pipe would stay open with the daemons.
+    with (STATE / "kubernetes.log").open("w") as log:
+        up = [str(SCRIPTS / "kubernetes_up")]
+        done = subprocess.run(up, env=environment, stdout=log, stderr=subprocess.STDOUT)
+    if done.returncode:
+        pytest.fail((STATE / "kubernetes.log").read_text()[-4000:])
+    sys.path.insert(0, str(SCRIPTS))
+    import dask_kubernetes.operator  # noqa: F401 - its defaults come into Dask's configuration
+    import kubernetes_shim  # noqa: F401 - kr8s supports a Kubernetes as old as this no more
+
+    before = os.environ.get("KUBECONFIG")
+    try:
+        kubectl("apply", "-f", str(EXAMPLES / "rbac.yaml"))
+        os.environ["KUBECONFIG"] = str(RUN / "user.json")
+        section = "hyperplane.engines.kubernetes"
+        with dask.config.set({f"{section}.{key}": value for key, value in OPTIONS.items()}):
+            yield OPTIONS
+    finally:
+        sys.path.remove(str(SCRIPTS))
+        os.environ.pop("KUBECONFIG", None)
+        if before is not None:
+            os.environ["KUBECONFIG"] = before
+        if not there:
+            subprocess.run([SCRIPTS / "kubernetes_down"], env=environment, check=True)

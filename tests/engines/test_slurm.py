@@ -1,0 +1,238 @@
+"""What the slurm engine asks of Slurm and says of it; no Slurm is needed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import dask.config
+import pytest
+
+import hyperplane
+from hyperplane.engines import records, slurm_script
+from hyperplane.engines.slurm import PROGRAMS, SlurmEngine
+from hyperplane.errors import RequestError
+from hyperplane.spec.settings import SlurmSettings
+from hyperplane.spec.settings.slurm import seconds_of
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "engines"
+LAYOUT: dict[str, Any] = {
+    "num_workers": 3,
+    "nprocs": 5,
+    "nthreads": 3,
+    "ram_gb_per_proc": 2.4,
+    "cores_per_worker": 15.5,
+    "name": "flights",
+}
+PLAIN: dict[str, Any] = {"python": "/opt/python/bin/python", "shared_folder": "/shared"}
+FULL: dict[str, Any] = {
+    **PLAIN,
+    "partition": "short,long",
+    "account": "air-traffic",
+    "qos": "normal",
+    "constraint": "[rack1|rack2]&ib",
+    "walltime": "1-02:30:00",
+    "leave_before": "5 minutes",
+    "memory_margin_gb": 0.5,
+    "extra_directives": ["--exclusive", "--comment='of the flights'"],
+    "prologue": ["module load python/3.12", "export TMPDIR=/scratch/$USER"],
+    "python": "/opt/my python/bin/python",
+    "interface": "ib0",
+    "log_folder": "/shared/logs of 100%",
+    "local_directory": "/scratch/$(whoami)",
+    "security": "none",
+}
+
+
+def plan(options: dict[str, Any] | None = None, **arguments: Any) -> hyperplane.ClusterPlan:
+    given = {"engine": "slurm", **LAYOUT, **arguments}
+    return hyperplane.plan_cluster(**given, engine_options=options or {})
+
+
+def rendered(options: dict[str, Any], **arguments: Any) -> str:
+    return SlurmEngine().render(plan(options, **arguments))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "arguments"),
+    [
+        ("slurm", PLAIN, {}),
+        ("slurm-full", FULL, {"memory": hyperplane.MemoryPolicy(0.5, 0.6, 0.7, False)}),
+        ("slurm-gpu", PLAIN, {"nprocs": 1, "ngpus": 2}),
+    ],
+)
+def test_what_is_rendered_is_what_the_files_show(
+    name: str, options: dict[str, Any], arguments: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "login1")
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    file = GOLDEN / f"{name}.sh"
+    text = rendered(options, **arguments)
+    if os.environ.get("HYPERPLANE_WRITE_GOLDEN"):
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8")
+
+
+def test_memory_is_the_processes_and_the_margin_in_whole_mebibytes() -> None:
+    asked = plan(PLAIN)
+    assert asked.worker.total_ram == 12_000_000_000
+    assert slurm_script.memory(asked, SlurmSettings()) == 11683  # 12.25 GB are 11682.5 MiB
+    assert "--mem=11683M" in rendered(PLAIN)
+    assert "--mem=11445M" in rendered({**PLAIN, "memory_margin_gb": 0})
+    assert "--memory-limit 2400000000B" in rendered(PLAIN)
+
+
+def test_a_script_is_shell_that_runs_nothing_of_the_settings(tmp_path: Path) -> None:
+    """With a program that prints its arguments in the place of Python."""
+    canary = tmp_path / "canary"
+    python = tmp_path / "it's; touch canary"
+    python.write_text('#!/bin/bash\nprintf "%s\\n" "$@" > arguments; env > variables\n')
+    python.chmod(0o755)
+    options = {**FULL, "python": str(python), "local_directory": f"$(touch {canary})"}
+    options["prologue"] = ["export GIVEN=by-the-prologue"]
+    script = tmp_path / "job.sh"
+    script.write_text(rendered(options))
+    subprocess.run(["bash", script], cwd=tmp_path, check=True)
+    assert not canary.exists()
+    arguments = (tmp_path / "arguments").read_text().splitlines()
+    assert arguments[:2] == ["-m", "distributed.cli.dask_worker"]
+    given = dict(zip(arguments[3::2], arguments[4::2], strict=False))
+    assert given["--local-directory"] == f"$(touch {canary})"
+    assert (given["--nworkers"], given["--nthreads"]) == ("5", "3")
+    assert given["--lifetime"] == f"{26.5 * 3600 - 300:.0f}s"
+    variables = (tmp_path / "variables").read_text().splitlines()
+    assert "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE=0.95" in variables
+    assert "GIVEN=by-the-prologue" in variables
+
+
+HOSTILE = [
+    ("partition", "long\n#SBATCH --uid=0"),
+    ("partition", "long --uid=0"),
+    ("partition", "-x"),
+    ("account", "a;touch x"),
+    ("account", "a\n"),
+    ("qos", "$(id)"),
+    ("constraint", "gpu\ntouch x"),
+    ("constraint", "a b"),
+    ("interface", "ib0 --preload x"),
+    ("python", "python\ntouch x"),
+    ("shared_folder", '/a" --uid=0 "'),
+    ("shared_folder", "/a\n#SBATCH --uid=0"),
+    ("log_folder", "/a\u2028b"),
+    ("local_directory", ""),
+    ("extra_directives", ["--exclusive\n#SBATCH --uid=0"]),
+    ("extra_directives", ["--exclusive --uid=0"]),
+    ("extra_directives", ["--mem=1T"]),
+    ("extra_directives", ["--arr=1-9"]),
+    ("extra_directives", ["-n4"]),
+    ("extra_directives", ["exclusive"]),
+    ("extra_directives", ["--comment='unclosed"]),
+    ("prologue", ["echo a\n#SBATCH --uid=0"]),
+    ("walltime", "soon"),
+    ("walltime", "00:00:30"),
+    ("walltime", -1),
+    ("memory_margin_gb", -1),
+    ("memory_margin_gb", float("nan")),
+    ("leave_before", "a while"),
+    ("security", "some"),
+    ("partitoin", "long"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), HOSTILE)
+def test_settings_refuse_what_would_write_lines_or_means_nothing(name: str, value: Any) -> None:
+    with pytest.raises(RequestError) as caught:
+        plan({name: value})
+    [fault] = caught.value.faults
+    assert fault.where.startswith(f"engine_options.{name}")
+
+
+@pytest.mark.parametrize(
+    "directive",
+    ["--exclusive", "-x node7", "--reservation=tests", "--mem-bind=local", "-C 'a&b'", "--nice=5"],
+)
+def test_other_options_of_sbatch_are_taken(directive: str) -> None:
+    assert f"\n#SBATCH {directive}\n" in rendered({"extra_directives": [directive]})
+
+
+@pytest.mark.parametrize(
+    ("walltime", "seconds"),
+    [
+        (5400, 5400),  # as YAML reads 1:30:00
+        ("1:30:00", 5400),
+        ("90:00", 5400),
+        ("1-0", 86_400),
+        ("1-06:30", 109_800),
+        ("2 hours", 7200),
+        ("120", 120),
+    ],
+)
+def test_walltimes(walltime: str | float, seconds: int) -> None:
+    assert seconds_of(walltime) == seconds
+    hours = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    assert f"\n#SBATCH --time={hours}\n" in rendered({"walltime": walltime})
+
+
+def test_without_a_walltime_the_partition_decides_and_workers_stay() -> None:
+    text = rendered({})
+    assert "--time" not in text
+    assert "--lifetime" not in text
+    assert slurm_script.lifetime(SlurmSettings(walltime="90s")) == 45  # half at least
+
+
+def test_gpus_are_not_shared_out_among_processes() -> None:
+    assert "\n#SBATCH --gres=gpu:1\n" in rendered({}, ngpus=1)
+    with pytest.raises(RequestError, match="nprocs=1"):
+        plan(ngpus=2)
+
+
+def test_the_folder_is_the_one_that_is_reserved_and_only_its_owner_enters(tmp_path: Path) -> None:
+    settings = SlurmSettings(shared_folder=str(tmp_path))
+    record = records.Record("mine", "slurm", "", "", os.getpid(), records.own_start(), 1, 1, 1.0)
+    record = records.reserve(record, str(slurm_script.shared(settings)))
+    folder = slurm_script.folder(settings, "mine")
+    assert record.scratch == str(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    records.remove(record.name, record.scratch)
+
+
+def test_the_users_own_settings_of_dask_win() -> None:
+    assert "WORKER_TTL=60s" in rendered({})
+    with dask.config.set({"distributed.scheduler.worker-ttl": "45s"}):
+        assert "WORKER_TTL" not in rendered({})
+
+
+def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    usable, reason = SlurmEngine().available()
+    assert not usable
+    assert "sbatch, squeue, scancel" in reason
+    for name in PROGRAMS:
+        (tmp_path / name).touch(mode=0o755)
+    assert SlurmEngine().available().usable
+    with monkeypatch.context() as patch:
+        patch.setattr("importlib.util.find_spec", lambda name: None)
+        assert "pip install 'hyperplane[slurm]'" in SlurmEngine().available().reason
+
+
+LOADS = """
+import signal, threading
+def load():
+    from hyperplane.engines import slurm_cluster
+thread = threading.Thread(target=load)
+{}
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+assert signal.signal.__module__ == "signal"
+from dask_jobqueue.slurm import SLURMRunner
+from hyperplane.engines.slurm_cluster import GuardedSLURMCluster
+"""
+
+
+@pytest.mark.parametrize("how", ["load()", "thread.start(); thread.join()"])
+def test_loading_dask_jobqueue_leaves_ctrl_c_as_it_is(how: str) -> None:
+    subprocess.run([sys.executable, "-c", LOADS.format(how)], check=True)

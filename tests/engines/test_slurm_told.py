@@ -1,0 +1,124 @@
+"""What the slurm engine makes of Slurm's words; a program of the test answers as squeue would."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from hyperplane.engines import slurm_told
+from hyperplane.engines.slurm_queue import Told, ask, summary
+from hyperplane.errors import StartFailed
+from hyperplane.spec.settings import SlurmSettings
+
+
+def program(file: Path, text: str) -> None:
+    file.write_text(f"#!/bin/bash\n{text}\n")
+    file.chmod(0o755)
+
+
+@pytest.fixture
+def squeue(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A file; what is written to it is what squeue does."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return tmp_path / "squeue"
+
+
+def test_squeue_is_read(squeue: Path) -> None:
+    lines = [
+        "7|PENDING|30:00|ReqNodeNotAvail, UnavailableNodes:n[1-2]",
+        "8|RUNNING|1-00:00:00|None",
+    ]
+    program(squeue, f"printf '%s\\n' {shlex.join(lines)}; printf '%s ' \"$@\" > {squeue}.seen")
+    told = ask(["7", "8", "9"])
+    assert told == {
+        "7": Told("PENDING", "ReqNodeNotAvail, UnavailableNodes:n[1-2]", "30:00"),
+        "8": Told("RUNNING", "None", "1-00:00:00"),
+    }
+    assert "--jobs=7,8,9 " in Path(f"{squeue}.seen").read_text()
+    assert summary(told, 3).endswith("n[1-2]), 1 job RUNNING, 1 job gone")
+    program(squeue, "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    assert ask(["7"]) == {}
+    program(squeue, "echo 'Unable to contact slurm controller' >&2; exit 1")
+    assert ask(["7"]) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("PartitionTimeLimit", "shorter"),
+        ("PartitionConfig", "another partition"),
+        ("BadConstraints", "constraint"),
+        ("InvalidAccount", "account"),
+        ("InvalidQOS", "qos"),
+        ("JobHeldUser", "scontrol release"),
+        ("QOSMaxCpuPerJobLimit", "per node"),
+        ("AssocMaxWallDurationPerJobLimit", "shorter walltime"),
+        ("AssocGrpCPUMinutesLimit", "budget"),
+    ],
+)
+def test_reasons_that_do_not_pass_end_a_start(
+    squeue: Path, tmp_path: Path, reason: str, says: str
+) -> None:
+    program(squeue, f"echo '7|PENDING|30:00|{reason}'")
+    look = slurm_told.Look(lambda: {"flights-0": "7"}, tmp_path)
+    with pytest.raises(StartFailed, match=says) as caught:
+        look()
+    assert f"job 7, PENDING ({reason})" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "reason", ["Resources", "Priority", "QOSMaxJobsPerUserLimit", "AssocGrpCpuLimit", "None"]
+)
+def test_reasons_that_pass_are_told(squeue: Path, tmp_path: Path, reason: str) -> None:
+    program(squeue, f"echo '7|PENDING|30:00|{reason}'")
+    said = slurm_told.Look(lambda: {"flights-0": "7"}, tmp_path)()
+    assert said.startswith("squeue says: 1 job PENDING")
+    assert (reason in said) == (reason != "None")
+
+
+def test_a_job_that_ends_early_ends_the_start_with_what_it_printed(
+    squeue: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "flights-7.log").write_text("\n".join(["..."] * 50 + ["python: not found"]))
+    program(squeue, "echo '7|FAILED|30:00|NonZeroExitCode'")
+    with pytest.raises(StartFailed, match=r"job 7 ended .* FAILED \(NonZeroExitCode\)") as caught:
+        slurm_told.Look(lambda: {"flights-0": "7"}, tmp_path)()
+    assert caught.value.log_tail.endswith("python: not found")
+    assert caught.value.log_tail.count("\n") == 19
+
+
+@pytest.mark.parametrize(
+    ("told", "walltime", "says"),
+    [
+        (Told("TIMEOUT", "None", "30:00"), "30 minutes", r"limit of 30:00.*walltime is 0:30:00"),
+        (Told("TIMEOUT", "None", "1:00"), None, r"limit of 1:00.*walltime is not set"),
+        (Told("COMPLETED", "None", "30:00"), "30 minutes", r"left 0:28:00 after.*handed over"),
+        (Told("OUT_OF_MEMORY", "None", "30:00"), None, "more memory.*ram_gb_per_proc"),
+        (Told("NODE_FAIL", "None", "30:00"), None, "node that failed"),
+        (Told("FAILED", "NonZeroExitCode", "30:00"), None, r"FAILED \(NonZeroExitCode\)"),
+        (None, None, "no longer knows"),
+    ],
+)
+def test_why_a_job_has_ended(
+    told: Told | None, walltime: str | None, says: str, tmp_path: Path
+) -> None:
+    settings = SlurmSettings(walltime=walltime)
+    text = slurm_told.explained(settings, tmp_path, "7", "flights-0", told)
+    assert text.startswith("job 7 (worker flights-0) ")
+    assert re.search(says, text)
+    assert "cluster.adapt()" in text
+
+
+def test_memory_is_named_where_slurm_says_it_in_the_output_of_the_job_only(tmp_path: Path) -> None:
+    said = (
+        "slurmstepd: error: StepId=7.batch exceeded memory limit\nslurmstepd: error: Exceeded job"
+    )
+    (tmp_path / "flights-7.log").write_text(f"{said} memory limit\n")
+    told = Told("FAILED", "JobLaunchFailure", "30:00")
+    text = slurm_told.explained(SlurmSettings(), tmp_path, "7", "flights-0", told)
+    assert "used more memory than it asked for. Give ram_gb_per_proc more" in text
+    assert text.endswith("memory limit")
