@@ -56,17 +56,61 @@ def start():
     return Client(cluster), cluster
 """
 
-#: Engine -> the library bare, and the settings of ours.
-ENGINES = {
-    "ssh": (
-        SSH,
-        {
-            "hosts": ["10.77.0.11", "10.77.0.12"],
-            "client_keys": [f"{STATE}/ssh/id"],
-            "known_hosts": f"{STATE}/ssh/known_hosts",
-        },
-    ),
-}
+GATEWAY = """
+import os
+from dask_gateway import BasicAuth, Gateway
+def start():
+    auth = BasicAuth("ada", os.environ["ADA"])
+    gateway = Gateway("ADDRESS", proxy_address="PROXY", auth=auth)
+    cluster = gateway.new_cluster(worker_cores=1, worker_memory=500_000_000 / 2**30)
+    cluster.scale(2)
+    return cluster.get_client(), cluster
+"""
+
+SLURM = """
+from dask.distributed import Client
+from distributed.security import Security
+from dask_jobqueue import SLURMCluster
+def start():
+    cluster = SLURMCluster(
+        cores=1, processes=1, memory="500MB", interface="lo", security=Security.temporary(),
+        shared_temp_directory="/tmp", log_directory="/tmp",
+    )
+    cluster.scale(2)
+    return Client(cluster), cluster
+"""
+
+
+def ssh() -> tuple[str, dict[str, object]]:
+    """The library bare, and the settings of ours."""
+    return SSH.replace("STATE", str(STATE)), {
+        "hosts": ["10.77.0.11", "10.77.0.12"],
+        "client_keys": [f"{STATE}/ssh/id"],
+        "known_hosts": f"{STATE}/ssh/known_hosts",
+    }
+
+
+def gateway() -> tuple[str, dict[str, object]]:
+    """The same on a gateway; the password is in the environment, as with users."""
+    told = json.loads((STATE / "gateway" / "server.json").read_text())
+    os.environ["ADA"] = json.loads((STATE / "gateway" / "users.json").read_text())["ada"]
+    bare = GATEWAY.replace("ADDRESS", told["address"]).replace("PROXY", told["proxy_address"])
+    return bare, {
+        "address": told["address"],
+        "proxy_address": told["proxy_address"],
+        "auth": "basic",
+        "username": "ada",
+        "password_variable": "ADA",
+    }
+
+
+def slurm() -> tuple[str, dict[str, object]]:
+    """The same as jobs of Slurm."""
+    os.environ["SLURM_CONF"] = str(STATE / "slurm" / "slurm.conf")
+    return SLURM, {"interface": "lo"}
+
+
+ENGINES = {"ssh": ssh, "gateway": gateway, "slurm": slurm}
 
 
 def main() -> None:
@@ -74,10 +118,10 @@ def main() -> None:
     parser.add_argument("engine", choices=ENGINES)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    bare, options = ENGINES[arguments.engine]
+    bare, options = ENGINES[arguments.engine]()
     ours = OURS.replace("ENGINE", arguments.engine).replace("OPTIONS", json.dumps(options))
     scripts = {
-        "bare": ["-c", bare.replace("STATE", str(STATE)) + JOB],
+        "bare": ["-c", bare + JOB],
         "hyperplane": ["-c", ours + JOB],
     }
     found = in_turn(scripts, arguments.rounds)

@@ -269,7 +269,8 @@ def get_cluster(name: str, engine: str = "local") -> Started:
     EngineError
         When no such cluster runs.
     """
-    started = registry.load(engine).connect(name)
+    found = registry.load(engine)
+    started = found.connect(name, config.engine_settings(engine, found.settings))
     keep_old_methods(started.client)
     return started
 

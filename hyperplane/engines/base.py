@@ -78,7 +78,7 @@ class Engine(Protocol):
         """Start the cluster and return when its workers are there."""
         ...
 
-    def connect(self, name: str) -> Started:
+    def connect(self, name: str, settings: EngineSettings) -> Started:
         """Attach to a running cluster that any process of this user started."""
         ...
 

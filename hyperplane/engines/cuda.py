@@ -106,8 +106,9 @@ class CudaEngine:
         visible = cuda_devices.gpus().visible
         return start(plan, self.layout(plan.worker)[0], visible)
 
-    def connect(self, name: str) -> Started:
+    def connect(self, name: str, settings: EngineSettings) -> Started:
         """Attach to a cluster that a process of this user runs on this machine."""
+        del settings
         from hyperplane.engines.attach import attach
 
         return attach(name, self.name)

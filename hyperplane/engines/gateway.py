@@ -71,11 +71,11 @@ class GatewayEngine:
 
         return start(plan)
 
-    def connect(self, name: str, settings: GatewaySettings | None = None) -> Started:
+    def connect(self, name: str, settings: EngineSettings) -> Started:
         """Attach to a cluster of this user, by the plan's name or the gateway's own."""
         from hyperplane.engines.gateway_connect import connect
 
-        return connect(name, settings)
+        return connect(name, cast(GatewaySettings, settings))
 
 
 def _unmapped(request: ClusterRequest, settings: GatewaySettings) -> list[Fault]:

@@ -66,11 +66,11 @@ class KubernetesEngine:
 
         return start(plan)
 
-    def connect(self, name: str) -> Started:
+    def connect(self, name: str, settings: EngineSettings) -> Started:
         """Attach to a cluster of the namespace, whoever started it and wherever."""
         from hyperplane.engines.kubernetes_start import connect
 
-        return connect(name)
+        return connect(name, cast(KubernetesSettings, settings))
 
 
 def _faults_of_arguments(request: ClusterRequest) -> list[Fault]:

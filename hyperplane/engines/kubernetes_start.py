@@ -6,7 +6,6 @@ import json
 import time
 from typing import cast
 
-import dask.config
 from distributed import Client
 from distributed.security import Security
 
@@ -58,13 +57,15 @@ def start(plan: ClusterPlan) -> Started:
     return Started(client, cluster)
 
 
-def connect(name: str) -> Started:
+def connect(name: str, settings: KubernetesSettings) -> Started:
     """Attach to a running cluster of the namespace.
 
     Parameters
     ----------
     name : str
         Name of the cluster.
+    settings : KubernetesSettings
+        Where to look, and how to reach it.
 
     Raises
     ------
@@ -74,15 +75,13 @@ def connect(name: str) -> Started:
     need("dask_kubernetes", extra="kubernetes")
     from hyperplane.engines.kubernetes_cluster import HyperplaneKubeCluster
 
-    # Only a start is given settings; these two say where to look, and are checked there.
-    section = "hyperplane.engines.kubernetes"
     cluster = HyperplaneKubeCluster(
         name,
         None,
-        namespace=dask.config.get(f"{section}.namespace", default=None),
+        namespace=settings.namespace,
         tls={},
         deadline=time.monotonic() + ANSWER_WITHIN,
-        port_forward=dask.config.get(f"{section}.port_forward", default="auto"),
+        port_forward=settings.port_forward,
     )
     try:
         lend(cluster.lent_to, json.loads(cluster.settings_of_clients))

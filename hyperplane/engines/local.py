@@ -45,8 +45,9 @@ class LocalEngine:
 
         return start(plan)
 
-    def connect(self, name: str) -> Started:
+    def connect(self, name: str, settings: EngineSettings) -> Started:
         """Attach to a cluster that a process of this user runs on this machine."""
+        del settings
         from hyperplane.engines.attach import attach
 
         return attach(name, self.name)

@@ -16,6 +16,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,9 @@ import psutil
 
 if sys.platform != "win32":
     import fcntl
+
+#: Seconds to wait for somebody else's look at the list.
+PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
@@ -207,25 +211,34 @@ def _remove_dead(record: Record) -> None:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Nobody else takes a name or removes what is dead meanwhile, where locks are to be had."""
-    if sys.platform == "win32":
-        yield
-        return
-    while True:
-        folder = private_folder()
-        try:
-            number = os.open(folder, os.O_RDONLY)
-        except FileNotFoundError:  # removed with its last cluster
-            continue
-        fcntl.flock(number, fcntl.LOCK_EX)
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(number), folder.stat()):
-                break
-        os.close(number)
+    """Nobody else takes a name or removes what is dead meanwhile, where locks are to be had.
+
+    Who holds the lock and was stopped keeps nobody waiting for long: then it goes without.
+    """
+    number = None if sys.platform == "win32" else _locked(time.monotonic() + PATIENCE)
     try:
         yield
     finally:
-        os.close(number)
+        if number is not None and sys.platform != "win32":
+            # Not by closing alone: a process forked meanwhile has it open, too.
+            fcntl.flock(number, fcntl.LOCK_UN)
+            os.close(number)
+
+
+def _locked(deadline: float) -> int | None:
+    """The folder, open and locked; None when that cannot be had in time."""
+    while time.monotonic() < deadline:
+        folder = private_folder()
+        with contextlib.suppress(FileNotFoundError):  # removed with its last cluster
+            number = os.open(folder, os.O_RDONLY)
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(number), folder.stat()):
+                        return number
+            os.close(number)
+        time.sleep(0.005)
+    return None
 
 
 def _record_in(file: Path) -> Record | None:

@@ -66,8 +66,9 @@ class SshEngine:
 
         return start(plan)
 
-    def connect(self, name: str) -> Started:
+    def connect(self, name: str, settings: EngineSettings) -> Started:
         """Attach to a cluster that a process of this user on this machine started."""
+        del settings
         from hyperplane.engines.attach import attach
 
         return attach(name, self.name)

@@ -17,6 +17,7 @@ import hyperplane
 from hyperplane.engines import kubernetes_look as look
 from hyperplane.engines.kubernetes import KubernetesEngine
 from hyperplane.engines.kubernetes_api import Missing, plain_words
+from hyperplane.spec.settings import KubernetesSettings
 
 
 def pod(name: str = "flights-worker-1", **state: Any) -> dict[str, Any]:
@@ -156,7 +157,7 @@ def test_no_configuration_of_kubectl(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     with pytest.raises(hyperplane.StartFailed, match=r"no usable configuration.*KUBECONFIG"):
         KubernetesEngine().start(plan(timeout=5))
     with pytest.raises(hyperplane.StartFailed, match="no usable configuration"):
-        KubernetesEngine().connect("flights")
+        KubernetesEngine().connect("flights", KubernetesSettings())
 
 
 def test_no_server_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

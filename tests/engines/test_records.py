@@ -158,3 +158,39 @@ def test_a_name_that_was_taken_since_is_not_cleared(monkeypatch: pytest.MonkeyPa
     [still] = records._read()
     assert still == running[1]
     assert Path(still.scratch).is_dir()
+
+
+def test_who_holds_the_lock_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr(records, "PATIENCE", 0.2)
+    stopped = os.open(records.private_folder(), os.O_RDONLY)
+    fcntl.flock(stopped, fcntl.LOCK_EX)
+    try:
+        assert record("one").name == "one"
+    finally:
+        os.close(stopped)
+
+
+def test_a_process_forked_meanwhile_does_not_keep_the_lock() -> None:
+    fcntl = pytest.importorskip("fcntl")
+    folder = records.private_folder()
+    with records._alone():
+        child = subprocess.Popen(["sleep", "30"], pass_fds=_open_on(folder))
+    try:
+        number = os.open(folder, os.O_RDONLY)
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(number)
+    finally:
+        child.kill()
+        child.wait()
+
+
+def _open_on(folder: Path) -> list[int]:
+    """The descriptors of this process on a folder."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if os.path.samestat(link.stat(), folder.stat()):
+                found.append(int(link.name))
+    assert found
+    return found
