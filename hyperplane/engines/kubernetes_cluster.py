@@ -7,7 +7,9 @@ a pod that cannot run only that it waits, leaves its forwarded ports open and sp
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
+import threading
 import time
 import uuid
 import weakref
@@ -39,6 +41,18 @@ LOOK_EVERY = 3.0
 PATIENCE = 90.0
 
 logger = logging.getLogger(__name__)
+
+
+def _close_all() -> None:
+    """End the clusters of this program as it ends."""
+    for cluster in list(KubeCluster._instances):
+        if isinstance(cluster, HyperplaneKubeCluster) and cluster.shutdown_on_close:
+            with suppress(Exception):  # the operator will, after the idle timeout
+                cluster.close(timeout=0)
+
+
+# Dask's own way is too late: at that time no name can be looked up and no thread started any more.
+getattr(threading, "_register_atexit", atexit.register)(_close_all)
 
 
 class HyperplaneKubeCluster(KubeCluster):  # type: ignore[misc]
@@ -122,7 +136,7 @@ class HyperplaneKubeCluster(KubeCluster):  # type: ignore[misc]
         if self._forward:
             wanted = {COMM: None, DASHBOARD: self._dashboard_port}
             self._forwards = Forwards(f"{self.name}-scheduler", self.namespace, wanted)
-            await asyncio.get_running_loop().run_in_executor(None, self._forwards.open)
+            await self._forwards.open()
             host, ports = "127.0.0.1", self._forwards.local
         self._dashboard = f"http://{host}:{ports[DASHBOARD]}/status"
         self.scheduler_comm = rpc(
@@ -216,10 +230,16 @@ class HyperplaneKubeCluster(KubeCluster):  # type: ignore[misc]
         self._take_back()
         await Cluster._close(self)
         if self._forwards is not None:
-            await asyncio.get_running_loop().run_in_executor(None, self._forwards.close)
+            await self._forwards.close()
 
     def close(self, timeout: float = PATIENCE) -> Any:
-        """Delete the cluster, whoever started it, and return when its pods are gone."""
+        """Delete the cluster, whoever started it.
+
+        Parameters
+        ----------
+        timeout : float
+            Seconds to wait until its pods are gone; 0 not to.
+        """
         closing = self.sync(self._close, timeout=timeout)
         if not self.asynchronous:
             self._loop_runner.stop()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from kr8s.asyncio.objects import Service
@@ -42,20 +42,23 @@ class Forwards:
             target=lambda: asyncio.run(self._run()), name=f"{service}-ports", daemon=True
         )
 
-    def open(self) -> None:
+    async def open(self) -> None:
         """Return when all ports are open."""
         self._thread.start()
-        self._open.wait()
+        while not self._open.is_set():
+            await asyncio.sleep(0.01)
         if self._error is not None:
             raise StartFailed(
                 ENGINE, f"no port of this machine leads to the scheduler: {self._error}"
             ) from self._error
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the ports and what goes through them; return when the thread has ended."""
         if self._loop is not None and self._end is not None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._end.set)
-            self._thread.join(timeout=10)
+            with suppress(RuntimeError):  # it has ended in between
+                self._loop.call_soon_threadsafe(self._end.set)
+        while self._thread.is_alive():
+            await asyncio.sleep(0.01)
 
     async def _run(self) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()

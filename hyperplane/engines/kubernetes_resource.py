@@ -184,7 +184,7 @@ class Resource:
         deadline = time.monotonic() + timeout
         with suppress(Missing):  # somebody else, or the operator after its idle timeout, was first
             await self.api.delete("daskclusters", self.name, DASK)
-        while not await self._nothing_left():
+        while timeout and not await self._nothing_left():
             if time.monotonic() > deadline:
                 logger.warning(
                     "cluster %s is deleted, and parts of it are still there after %g s: the "

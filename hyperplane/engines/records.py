@@ -8,6 +8,7 @@ with the scratch folder of the dead cluster, by whoever reads it next.
 from __future__ import annotations
 
 import contextlib
+import errno
 import getpass
 import json
 import os
@@ -27,6 +28,8 @@ import psutil
 if sys.platform != "win32":
     import fcntl
 
+#: How often a folder is made that others remove.
+_TIMES = 1000
 #: Seconds to wait for somebody else's look at the list.
 PATIENCE = 5.0
 
@@ -117,12 +120,18 @@ def private_folder(parent: str | None = None) -> Path:
 
 def _made(folder: Path) -> os.stat_result:
     """Make a folder that whoever closes the last cluster removes, at any moment."""
-    while True:
+    for attempt in range(_TIMES):
         # Both ways: `exist_ok` raises, too, when what was there is gone as it looks what it was.
-        with contextlib.suppress(FileNotFoundError, FileExistsError):
+        try:
             folder.mkdir(mode=0o700, parents=True)
+        except FileExistsError:
+            pass
+        except FileNotFoundError:  # a place that takes no folders says so, too
+            if attempt == _TIMES - 1:
+                raise
         with contextlib.suppress(FileNotFoundError):
             return folder.lstat()
+    raise FileNotFoundError(errno.ENOENT, "others remove it all the time", str(folder))
 
 
 def reserve(record: Record, parent: str | None) -> Record:

@@ -105,7 +105,8 @@ def new_job(
         faults += requirements.name_faults(made)
         faults += pool_faults(made)
         faults += notebooks.kernel_faults(made) if here else []
-        wanted = {secret for step in made.steps for secret in step.secrets}
+        # What is rendered finds its secrets where it is submitted or runs.
+        wanted = {secret for step in made.steps for secret in step.secrets if here}
         _, missing = secrets(sorted(wanted), os.environ, settings.secrets)
         advice = f"set the variable, or write the file {settings.secrets}/<name>"
         faults += [Fault("secrets", one, "a secret that is there", advice) for one in missing]

@@ -137,3 +137,13 @@ def test_what_a_runner_cannot_take_is_refused(run: Run) -> None:
     unknown = run("job", "render", "shown.yaml", "--runner=slurm", "--option", "imge=x")
     assert unknown.code == 2
     assert "imge" in unknown.err
+
+
+def test_a_secret_need_be_there_only_where_the_job_is_submitted(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("API_KEY")
+    assert run("job", "render", "shown.yaml", "--runner", "slurm").code == 0
+    answer = run("job", "submit", "shown.yaml", "--dry-run")
+    assert answer.code == 2
+    assert "API_KEY" in answer.err

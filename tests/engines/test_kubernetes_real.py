@@ -253,7 +253,7 @@ START = (
 def test_a_program_that_ends_takes_its_cluster_along() -> None:
     with program(START, json.dumps(SMALL)) as owner:
         assert owner.communicate(timeout=150)[0].split() == ["ready"]
-    assert not clusters()
+    until(lambda: not clusters(), 10)
 
 
 def test_the_cluster_of_a_program_that_is_killed_ends_by_itself() -> None:

@@ -194,3 +194,9 @@ def _open_on(folder: Path) -> list[int]:
                 found.append(int(link.name))
     assert found
     return found
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a place that takes no folders")
+def test_a_place_that_takes_no_folders_is_an_error() -> None:
+    with pytest.raises(OSError, match="/proc/nope"):
+        records.private_folder("/proc/nope")
