@@ -19,7 +19,9 @@ from packaging.requirements import Requirement
 import hyperplane
 from hyperplane import config
 from hyperplane.engines import machine, records, registry
+from hyperplane.engines.base import Engine
 from hyperplane.errors import ConfigError, HyperplaneError
+from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import LocalSettings
 from hyperplane.units import format_bytes, gb_to_bytes, plural
 
@@ -144,10 +146,22 @@ def engines() -> Iterator[Finding]:
     """Each engine, and whether it can be used here."""
     for name in registry.names():
         try:
-            usable, reason = registry.load(name).available()
+            engine = registry.load(name)
+            usable, reason = engine.available()
+            if usable and (missing := _not_set(engine)):
+                usable, reason = False, missing
+        except ConfigError:  # told with the configuration
+            pass
         except Exception as error:  # noqa: BLE001 - an engine may be anybody's code
             usable, reason = False, f"it cannot be loaded: {type(error).__name__}: {error}"
         yield Finding(f"engine {name}", "ok" if usable else "off", reason)
+
+
+def _not_set(engine: Engine) -> str:
+    """Settings without which no plan can be made for an engine."""
+    settings = config.engine_settings(engine.name, engine.settings)
+    found = engine.faults(ClusterRequest(num_workers=1, nprocs=1), settings)
+    return "; ".join(str(fault) for fault in found if fault.where.startswith("hyperplane.engines."))
 
 
 def configuration() -> Iterator[Finding]:

@@ -240,6 +240,9 @@ class HyperplaneKubeCluster(KubeCluster):  # type: ignore[misc]
         timeout : float
             Seconds to wait until its pods are gone; 0 not to.
         """
+        if self.status == Status.closed and not self.asynchronous:
+            self._loop_runner.stop()
+            return None
         closing = self.sync(self._close, timeout=timeout)
         if not self.asynchronous:
             self._loop_runner.stop()

@@ -198,3 +198,15 @@ def test_an_engine_that_is_not_here_is_no_fault_unless_none_is(
         answer = run("doctor", "--json")
     assert answer.code == 1
     assert finding(answer, "default cluster")["state"] == "wrong"
+
+
+def test_an_engine_that_nothing_is_set_for_is_off_and_says_what_to_set(run: Run) -> None:
+    def of_ssh() -> dict[str, str]:
+        return dict(finding(run("doctor", "--json"), "engine ssh"))
+
+    assert of_ssh()["state"] == "off"
+    assert "hyperplane.engines.ssh.hosts = none" in of_ssh()["text"]
+    with dask.config.set({"hyperplane.engines.ssh.hosts": ["a"]}):
+        assert of_ssh()["state"] == "ok"
+    with dask.config.set({"hyperplane.engines.ssh.port": "x"}):  # told with the configuration
+        assert of_ssh()["state"] == "ok"
