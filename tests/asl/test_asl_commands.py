@@ -42,12 +42,18 @@ def run(command, data=None, **more):
     return run_machine(read_machine(ONE), {"limit": LONG, "data": data}, {"work": command}, **more)
 
 
+def lives(number):
+    try:
+        return psutil.Process(number).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it may go at any moment
+        return False
+
+
 def gone(numbers):
     """Whether processes are gone, or become so soon."""
     deadline = time.monotonic() + LONG
     while time.monotonic() < deadline:
-        alive = [number for number in numbers if psutil.pid_exists(number)]
-        if all(psutil.Process(number).status() == psutil.STATUS_ZOMBIE for number in alive):
+        if not any(map(lives, numbers)):
             return True
         time.sleep(0.02)
     return False
