@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from distributed.scheduler import WorkerState
 from distributed.security import Security
 
 from hyperplane.engines.dask_settings import unless_chosen, variables_unless_chosen
@@ -60,6 +61,15 @@ def as_variables(settings: Mapping[str, Any]) -> dict[str, str]:
         "DASK_" + key.replace(".", "__").replace("-", "_").upper(): str(value)
         for key, value in settings.items()
     }
+
+
+def node_of(worker: WorkerState, grouped: bool) -> str:
+    """The node of a worker process, by its name: ``node-1-0`` and ``node-1-1`` are on ``node-1``.
+
+    The scheduler calls it, wherever that is: nodes are ended when all their processes may go.
+    """
+    name = str(worker.name)
+    return name.rpartition("-")[0] if grouped else name
 
 
 def as_settings(tls: Mapping[str, str]) -> dict[str, Any]:

@@ -204,6 +204,9 @@ def read_all() -> list[Record]:
         owner = re.fullmatch(r"_p([0-9]+)", folder.name)
         if owner and not psutil.pid_exists(int(owner[1])):
             shutil.rmtree(folder, ignore_errors=True)
+    for draft in _inside("*.[0-9]*"):  # with a key pair in it, perhaps
+        if draft.suffix[1:].isdecimal() and not psutil.pid_exists(int(draft.suffix[1:])):
+            draft.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # there are clusters in it
         private_folder().rmdir()
     running = [record for record in found if record.scheduler and record.alive()]
@@ -240,8 +243,14 @@ def _locked(deadline: float) -> int | None:
         folder = private_folder()
         with contextlib.suppress(FileNotFoundError):  # removed with its last cluster
             number = os.open(folder, os.O_RDONLY)
-            with contextlib.suppress(BlockingIOError):
+            try:
                 fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                pass
+            except OSError:  # network file systems lock no folders
+                os.close(number)
+                return None
+            else:
                 with contextlib.suppress(FileNotFoundError):
                     if os.path.samestat(os.fstat(number), folder.stat()):
                         return number

@@ -8,147 +8,22 @@ This one tells each process through its connection; see :mod:`hyperplane.engines
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import math
-import shlex
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 import asyncssh
 from distributed.core import Status
-from distributed.deploy.spec import ProcessInterface
 from distributed.utils import format_dashboard_link
 
+from hyperplane.engines.elsewhere import node_of
 from hyperplane.engines.guarded import GuardedCluster
 from hyperplane.engines.ssh_hosts import Hosts
+from hyperplane.engines.ssh_nodes import HostProcess, HostWorkers
 from hyperplane.errors import EngineError, StartFailed
-
-LOG_LINES = 40
-#: Seconds that a process gets to end after its connection says so.
-PATIENCE = 20.0
-#: Bytes of one line of the other side at most: an answer, or what Dask logs.
-LINE = 2**20
-
-
-class HostProcess(ProcessInterface):
-    """A process on a host, tied to its connection.
-
-    Parameters
-    ----------
-    hosts : Hosts
-        The connections.
-    host : str
-        Where it runs.
-    python : str
-        The Python there.
-    patience : float
-        Seconds it may take to be ready.
-    told : mapping
-        What it is told, see :mod:`hyperplane.engines.ssh_process`.
-    """
-
-    def __init__(
-        self, hosts: Hosts, host: str, python: str, patience: float, told: Mapping[str, Any]
-    ) -> None:
-        super().__init__()
-        self.host = host
-        self._patience = patience
-        self.cores = 0
-        self.dashboard_port: int | None = None
-        self.ended = asyncio.Event()
-        self._hosts, self._python, self._told = hosts, python, told
-        self._log: deque[str] = deque(maxlen=LOG_LINES)
-        self._process: asyncssh.SSHClientProcess[str] | None = None
-        self._reading: list[asyncio.Task[None]] = []
-
-    async def start(self) -> None:
-        """Start it and wait until it says that it is ready."""
-        connection = await self._hosts.connection(self.host)
-        command = shlex.join([self._python, "-m", "hyperplane.engines.ssh_process"])
-        self._process = process = await connection.create_process(command)
-        process.stdin.write(json.dumps(self._told, default=str) + "\n")
-        self._reading = [asyncio.create_task(self._read_log(process))]
-        try:
-            line = await asyncio.wait_for(process.stdout.readline(), self._patience)
-        except asyncio.TimeoutError as error:
-            raise self._failed(f"not ready within {self._patience:g} s") from error
-        answer = json.loads(line) if line.startswith("{") else {}
-        if "addresses" not in answer:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(process.wait_closed(), 2)
-            raise self._failed(answer.get("fault"))
-        [self.address, *_] = answer["addresses"]
-        self.cores, self.dashboard_port = answer["cores"], answer["dashboard"]
-        self._reading.append(asyncio.create_task(self._wait(process)))
-        await super().start()
-
-    def _failed(self, fault: str | None) -> StartFailed:
-        tail = "\n".join(self._log)
-        if fault is None and "No module named" in tail:
-            name = tail.rpartition("No module named")[2].split()[0].strip("'\")(")
-            fault = (
-                f"{self._python} there has no {name.partition('.')[0]}; install the same packages "
-                "as here, or set engines.ssh.python"
-            )
-        elif fault is None and self._process is not None and self._process.exit_status == 127:
-            fault = f"there is no {self._python}; set engines.ssh.python to the Python on the hosts"
-        fault = f"{self.host}: {fault or self._told['role'] + ' did not start'}"
-        self._hosts.faults.append(fault)
-        return StartFailed("ssh", fault, tail)
-
-    async def _read_log(self, process: asyncssh.SSHClientProcess[str]) -> None:
-        """Take in what it logs, all the time: a process nobody reads stands still."""
-        with contextlib.suppress(asyncssh.Error, OSError):
-            async for line in process.stderr:
-                self._log.append(line.rstrip())
-
-    async def _wait(self, process: asyncssh.SSHClientProcess[str]) -> None:
-        with contextlib.suppress(asyncssh.Error, OSError):
-            await process.wait_closed()
-        self.status = Status.closed
-        self.ended.set()
-
-    async def close(self) -> None:
-        """End it politely, and at the latest when the connection goes."""
-        if self._process is not None and not self._process.is_closing():
-            with contextlib.suppress(asyncssh.Error, OSError):
-                self._process.stdin.write_eof()
-                await asyncio.wait_for(self._process.wait_closed(), PATIENCE)
-        for task in self._reading:
-            task.cancel()
-        await super().close()
-
-
-class HostWorkers(HostProcess):
-    """The worker processes of one node.
-
-    Parameters
-    ----------
-    scheduler : str
-        Address of the scheduler.
-    name : str
-        Name of the node among the workers of the cluster.
-    group : sequence of str
-        What follows it in the names of its worker processes.
-    told : mapping
-        What all nodes are told.
-    **where
-        As for HostProcess.
-    """
-
-    def __init__(
-        self,
-        scheduler: str,
-        name: str,
-        group: Sequence[str],
-        told: Mapping[str, Any],
-        **where: Any,
-    ) -> None:
-        names = [name + suffix for suffix in group] or [name]
-        super().__init__(told={**told, "scheduler": scheduler, "names": names}, **where)
 
 
 class GuardedSSHCluster(GuardedCluster):
@@ -191,8 +66,12 @@ class GuardedSSHCluster(GuardedCluster):
             self.status = Status.closed  # nothing has begun that Dask would close
             raise
         await super()._start()
-        if isinstance(self.scheduler, HostProcess):
-            await self._lead_to_dashboard(self.scheduler)
+        if isinstance(self.scheduler, HostProcess) and self._forward is None:
+            try:
+                await self._lead_to_dashboard(self.scheduler)
+            except BaseException:
+                await self._close()
+                raise
             self._following = asyncio.create_task(self._follow(self.scheduler))
 
     def _used(self) -> list[str]:
@@ -201,9 +80,14 @@ class GuardedSSHCluster(GuardedCluster):
     async def _lead_to_dashboard(self, scheduler: HostProcess) -> None:
         """A port here, on the loopback address, through the connection: pages need no password."""
         connection = await self._hosts.connection(scheduler.host)
-        self._forward = await connection.forward_local_port(
-            "127.0.0.1", self._dashboard_port, "127.0.0.1", cast(int, scheduler.dashboard_port)
-        )
+        port = self._dashboard_port
+        try:
+            self._forward = await connection.forward_local_port(
+                "127.0.0.1", port, "127.0.0.1", cast(int, scheduler.dashboard_port)
+            )
+        except OSError as error:
+            wrong = f"port {port} of this machine cannot be had for the dashboard: {error.strerror}"
+            raise StartFailed("ssh", f"{wrong}; everything was closed again") from error
 
     async def _follow(self, scheduler: HostProcess) -> None:
         """Close when the scheduler has ended: another program or the idle timeout wants it so."""
@@ -237,7 +121,22 @@ class GuardedSSHCluster(GuardedCluster):
 
     def scale(self, n: int = 0, memory: str | int | None = None, cores: int | None = None) -> Any:
         """Have so many worker processes: as many nodes as have them."""
-        return super().scale(math.ceil(n / self._processes), memory=memory, cores=cores)
+        nodes = math.ceil(n / self._processes)
+        if memory is None and cores is None:
+            while len(self.worker_spec) > nodes:  # the newest first, as Dask without groups
+                self.worker_spec.popitem()
+        return super().scale(nodes, memory=memory, cores=cores)
+
+    def forget(self, node: HostWorkers) -> None:
+        """Take a lost node out of the plan, so that scale() and adapt() put one in its place."""
+        if self.workers.get(node.name) is node:
+            del self.workers[node.name]
+            self.worker_spec.pop(node.name, None)
+
+    async def hand_over(self, names: Sequence[str]) -> None:
+        """Move the results of worker processes to others, and close them."""
+        scheduler = cast(Any, self.scheduler_comm)
+        await scheduler.retire_workers(names=list(names), close_workers=True, remove=True)
 
     @property
     def _processes(self) -> int:
@@ -252,7 +151,8 @@ class GuardedSSHCluster(GuardedCluster):
         return int(told["options"]["memory_limit"]) * self._processes
 
     def adapt(self, *, maximum: float = math.inf, **kwargs: Any) -> Any:  # type: ignore[override]
-        """Scale with the work, to as many nodes as there are hosts for."""
+        """Scale with the work, by whole nodes, to as many as there are hosts for."""
+        kwargs.setdefault("worker_key", partial(node_of, grouped=self._processes > 1))
         most = len(self._places) * self._processes
         return super().adapt(maximum=min(maximum, most), **kwargs)
 

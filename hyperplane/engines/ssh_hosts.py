@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ class Hosts:
     def __init__(self, settings: SshSettings) -> None:
         self._settings = settings
         self._connections: dict[str, asyncssh.SSHClientConnection] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
         #: What did not start on which host.
         self.faults: list[str] = []
 
@@ -57,11 +57,12 @@ class Hosts:
 
     async def connection(self, name: str) -> asyncssh.SSHClientConnection:
         """The connection to a host, made anew when it is lost."""
-        found = self._connections.get(name)
-        if found is None or found.is_closed():
-            found = await asyncssh.connect(name, **self._options())
-            self._connections[name] = found
-        return found
+        async with self._opening.setdefault(name, asyncio.Lock()):
+            found = self._connections.get(name)
+            if found is None or found.is_closed():
+                found = await asyncssh.connect(name, **self._options())
+                self._connections[name] = found
+            return found
 
     async def close(self) -> None:
         """Close every connection."""
@@ -91,7 +92,6 @@ class Hosts:
 
 def why(error: BaseException, settings: SshSettings) -> str:
     """What keeps a host away, and what to do about it."""
-    user = settings.username or getpass.getuser()
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         file = settings.known_hosts or "~/.ssh/known_hosts"
         return (
@@ -100,7 +100,8 @@ def why(error: BaseException, settings: SshSettings) -> str:
         )
     if isinstance(error, asyncssh.PermissionDenied):
         keys = ", ".join(settings.client_keys) or "the keys of ~/.ssh and of the agent"
-        return f"it does not let {user} in with {keys}; try `ssh {user}@host` in a terminal"
+        user = settings.username or "you"
+        return f"it does not let {user} in with {keys}; try `ssh` in a terminal"
     if isinstance(error, TimeoutError | asyncio.TimeoutError):
         return (
             f"no answer within {settings.connect_timeout:g} s; is the machine up and the port open?"

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 import dask.config
 import psutil
@@ -30,11 +30,17 @@ from hyperplane.guard.idle import IdleGuard
 
 #: Seconds for an orderly end.
 GRACE = 15.0
+#: Where the one line goes that whoever started this awaits.
+_answers: TextIO = sys.stdout
 
 
 def main() -> None:
     """Start what the first line of the standard input says, and serve until it ends."""
     told = json.loads(sys.stdin.readline())
+    # What tasks print goes with the log: nobody reads on where the answer is awaited.
+    global _answers
+    _answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     os.environ.update(told["variables"])
     dask.config.update(dask.config.config, told["settings"], priority="new")
     if told["ram"] > psutil.virtual_memory().total:
@@ -47,8 +53,8 @@ def main() -> None:
 
 
 def _answer(**words: Any) -> None:
-    sys.stdout.write(json.dumps(words) + "\n")
-    sys.stdout.flush()
+    _answers.write(json.dumps(words) + "\n")
+    _answers.flush()
 
 
 async def _serve(told: dict[str, Any]) -> None:

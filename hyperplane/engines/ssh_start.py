@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
@@ -21,8 +22,9 @@ from hyperplane.engines.base import Started
 from hyperplane.engines.dask_settings import in_force, snapshot, take_back
 from hyperplane.engines.guarded import documented_path
 from hyperplane.engines.joining import join
-from hyperplane.engines.ssh_cluster import GuardedSSHCluster, HostProcess, HostWorkers
+from hyperplane.engines.ssh_cluster import GuardedSSHCluster
 from hyperplane.engines.ssh_hosts import Hosts
+from hyperplane.engines.ssh_nodes import HostProcess, HostWorkers
 from hyperplane.errors import EngineError, StartFailed
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SshSettings
@@ -53,7 +55,12 @@ def start(plan: ClusterPlan) -> Started:
         raise StartFailed("ssh", str(error)) from error
     hosts = Hosts(settings)
     port = plan.request.dashboard_port
-    where = {"hosts": hosts, "python": _python(settings), "patience": plan.request.timeout}
+    where = {
+        "hosts": hosts,
+        "python": _python(settings),
+        "patience": plan.request.timeout,
+        "deadline": began + plan.request.timeout,
+    }
     try:
         cluster = GuardedSSHCluster(
             name=plan.name,
@@ -73,7 +80,10 @@ def start(plan: ClusterPlan) -> Started:
             idle_timeout=_idle(plan),
             release=partial(_release, plan.name, record.scratch),
         )
-    except Exception as error:
+    except BaseException as error:
+        _release(plan.name, record.scratch)
+        if not isinstance(error, Exception):
+            raise
         raise _failure(error, hosts) from error
     try:
         client = join(cluster, plan, settings, began, look=str)
@@ -82,7 +92,7 @@ def start(plan: ClusterPlan) -> Started:
         scheduler, dashboard = cluster.scheduler_address, cluster.dashboard_link
         records.write(replace(record, scheduler=scheduler, dashboard=dashboard))
     except BaseException:
-        with suppress(OSError, TimeoutError):
+        with suppress(OSError, asyncio.TimeoutError):
             cluster.close()
         raise
     return Started(client, cluster)

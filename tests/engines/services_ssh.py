@@ -31,13 +31,13 @@ def hosts() -> Iterator[dict[str, Any]]:
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     programs = all(shutil.which(name, path=path) for name in ("sshd", "ip", "nsenter"))
     need("no openssh-server, iproute2 or root for hosts", programs and os.getuid() == 0)
-    done = subprocess.run([SCRIPTS / "ssh_down"], check=True)
+    subprocess.run([SCRIPTS / "ssh_down"], check=True)
     done = subprocess.run(
         [SCRIPTS / "ssh_up", str(NUMBER)], capture_output=True, text=True, check=False
     )
-    need(f"hosts do not come up: {done.stderr}", done.returncode == 0)
     state = done.stdout.strip()
     try:
+        need(f"hosts do not come up: {done.stderr}", done.returncode == 0)
         yield {
             "hosts": [f"10.77.0.1{number}" for number in range(1, NUMBER + 1)],
             "client_keys": [f"{state}/id"],

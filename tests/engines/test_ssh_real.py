@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -70,13 +71,13 @@ class TestContract(EngineContract):
 def test_two_processes_on_each_host_are_scaled_together() -> None:
     client, cluster = hyperplane.start(_plan(nprocs=2, cores_per_worker=2))
     with cluster, client:
-        names = {info["name"] for info in client.scheduler_info(n_workers=-1)["workers"].values()}
-        assert names == {"node-0-0", "node-0-1", "node-1-0", "node-1-1"}
+        assert _names(client) == {"node-0-0", "node-0-1", "node-1-0", "node-1-1"}
         cluster.scale(6)
         client.wait_for_workers(6, timeout=60)
         cluster.scale(2)
         _until(lambda: len(client.nthreads()) == 2)
-        assert len(processes(1)) > 0
+        assert _names(client) == {"node-0-0", "node-0-1"}
+        _until(lambda: not processes(2))
         cluster.scale(memory="2 GB")
         client.wait_for_workers(4, timeout=60)
         with pytest.raises(hyperplane.EngineError, match="no host is free for one more node"):
@@ -103,6 +104,50 @@ def test_it_adapts_to_the_work_within_its_hosts() -> None:
         assert len(client.nthreads()) <= 4
 
 
+@pytest.mark.parametrize("nprocs", [1, 2])
+def test_a_node_that_goes_hands_over_its_results(nprocs: int) -> None:
+    client, cluster = hyperplane.start(_plan(nprocs=nprocs, cores_per_worker=nprocs))
+    with cluster, client:
+        kept = client.map(lambda number: (number, os.getpid()), range(8), pure=False)
+        before = client.gather(kept)
+        assert len({process for _, process in before}) == 2 * nprocs
+        cluster.scale(nprocs)
+        _until(lambda: len(client.nthreads()) == nprocs)
+        assert client.gather(kept) == before
+
+
+def test_it_adapts_by_whole_nodes_and_not_below_its_minimum() -> None:
+    client, cluster = hyperplane.start(_plan(nprocs=2, cores_per_worker=2))
+    with cluster, client:
+        cluster.adapt(minimum=3, interval="100ms", wait_count=2)
+        deadline = time.monotonic() + 4
+        while time.monotonic() < deadline:
+            assert len(client.nthreads()) == 4
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize("nprocs", [1, 2])
+def test_a_lost_host_is_told_and_another_takes_its_place(
+    nprocs: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, cluster = hyperplane.start(_plan(nprocs=nprocs, cores_per_worker=nprocs))
+    with cluster, client:
+        for process in processes(2):
+            os.kill(process, signal.SIGKILL)
+        _until(lambda: "host 10.77.0.12 is lost" in caplog.text)
+        cluster.scale(2 * nprocs)
+        _until(lambda: len(client.nthreads()) == 2 * nprocs)
+        assert client.submit(sum, [1, 2]).result() == 3
+
+
+def test_tasks_may_print_as_much_as_they_like() -> None:
+    client, cluster = hyperplane.start(_plan(num_workers=1))
+    with cluster, client:
+        futures = client.map(lambda number: os.write(1, b"x" * 1_000_000), range(10), pure=False)
+        client.gather(futures)
+        client.run(lambda: os.write(2, b"x" * 1_000_000))
+
+
 @pytest.mark.parametrize("mode", ["remote", "local"])
 def test_nothing_is_readable_without_the_key_of_the_cluster(mode: str) -> None:
     client, cluster = hyperplane.start(_plan(scheduler_deploy_mode=mode))
@@ -124,6 +169,8 @@ def test_nothing_is_readable_without_the_key_of_the_cluster(mode: str) -> None:
         ]
         assert commands
         assert not any(b"PRIVATE KEY" in each for each in commands)
+        # Dask's own way, where the keys are in another coding.
+        assert not any(b"INHERIT_CONFIG" in each for each in commands)
 
 
 def test_a_host_that_is_cut_off_in_mid_job_costs_no_result() -> None:
@@ -206,10 +253,20 @@ class TestWhatGoesWrong:
         text = self._refused(ram_gb_per_proc=20_000, nprocs=1)
         assert "its processes would take" in text
 
+    def test_a_port_of_the_dashboard_that_is_taken(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            text = self._refused(dashboard_port=port)
+        assert f"port {port} of this machine cannot be had for the dashboard" in text
+
     def test_not_in_time(self) -> None:
         text = self._refused(timeout=0.5)
         assert "not ready within 0.5 s" in text
         assert text.count("not ready") == 1
+
+
+def _names(client: Client) -> set[str]:
+    return {told["name"] for told in client.scheduler_info(n_workers=-1)["workers"].values()}
 
 
 def _until(true: Any, seconds: float = 60) -> None:
