@@ -96,15 +96,17 @@ class Attempts:
 
     async def end_running(self) -> None:
         """End what still runs, also what somebody began who was killed."""
+        running = [unit for unit, made in self._made.items() if made[-1:] and _runs(made[-1])]
+        await asyncio.gather(*map(self._end_attempt, running))
+
+    async def _end_attempt(self, unit: Unit) -> None:
         chunks = {step.name: len(_units(step)) for step in self.steps}
-        for unit, made in self._made.items():
-            if made and made[-1].status == IN_PROGRESS:
-                whole = Unit(unit.step, unit.chunk, 0 if unit.chunk < 0 else chunks[unit.step])
-                files = traces(self.job, whole, made[-1].number)
-                process = self.runner.found(Command((), {}, "", files))
-                left = _as_left(made[-1], process)
-                code = await self._end(process)
-                self._keep(replace(left, status=self._as_ended(code), exit_code=code))
+        whole = Unit(unit.step, unit.chunk, 0 if unit.chunk < 0 else chunks[unit.step])
+        last = self._made[unit][-1]
+        process = self.runner.found(Command((), {}, "", traces(self.job, whole, last.number)))
+        left = _as_left(last, process)
+        code = await self._end(process)
+        self._keep(replace(left, status=self._as_ended(code), exit_code=code))
 
     def last_words(self) -> str:
         """The end of the log of the attempt that failed last."""
@@ -260,6 +262,10 @@ def _as_left(attempt: Attempt, process: StepProcess) -> Attempt:
     """An attempt with the time of its end, if that was before anybody looked."""
     gone = process.gone_at()
     return replace(attempt, ended=max(attempt.started, gone)) if gone else attempt
+
+
+def _runs(attempt: Attempt) -> bool:
+    return attempt.status == IN_PROGRESS
 
 
 def _units(step: Step) -> list[Unit]:

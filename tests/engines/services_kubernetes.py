@@ -6,6 +6,8 @@ that runs already is used, and left as it was.
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import shutil
@@ -79,20 +81,29 @@ def clusters() -> list[str]:
     return kubectl("-n", NAMESPACE, "get", "daskclusters", "-o", "name").split()
 
 
-@contextmanager
-def service() -> Iterator[dict[str, Any]]:
-    """Kubernetes, as somebody sees it who has the rights of the example and no others."""
+@functools.cache
+def _start() -> None:
+    """Once for all modules of a run; what this starts ends with the run."""
     required = os.environ.get("HYPERPLANE_REQUIRE_SERVICES") == "1"
     if (what := _lacking()) and not required:
         pytest.skip(what)
     there = (RUN / "kubelet.pid").exists()
+    STATE.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "PATH": _path(), "PYTHON": sys.executable}
-    # The file is for people: a pipe would stay open with the daemons.
+    # Into a file: a pipe would stay open with the daemons.
     with (STATE / "kubernetes.log").open("w") as log:
         up = [str(SCRIPTS / "kubernetes_up")]
         done = subprocess.run(up, env=environment, stdout=log, stderr=subprocess.STDOUT)
     if done.returncode:
         pytest.fail((STATE / "kubernetes.log").read_text()[-4000:])
+    if not there:
+        atexit.register(subprocess.run, [SCRIPTS / "kubernetes_down"], env=environment)
+
+
+@contextmanager
+def service() -> Iterator[dict[str, Any]]:
+    """Kubernetes, as somebody sees it who has the rights of the example and no others."""
+    _start()
     sys.path.insert(0, str(SCRIPTS))
     import dask_kubernetes.operator  # noqa: F401 - its defaults come into Dask's configuration
     import kubernetes_shim  # noqa: F401 - kr8s supports a Kubernetes as old as this no more
@@ -109,5 +120,3 @@ def service() -> Iterator[dict[str, Any]]:
         os.environ.pop("KUBECONFIG", None)
         if before is not None:
             os.environ["KUBECONFIG"] = before
-        if not there:
-            subprocess.run([SCRIPTS / "kubernetes_down"], env=environment, check=True)

@@ -10,24 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import math
 import re
-import shlex
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import ClassVar
 
-from hyperplane.jobs import around
 from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.faults import tail
 from hyperplane.jobs.processes import Command, Process
-from hyperplane.jobs.runners.slurm_queue import Queue
+from hyperplane.jobs.runners.slurm_queue import FRESH, GOING_ON, Queue
+from hyperplane.jobs.runners.slurm_submit import name_of, outside_of, submit
 
 #: Chunks of a step that are in the queue at once, unless the step says.
 AT_ONCE = 1000
@@ -38,12 +35,18 @@ LATE = 15.0
 PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol")
 #: Ends of a batch job that are no fault of the step: it is submitted again.
 _NOBODYS_FAULT = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REQUEUED"}
-#: Variables of a batch job, which the commands would take for options.
-_OF_A_BATCH_JOB = ("SLURM_", "SBATCH_EXPORT", "SBATCH_JOB_NAME", "SBATCH_ARRAY")
+#: What a program ends with that was asked to end, or killed.
+_OF_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL)
+#: Seconds in which a submission whose end nobody has seen may come to the queue.
+UNSURE = 30.0
+#: Seconds between requests to end what has not ended.
+AGAIN = 10.0
+#: Looks until a batch job whose program is gone has a last state.
+SETTLED = 10
+#: Submits; apart from other threads, because a Slurm that is away keeps them waiting.
+_SUBMITTING = ThreadPoolExecutor(8, "hyperplane-sbatch")
 #: What Slurm writes into a log where it looks at the memory of jobs itself.
 _MEMORY = re.compile("Exceeded (job|step) memory limit|oom.kill", re.I)
-#: What sbatch says when it would say something else later.
-_PASSING = re.compile(r"contact slurm controller|temporarily|timed out|Socket|try again", re.I)
 
 
 class SlurmProcess:
@@ -59,6 +62,7 @@ class SlurmProcess:
 
     def __init__(self, command: Command, queue: Queue) -> None:
         self.command, self._queue = command, queue
+        self._asked_to_end = False
         # The traces of an attempt and the waiting for a process are those of this machine.
         self._traces = Process(command)
 
@@ -75,42 +79,75 @@ class SlurmProcess:
     async def begun(self) -> None:
         """Return when a node runs it, or when Slurm has no more of it."""
         while not self.command.file(".pid").exists() and self.exit_code() is None:
-            if not await self._in_queue():
+            if not await self._in_queue() and not self._may_come():
                 return
             await asyncio.sleep(LOOK)
 
     async def wait(self) -> int | None:
         """Its exit code, once Slurm has no more of it."""
-        while self.exit_code() is None and await self._in_queue():
+        state = ""
+        while self.exit_code() is None:
+            if not await self._in_queue():
+                if not self._number():
+                    if self._may_come():
+                        await asyncio.sleep(LOOK)
+                        continue
+                    break  # nobody has submitted it
+                state = await self._queue.state_of(self._number())
+                if state not in GOING_ON:
+                    break
             await asyncio.sleep(LOOK)
-        if self.exit_code() is not None or not self._number():
-            return self.exit_code()
-        state = await self._queue.state_of(self._number())
         # Without a word of Slurm's, too: it forgets a job some minutes after its end.
         deadline = time.monotonic() + (LATE if state in ("", "COMPLETED", "FAILED") else LOOK)
-        while self.exit_code() is None and time.monotonic() < deadline:
+        while self.exit_code() is None and self._number() and time.monotonic() < deadline:
             await asyncio.sleep(LOOK / 5)
-        if self.exit_code() is not None or not state or state in _NOBODYS_FAULT:
-            return self.exit_code()
+        return await self._explained()
+
+    async def _explained(self) -> int | None:
+        """The exit code, with Slurm's word in the log where Slurm has ended it."""
+        code, number = self.exit_code(), self._number()
+        if not number or self._asked_to_end or code not in (None, *_OF_SIGNALS):
+            return code
+        state = await self._queue.state_of(number)
+        for _ in range(SETTLED):  # a step that a signal has ended is gone before its batch job
+            if state not in GOING_ON:
+                break
+            await asyncio.sleep(LOOK)
+            state = await self._queue.state_of(number)
+        if state in _NOBODYS_FAULT:
+            return None
+        if state in ("", "COMPLETED", *GOING_ON) or (code is not None and state == "FAILED"):
+            return code
         log = self.command.file(".log")
         of_memory = state == "OUT_OF_MEMORY" or _MEMORY.search(tail(log))
         with log.open("a") as opened:
-            opened.write(f"Slurm ended job {self._number()}: {state}\n")
-        if of_memory:
-            return -signal.SIGKILL
-        return -signal.SIGTERM if state == "CANCELLED" else 1
+            opened.write(f"\nSlurm ended job {number}: {state}\n")
+        # Not as a signal, which would hide the line above from the reason of the attempt.
+        return -signal.SIGKILL if of_memory else 1
 
     async def end(self, grace: float) -> int | None:
         """End the batch job: politely, and after a while surely."""
-        number = self._number() or await self._queue.number_of(_name(self.command))
-        if number:
-            await self._queue.end_politely(number)
-            ending = asyncio.ensure_future(self.wait())
-            await asyncio.wait({ending}, timeout=grace)
-            if not ending.done():
-                await self._queue.cancel(number)
-            return await ending
-        return self.exit_code()
+        self._asked_to_end = True
+        while not await self._in_queue() and self._may_come():
+            await asyncio.sleep(LOOK)
+        number = self._number()
+        if not number:
+            return self.exit_code()
+        heard = await self._queue.end_politely(number)
+        ending = asyncio.ensure_future(self.wait())
+        await asyncio.wait({ending}, timeout=grace if heard else 0)
+        while not ending.done():
+            await self._queue.cancel(number)
+            await asyncio.wait({ending}, timeout=AGAIN)
+        return await ending
+
+    def _may_come(self) -> bool:
+        """Whether somebody may be submitting it just now, or was killed while he did."""
+        try:
+            file = self.command.file(".slurm").stat()
+        except OSError:
+            return False
+        return file.st_size == 0 and time.time() - file.st_mtime < UNSURE
 
     def _number(self) -> str:
         try:
@@ -119,9 +156,11 @@ class SlurmProcess:
             return ""
 
     async def _in_queue(self) -> bool:
-        number = self._number()
+        number: str | None = self._number()
         if not number:  # whoever submitted it was killed before it wrote the number down
-            number = await self._queue.number_of(_name(self.command))
+            number = await self._queue.number_of(name_of(self.command))
+            if number is None:
+                return True  # Slurm does not say
             if number:
                 self.command.file(".slurm").write_text(number)
         return bool(number) and await self._queue.has(number)
@@ -139,7 +178,7 @@ class SlurmRunner:
     name: ClassVar[str] = "slurm"
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._outside = _outside(environment)
+        self._outside = outside_of(environment)
         self._queue = Queue(self._outside)
 
     def missing(self) -> str:
@@ -167,79 +206,27 @@ class SlurmRunner:
         command.traces.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for suffix in (".exit", ".pid", ".slurm", ".log"):
             command.file(suffix).unlink(missing_ok=True)
-        number = await asyncio.to_thread(self._submit, command, step, times_more)
+        command.file(".slurm").touch()  # its number comes into it
+        loop = asyncio.get_running_loop()
+        submitting = loop.run_in_executor(
+            _SUBMITTING, submit, command, step, times_more, self._outside
+        )
+        try:
+            number = await asyncio.shield(submitting)
+        except asyncio.CancelledError:  # it is on its way: whoever ends it must know its number
+            with suppress(OSError):
+                command.file(".slurm").write_text(await submitting)
+            raise
+        except OSError as error:
+            if error.errno != errno.EAGAIN:
+                raise
+            await asyncio.sleep(FRESH)  # Slurm may have it all the same
+            number = await self._queue.number_of(name_of(command)) or ""
+            if not number:
+                raise
         command.file(".slurm").write_text(number)
         return SlurmProcess(command, self._queue)
 
     def found(self, command: Command) -> SlurmProcess:
         """The batch job that somebody else has submitted."""
         return SlurmProcess(command, self._queue)
-
-    def _submit(self, command: Command, step: Step, times_more: float) -> str:
-        """Give an attempt to sbatch; the number of its job."""
-        if not Path(command.folder).is_dir():
-            raise FileNotFoundError(errno.ENOENT, "no such folder", command.folder)
-        inner = [sys.executable, "-I", "-S", around.__file__, str(command.traces), *command.argv]
-        enter = f"cd -- {shlex.quote(command.folder)} || exit 126"
-        script = f"#!/bin/sh\n{enter}\nexec {shlex.join(inner)}\n"
-        options = [
-            f"--job-name={_name(command)}",
-            "--parsable",
-            "--no-requeue",
-            # All of the step's environment, and by this way only: it has its secrets.
-            "--export=ALL",
-            f"--output={_literal(command.file('.log'))}",
-            *_resources(step, times_more),
-        ]
-        # Where Slurm is, even when the step shall not see it.
-        conf = {name: text for name, text in self._outside.items() if name == "SLURM_CONF"}
-        try:
-            done = subprocess.run(  # noqa: S603 - a list of arguments; the script goes to its input
-                [shutil.which("sbatch", path=self._outside.get("PATH")) or "sbatch", *options],
-                input=script,
-                env={**_outside(command.environment), **conf},
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=120,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise OSError(errno.EAGAIN, "sbatch does not answer", "sbatch") from error
-        if done.returncode:
-            said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-            number = errno.EAGAIN if _PASSING.search(said) else errno.EPERM
-            raise OSError(number, said, "sbatch")
-        return done.stdout.strip().partition(";")[0]
-
-
-def _resources(step: Step, times_more: float) -> list[str]:
-    """What the step asks for, in Slurm's words; its pool has been put into numbers before."""
-    asked = step.resources
-    options = []
-    if asked.cores is not None:
-        options.append(f"--cpus-per-task={math.ceil(asked.cores)}")
-    if asked.ram_gb is not None:
-        options.append(f"--mem={math.ceil(asked.ram_gb * 1e9 * times_more / 2**20)}M")
-    if asked.gpus:
-        options.append(f"--gres=gpu:{asked.gpus}")
-    return options
-
-
-def _name(command: Command) -> str:
-    """The name of the batch job: of this attempt only, and to be found by it."""
-    above, _, attempt = str(command.traces).rpartition("/steps/")
-    return re.sub("[^A-Za-z0-9.-]+", "-", f"hyperplane-{Path(above).name}-{attempt}")
-
-
-def _literal(path: Path) -> str:
-    """A path without the signs that Slurm replaces."""
-    return str(path).replace("\\", "\\\\").replace("%", "%%")
-
-
-def _outside(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment for Slurm's commands, without what a batch job around us has for them."""
-    return {
-        name: text
-        for name, text in environment.items()
-        if name == "SLURM_CONF" or not name.startswith(_OF_A_BATCH_JOB)
-    }

@@ -162,7 +162,18 @@ def test_a_batch_job_that_an_administrator_ends_is_a_failed_attempt(tmp_path):
     number = queue()[0].split()[0]
     subprocess.run(["scancel", number], check=True)
     assert job.wait(60) == FAILED
-    assert job.attempts[0].exit_code == -15
+    [attempt] = job.attempts
+    assert attempt.reason.endswith(f"Slurm ended job {number}: CANCELLED")
+
+
+def test_cancelling_while_much_is_being_submitted_leaves_nothing():
+    job = submitted(bash("many", "sleep 60", chunks=40), runner="slurm")
+    until(lambda: queue())
+    job.cancel()
+    assert job.wait(90) == CANCELLED
+    until(lambda: queue() == [], 30)
+    time.sleep(3)
+    assert queue() == []
 
 
 def test_not_without_the_commands_of_slurm(monkeypatch):

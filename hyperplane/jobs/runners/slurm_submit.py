@@ -1,0 +1,113 @@
+"""An attempt at a step as sbatch takes it."""
+
+from __future__ import annotations
+
+import errno
+import math
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from hyperplane.jobs import around
+from hyperplane.jobs.definition.models import Step
+from hyperplane.jobs.processes import Command
+
+#: Variables of a batch job, which the commands would take for options.
+_OF_A_BATCH_JOB = (
+    *("SLURM_", "SQUEUE_", "SCANCEL_", "SCONTROL_"),
+    *("SBATCH_EXPORT", "SBATCH_JOB_NAME", "SBATCH_ARRAY", "SBATCH_CLUSTERS"),
+)
+#: What sbatch says when it would say something else later.
+_PASSING = re.compile(r"contact slurm controller|temporarily|timed out|Socket|try again", re.I)
+
+
+def submit(command: Command, step: Step, times_more: float, outside: Mapping[str, str]) -> str:
+    """Give an attempt to sbatch; the number of its job.
+
+    Parameters
+    ----------
+    command : Command
+        What the attempt runs.
+    step : Step
+        Its step, for what it needs.
+    times_more : float
+        How many times the memory that the step asks for.
+    outside : mapping of str to str
+        In what Slurm's commands are found.
+
+    Raises
+    ------
+    OSError
+        With EAGAIN for what may pass, and with what sbatch said.
+    """
+    if not Path(command.folder).is_dir():
+        raise FileNotFoundError(errno.ENOENT, "no such folder", command.folder)
+    inner = [sys.executable, "-I", "-S", around.__file__, str(command.traces), *command.argv]
+    enter = f"cd -- {shlex.quote(command.folder)} || exit 126"
+    script = f"#!/bin/sh\n{enter}\nexec {shlex.join(inner)}\n"
+    options = [
+        f"--job-name={name_of(command)}",
+        "--parsable",
+        "--no-requeue",
+        # All of the step's environment, and by this way only: it has its secrets.
+        "--export=ALL",
+        f"--output={_literal(command.file('.log'))}",
+        *_resources(step, times_more),
+    ]
+    # Where Slurm is, even when the step shall not see it.
+    conf = {name: text for name, text in outside.items() if name == "SLURM_CONF"}
+    try:
+        done = subprocess.run(  # noqa: S603 - a list of arguments; the script goes to its input
+            [shutil.which("sbatch", path=outside.get("PATH")) or "sbatch", *options],
+            input=script,
+            env={**outside_of(command.environment), **conf},
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            timeout=120,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OSError(errno.EAGAIN, "sbatch does not answer", "sbatch") from error
+    if done.returncode:
+        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        number = errno.EAGAIN if _PASSING.search(said) else errno.EPERM
+        raise OSError(number, said, "sbatch")
+    return done.stdout.strip().partition(";")[0]
+
+
+def _resources(step: Step, times_more: float) -> list[str]:
+    """What the step asks for, in Slurm's words; its pool has been put into numbers before."""
+    asked = step.resources
+    options = []
+    if asked.cores is not None:
+        options.append(f"--cpus-per-task={math.ceil(asked.cores)}")
+    if asked.ram_gb is not None:
+        options.append(f"--mem={math.ceil(asked.ram_gb * 1e9 * times_more / 2**20)}M")
+    if asked.gpus:
+        options.append(f"--gres=gpu:{asked.gpus}")
+    return options
+
+
+def name_of(command: Command) -> str:
+    """The name of the batch job: of this attempt only, and to be found by it."""
+    above, _, attempt = str(command.traces).rpartition("/steps/")
+    return re.sub("[^A-Za-z0-9.-]+", "-", f"hyperplane-{Path(above).name}-{attempt}")
+
+
+def _literal(path: Path) -> str:
+    """A path without the signs that Slurm replaces."""
+    return str(path).replace("\\", "\\\\").replace("%", "%%")
+
+
+def outside_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment for Slurm's commands, without what a batch job around us has for them."""
+    return {
+        name: text
+        for name, text in environment.items()
+        if name == "SLURM_CONF" or not name.startswith(_OF_A_BATCH_JOB)
+    }
