@@ -18,7 +18,7 @@ from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
 from hyperplane.errors import RequestError
 
-LONG = 20
+LONG = 60
 ONE = {
     "StartAt": "A",
     "States": {"A": {"Type": "Task", "Resource": "work", "TimeoutSecondsPath": "$.limit",

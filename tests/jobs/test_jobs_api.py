@@ -43,8 +43,9 @@ def _in_its_own_folder(tmp_path, monkeypatch):
 
 
 def kept(*steps, name="kept", **options):
-    """A job that is in the store, and that nobody carries on."""
+    """A job that is in the store, and that no supervisor of this machine carries on."""
     made = new_job(Pipeline.from_steps("test", steps or [bash("a", "true")]), name=name, **options)
+    made = replace(made, machine="somebody@elsewhere")
     the_store().add(made)
     return made
 

@@ -79,6 +79,7 @@ def test_after_a_kill_steps_have_the_plain_environment_of_the_submission(tmp_pat
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("LC_TIME", "C.submitted")
     monkeypatch.setenv("OF_THE_SUBMISSION", "gone")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # Dask sets it in this process
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "of-the-job").write_text("#!/bin/sh\necho found\n")
     (tmp_path / "bin" / "of-the-job").chmod(0o755)

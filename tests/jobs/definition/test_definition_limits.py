@@ -51,11 +51,12 @@ def seconds_to_refuse(file: Path, told: str) -> float:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_file_is_refused_within_a_second(tmp_path, name):
+def test_a_hostile_file_is_refused_soon(tmp_path, name):
     content, told = HOSTILE[name]
     file = tmp_path / "p.yaml"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert seconds_to_refuse(file, told) < 1
+    # Under half a second where nothing else runs; what explodes takes minutes.
+    assert seconds_to_refuse(file, told) < 10
 
 
 @pytest.mark.parametrize("size", [0, 200_000_000])
