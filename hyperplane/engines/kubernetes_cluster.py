@@ -37,7 +37,7 @@ from hyperplane.errors import EngineError, StartTimeout
 COMM, DASHBOARD = 8786, 8787
 #: Seconds between looks at the workers.
 LOOK_EVERY = 3.0
-#: How long closing waits until the pods are gone.
+#: How long closing waits until the processes have ended.
 PATIENCE = 90.0
 
 logger = logging.getLogger(__name__)
@@ -238,7 +238,7 @@ class HyperplaneKubeCluster(KubeCluster):  # type: ignore[misc]
         Parameters
         ----------
         timeout : float
-            Seconds to wait until its pods are gone; 0 not to.
+            Seconds to wait until its processes have ended; 0 not to.
         """
         if self.status == Status.closed and not self.asynchronous:
             self._loop_runner.stop()

@@ -90,6 +90,17 @@ def out_of_memory(pods: Sequence[Object]) -> dict[str, str]:
     return found
 
 
+def without_frames(log: str) -> list[str]:
+    r"""The lines of a log without the frames of tracebacks, which leave no room for the causes.
+
+    Examples
+    --------
+    >>> without_frames("Traceback (most recent call last):\n  File x\n    y()\nKeyError: 1")
+    ['Traceback (most recent call last):', 'KeyError: 1']
+    """
+    return [line for line in log.splitlines() if line and not line[0].isspace()]
+
+
 def _containers(pod: Object) -> Iterator[Object]:
     status = pod.get("status", {})
     yield from status.get("initContainerStatuses") or ()
@@ -109,6 +120,12 @@ def is_ready(pod: Object) -> bool:
     conditions = pod.get("status", {}).get("conditions", ())
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
     return ready and "deletionTimestamp" not in pod["metadata"]
+
+
+def has_ended(pod: Object) -> bool:
+    """Whether a pod is being removed and no process of it runs any more."""
+    runs = any("running" in status.get("state", {}) for status in _containers(pod))
+    return "deletionTimestamp" in pod["metadata"] and not runs
 
 
 def _phase(pod: Object) -> str:

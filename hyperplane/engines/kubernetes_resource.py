@@ -21,7 +21,8 @@ from hyperplane.errors import EngineError, StartFailed, StartTimeout
 
 #: How long the operator may take to make anything at all of a new cluster.
 OPERATOR_WITHIN = 60.0
-LOG_LINES = 100
+#: Lines of a log that are read, and of those lines that are told.
+LOG_LINES, LINES_TOLD = 500, 40
 
 logger = logging.getLogger(__name__)
 
@@ -147,8 +148,8 @@ class Resource:
         for previous in (True, False):
             with suppress(EngineError):
                 found = await self.api.logs(pod, container, previous=previous, lines=LOG_LINES)
-                if found:
-                    return found
+                if told := look.without_frames(found):
+                    return "\n".join(told[-LINES_TOLD:])
         return ""
 
     async def tell_of_memory(self) -> None:
@@ -180,7 +181,7 @@ class Resource:
         return "deletionTimestamp" in found["metadata"]
 
     async def delete(self, timeout: float) -> None:
-        """Delete it and return when nothing of it is left, or warn of what is."""
+        """Delete it and return when nothing of it runs any more, or warn of what does."""
         deadline = time.monotonic() + timeout
         with suppress(Missing):  # somebody else, or the operator after its idle timeout, was first
             await self.api.delete("daskclusters", self.name, DASK)
@@ -201,4 +202,4 @@ class Resource:
         with suppress(Missing):
             await self.api.get("daskclusters", self.name, DASK)
             return False
-        return not await self.pods()
+        return all(look.has_ended(pod) for pod in await self.pods())

@@ -28,6 +28,7 @@ from services_kubernetes import (
 )
 
 import hyperplane
+from hyperplane.engines.kubernetes_look import has_ended
 from hyperplane.engines.kubernetes_render import manifest
 
 pytestmark = [
@@ -181,7 +182,7 @@ def test_closing_leaves_nothing_and_may_be_done_twice() -> None:
     cluster.close()
     cluster.close()
     assert not clusters()
-    assert not objects("pods", name)
+    assert not [pod for pod in objects("pods", name) if not has_ended(pod)]
     until(lambda: {thread.name for thread in threading.enumerate()} <= before | {"IO loop"})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -64,7 +65,7 @@ def test_an_image_of_root() -> None:
 def test_a_worker_that_ends_as_it_starts() -> None:
     found = failure({"environ": ["DASK_DISTRIBUTED__WORKER__PRELOAD=no.such.module"]})
     assert "CrashLoopBackOff" in str(found)
-    assert "no.such.module" in found.log_tail or "no.such" in str(found)
+    assert "No module named 'no'" in found.log_tail
 
 
 def test_no_node_has_such_labels_or_so_much_room() -> None:
@@ -95,13 +96,16 @@ def test_a_right_that_is_missing() -> None:
 
 
 def test_a_name_that_is_taken() -> None:
-    text = "{apiVersion: kubernetes.dask.org/v1, kind: DaskCluster, metadata: {name: taken}, "
-    part = "{spec: {containers: [{name: x, image: y}]}}"
-    service_part = "service: {ports: []}"
-    text += f"spec: {{worker: {part}, scheduler: {{spec: {{containers: []}}, {service_part}}}}}}}"
+    pod = {"spec": {"containers": [{"name": "x", "image": "y"}]}}
+    taken = {
+        "apiVersion": "kubernetes.dask.org/v1",
+        "kind": "DaskCluster",
+        "metadata": {"name": "taken"},
+        "spec": {"worker": pod, "scheduler": {**pod, "service": {"ports": []}}},
+    }
     kubectl("-n", "dask-operator", "scale", "deployment/operator", "--replicas=0")
     try:
-        kubectl("-n", NAMESPACE, "create", "-f", "-", text=text)
+        kubectl("-n", NAMESPACE, "create", "-f", "-", text=json.dumps(taken))
         assert "one of that name already" in str(failure(name="taken"))
         assert clusters() == ["daskcluster.kubernetes.dask.org/taken"], "it is not ours to delete"
     finally:

@@ -114,6 +114,9 @@ def test_pods_are_counted_by_what_they_do() -> None:
     found = look.summary([running, slow, ending, pulling], [])
     assert found == "Pods: 1 ContainerCreating, 1 Running, 1 ending, 1 running but not ready."
     assert [look.is_ready(one) for one in (running, slow, ending)] == [True, False, False]
+    assert [look.has_ended(one) for one in (running, slow, ending)] == [False, False, True]
+    ending["status"]["containerStatuses"][0]["state"] = {"running": {}}
+    assert not look.has_ended(ending)
 
 
 def test_each_end_for_memory_is_told_once() -> None:
