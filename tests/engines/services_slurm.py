@@ -14,20 +14,12 @@ from typing import Any
 
 import dask.config
 import pytest
+from services import need
 
 import hyperplane
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "engines"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
-
-
-def need(what: str, there: bool) -> None:
-    """Skip where a service cannot run; fail where it must."""
-    if there:
-        return
-    if os.environ.get("HYPERPLANE_REQUIRE_SERVICES") == "1":
-        pytest.fail(f"{what}, and HYPERPLANE_REQUIRE_SERVICES is set")
-    pytest.skip(what)
 
 
 @contextmanager

@@ -10,19 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
+from services import need
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "engines"
 NUMBER = 4
-
-
-def need(what: str, there: bool) -> None:
-    """Skip where a service cannot run; fail where it must."""
-    if there:
-        return
-    if os.environ.get("HYPERPLANE_REQUIRE_SERVICES") == "1":
-        pytest.fail(f"{what}, and HYPERPLANE_REQUIRE_SERVICES is set")
-    pytest.skip(what)
 
 
 @contextmanager
