@@ -18,7 +18,7 @@ from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
 from hyperplane.errors import RequestError
 
-LONG = 60
+LONG = 20
 ONE = {
     "StartAt": "A",
     "States": {"A": {"Type": "Task", "Resource": "work", "TimeoutSecondsPath": "$.limit",
@@ -163,6 +163,15 @@ def test_cancelling_ends_the_program(family):
     assert gone(numbers_in(family))
 
 
+@pytest.fixture
+def interrupts():
+    """As in a terminal: what is started in the background may ignore them, and so its children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_of_the_caller_ends_the_program(family):
     main = threading.get_ident()
 
