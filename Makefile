@@ -39,10 +39,12 @@ test: $(STAMPS)/test
 	$(BIN)/python -m pytest
 
 # What is missing is a failure here, not a skip. ENGINES: which; kubernetes builds for long, once.
+# ONLY: names of tests, as for pytest -k.
 ENGINES ?= ssh slurm gateway
 engines: $(STAMPS)/test
 	$(if $(filter-out gateway,$(ENGINES)),scripts/engines/install $(filter-out gateway,$(ENGINES)))
-	HYPERPLANE_REQUIRE_SERVICES=1 $(BIN)/python -m pytest -m engine \
+	$(if $(filter kubernetes,$(ENGINES)),scripts/engines/kubernetes_build)
+	HYPERPLANE_REQUIRE_SERVICES=1 $(BIN)/python -m pytest -m engine $(if $(ONLY),-k '$(ONLY)') \
 	  $(foreach engine,$(ENGINES),$(wildcard tests/engines/test_$(engine)*.py tests/jobs/runners/test_runners_$(engine)*.py))
 
 lint: $(STAMPS)/lint

@@ -13,7 +13,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ OPTIONS: dict[str, Any] = {
     "scheduler_cpu": "200m",
     "scheduler_ram": "600Mi",
 }
+#: Seconds for a test with what starts before it, which may be the build.
+LONGEST = 240 if (FOLDER / "bin" / "kubelet").exists() else 2700
 PROGRAMS = ("etcd", "containerd", "runc", "kubectl", "iptables", "conntrack", "nsenter")
 
 
@@ -81,6 +84,20 @@ def clusters() -> list[str]:
     return kubectl("-n", NAMESPACE, "get", "daskclusters", "-o", "name").split()
 
 
+def left(kinds: str) -> str:
+    """Names of what there is of any cluster."""
+    arguments = ("-l", "dask.org/cluster-name", "-o", "name")
+    return kubectl("-n", NAMESPACE, "get", kinds, *arguments)
+
+
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until a condition holds, or fail."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.2)
+
+
 @functools.cache
 def _start() -> None:
     """Once for all modules of a run; what this starts ends with the run."""
@@ -115,6 +132,8 @@ def service() -> Iterator[dict[str, Any]]:
         section = "hyperplane.engines.kubernetes"
         with dask.config.set({f"{section}.{key}": value for key, value in OPTIONS.items()}):
             yield OPTIONS
+        # A kubelet takes up to a minute to take out pods that have ended.
+        until(lambda: not left("pods"), 150)
     finally:
         sys.path.remove(str(SCRIPTS))
         os.environ.pop("KUBECONFIG", None)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,15 @@ from distributed import Client, wait
 from services_kubernetes import (
     EXAMPLES,
     IMAGE,
+    LONGEST,
     NAMESPACE,
     SCRIPTS,
     clusters,
     kubectl,
+    left,
     objects,
     service,
+    until,
 )
 
 import hyperplane
@@ -34,6 +37,7 @@ from hyperplane.engines.kubernetes_render import manifest
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.slow,
+    pytest.mark.timeout(LONGEST),
     pytest.mark.filterwarnings("ignore:Kubernetes version:UserWarning"),
     # The main job's flights travel in the graph: the pods do not see the files of this machine.
     pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning"),
@@ -58,20 +62,7 @@ def _kubernetes() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
     yield
-    until(lambda: not clusters() and not objects_of_all("pods,deployments,services,secrets"), 60)
-
-
-def objects_of_all(kinds: str) -> list[str]:
-    return kubectl(
-        "-n", NAMESPACE, "get", kinds, "-l", "dask.org/cluster-name", "-o", "name"
-    ).split()
-
-
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.2)
+    until(lambda: not clusters() and not left("deployments,services,secrets"))
 
 
 def plan(**options: Any) -> hyperplane.ClusterPlan:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from services_kubernetes import NAMESPACE, clusters, kubectl, service
+from services_kubernetes import LONGEST, NAMESPACE, clusters, kubectl, left, service, until
 
 import hyperplane
 from hyperplane.engines import kubernetes_resource
@@ -16,6 +16,7 @@ from hyperplane.engines import kubernetes_resource
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.slow,
+    pytest.mark.timeout(LONGEST),
     pytest.mark.filterwarnings("ignore:Kubernetes version:UserWarning"),
 ]
 
@@ -29,11 +30,7 @@ def _kubernetes() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
     yield
-    deadline = time.monotonic() + 60
-    labels = ("-l", "dask.org/cluster-name", "-o", "name")
-    while clusters() or kubectl("-n", NAMESPACE, "get", "pods,deployments,secrets", *labels):
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
+    until(lambda: not clusters() and not left("deployments,services,secrets"))
 
 
 def failure(options: dict[str, Any] | None = None, **arguments: Any) -> hyperplane.StartFailed:
