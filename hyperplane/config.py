@@ -233,7 +233,8 @@ def _read(path: str, model: type[Model]) -> Model:
     if not isinstance(section, Mapping):
         raise ConfigError([_fault(path, section, "a mapping")])
     try:
-        return model(**_underscored(section))
+        # What lies deeper in an engine's section are names of somebody else's.
+        return model(**_underscored(section, deep=not issubclass(model, EngineSettings)))
     except ValidationError as error:
         raise ConfigError(_with_sources(faults_of(error, path))) from error
 
@@ -292,9 +293,8 @@ def _value(content: object, parts: list[str]) -> Any:
     return content
 
 
-def _underscored(section: Mapping[Any, Any]) -> dict[str, Any]:
-    """A section with ``_`` for ``-`` in all its keys, which are one and the same to Dask."""
-    return {
-        str(key).replace("-", "_"): _underscored(value) if isinstance(value, Mapping) else value
-        for key, value in section.items()
-    }
+def _underscored(section: Mapping[Any, Any], deep: bool = True) -> dict[str, Any]:
+    """A section with ``_`` for ``-`` in its keys, which are one and the same to Dask."""
+    found = {str(key).replace("-", "_"): value for key, value in section.items()}
+    inner = {key: value for key, value in found.items() if deep and isinstance(value, Mapping)}
+    return {**found, **{key: _underscored(value) for key, value in inner.items()}}

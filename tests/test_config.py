@@ -16,7 +16,7 @@ from hyperplane import config, defaults
 from hyperplane.errors import ConfigError, Fault, UnknownPool
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.pool import PoolSpec
-from hyperplane.spec.settings import EngineSettings, LocalSettings
+from hyperplane.spec.settings import EngineSettings, GatewaySettings, LocalSettings
 
 # name, alias, nominal cores and GB, allocatable cores and GB: as published.
 POOLS = [
@@ -398,6 +398,16 @@ class TestFiles:
         assert shown["weights"] == {"my_join": "heavy", "My-Join": "heavy", "ocr": "light"}
         assert shown["checks"]["full_fraction"] == 0.5
         assert shown["checks"]["aggregation_ratio"] == 10
+
+    def test_what_lies_in_the_options_of_a_gateway_keeps_its_names(self):
+        mine = {
+            "plan-options": {"my-memory": "ram_gb"},
+            "options": {"on-nodes": {"a.b/c-d": "e-f"}},
+        }
+        with dask.config.set({"hyperplane.engines.gateway": mine}):
+            found = config.engine_settings("gateway", GatewaySettings)
+        assert found.plan_options == {"my_memory": "ram_gb"}
+        assert found.options == {"on_nodes": {"a.b/c-d": "e-f"}}
 
     def test_a_variable_beats_a_file(self, in_new_process):
         shown = in_new_process(

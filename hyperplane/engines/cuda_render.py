@@ -6,8 +6,6 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, cast
 
-from dask.utils import parse_timedelta
-
 from hyperplane.engines.dask_settings import unless_chosen
 from hyperplane.engines.elsewhere import as_variables, server_settings, worker_variables
 from hyperplane.spec.plan import ClusterPlan
@@ -93,16 +91,14 @@ def _lines(options: Mapping[str, str | None]) -> str:
 
 
 def _of_scheduler(plan: ClusterPlan, settings: CudaSettings) -> dict[str, str | None]:
-    port = plan.request.dashboard_port
-    idle = plan.request.idle_timeout or settings.idle_timeout
     found: dict[str, str | None] = {
         "protocol": "tls",
         "port": "8786",
         # Its pages are not encrypted and ask for no key: ssh -L leads to them.
-        "dashboard-address": f"127.0.0.1:{8787 if port == 'random' else port}",
+        "dashboard-address": f"127.0.0.1:{plan.dashboard_port or 8787}",
     }
-    if idle:
-        found["idle-timeout"] = f"{parse_timedelta(idle):g}s"
+    if plan.idle_timeout is not None:
+        found["idle-timeout"] = f"{plan.idle_timeout:g}s"
     return found
 
 

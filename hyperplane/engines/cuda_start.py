@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import dask.config
-from dask.utils import parse_timedelta
 from distributed import Client
 
 from hyperplane.engines import records
@@ -22,8 +20,10 @@ from hyperplane.engines.dask_settings import (
     unless_chosen,
     variables_unless_chosen,
 )
+from hyperplane.engines.guarded import cluster_settings, scheduler_settings
+from hyperplane.engines.here import LOOPBACK, PARENT_DEATH, log_tail, user_preloads
 from hyperplane.engines.local_cluster import clean_up
-from hyperplane.engines.local_start import LOOPBACK, PRELOADS, _log_tail, _user_preloads
+from hyperplane.engines.local_start import WORKER_MEMORY
 from hyperplane.engines.worker_memory import fitting
 from hyperplane.errors import EngineError, Fault, StartFailed, StartTimeout, check
 from hyperplane.spec.plan import ClusterPlan
@@ -66,7 +66,7 @@ def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> Star
     settings = cast(CudaSettings, plan.settings)
     began = time.monotonic()
     record = _reserved(plan, worker, settings)
-    with _log_tail() as tail:
+    with log_tail() as tail:
         try:
             cluster = _cluster(plan, worker, settings, visible, record.scratch)
         except BaseException as error:
@@ -103,13 +103,8 @@ def _cluster(
 
 def _reserved(plan: ClusterPlan, worker: WorkerSpec, settings: CudaSettings) -> records.Record:
     """The record of the cluster that is about to start, with its scratch folder."""
-    record = records.Record(
-        name=plan.name,
-        engine=plan.engine,
-        scheduler="",
-        dashboard="",
-        pid=os.getpid(),
-        started=records.own_start(),
+    record = records.of_plan(
+        plan,
         workers=plan.nodes * worker.nprocs,
         threads=plan.nodes * worker.total_threads,
         ram_gb=bytes_to_gb(plan.nodes * worker.total_ram),
@@ -137,17 +132,8 @@ def arguments_of(
     scratch: str,
 ) -> dict[str, Any]:
     """The plan in the terms of LocalCUDACluster and of the guards around it."""
-    port = plan.request.dashboard_port
-    idle = plan.request.idle_timeout or settings.idle_timeout
     processes = plan.nodes * worker.nprocs
     tuning = plan.tuning
-    scheduler_config = unless_chosen(
-        {
-            **tuning.server,
-            "distributed.scheduler.no-workers-timeout": settings.no_workers_timeout,
-            "distributed.scheduler.worker-ttl": settings.worker_ttl,
-        }
-    )
     environ = fitting(tuning.environ, variables_unless_chosen(tuning.environ))
     return {
         **_of_dask_cuda(settings),
@@ -160,19 +146,17 @@ def arguments_of(
         # From here on as for a LocalCluster.
         "name": plan.name,
         "host": LOOPBACK,
-        "dashboard_address": f"{LOOPBACK}:{0 if port == 'random' else port}",
+        "dashboard_address": f"{LOOPBACK}:{plan.dashboard_port}",
         "death_timeout": plan.request.timeout,
-        "preload": [*_user_preloads(), *PRELOADS],
+        "preload": [*user_preloads(), PARENT_DEATH, WORKER_MEMORY],
         "scheduler_kwargs": {
             "dashboard": False,  # see lazy_dashboard
             "local_directory": scratch,
         },
-        "scheduler_config": scheduler_config,
-        "cluster_config": unless_chosen(
-            {"distributed.deploy.lost-worker-timeout": settings.lost_worker_timeout}
-        ),
+        "scheduler_config": scheduler_settings(plan, settings),
+        "cluster_config": cluster_settings(settings),
         "release": partial(clean_up, plan.name, scratch, False),
-        "idle_timeout": parse_timedelta(idle) if idle else None,
+        "idle_timeout": plan.idle_timeout,
         "import_meanwhile": (),
         "guard": {
             **unless_chosen({**tuning.server, **client_settings(plan, settings)}),

@@ -13,9 +13,10 @@ from distributed.scheduler import WorkerState
 from distributed.security import Security
 
 from hyperplane.engines.dask_settings import unless_chosen, variables_unless_chosen
+from hyperplane.engines.guarded import scheduler_settings
 from hyperplane.engines.worker_memory import fitting
 from hyperplane.spec.plan import ClusterPlan
-from hyperplane.spec.settings import RemoteSettings
+from hyperplane.spec.settings import PatientSettings
 
 #: Fields of a Security object of one key pair for all roles -> keys of Dask's configuration.
 _TLS = {
@@ -25,22 +26,16 @@ _TLS = {
 }
 
 
-def server_settings(plan: ClusterPlan, settings: RemoteSettings) -> dict[str, Any]:
+def server_settings(plan: ClusterPlan, settings: PatientSettings) -> dict[str, Any]:
     """Dotted settings of Dask for the scheduler, the nannies and the workers of a plan.
 
     What the user has set otherwise in Dask's configuration stays out, and so holds.
     """
-    tuning = {**plan.tuning.server, **plan.tuning.client}
-    patience = {
-        "distributed.scheduler.no-workers-timeout": settings.no_workers_timeout,
-        "distributed.scheduler.worker-ttl": settings.worker_ttl,
+    return {
+        **scheduler_settings(plan, settings),
+        **unless_chosen(plan.tuning.client),
+        **plan.memory.as_config(),
     }
-    return {**unless_chosen({**tuning, **patience}), **plan.memory.as_config()}
-
-
-def cluster_settings(settings: RemoteSettings) -> dict[str, Any]:
-    """Dotted settings of Dask for the cluster object in this process."""
-    return unless_chosen({"distributed.deploy.lost-worker-timeout": settings.lost_worker_timeout})
 
 
 def worker_variables(plan: ClusterPlan) -> dict[str, str]:

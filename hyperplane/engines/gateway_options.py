@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import dask.config
-from dask.utils import parse_timedelta
 
 from hyperplane.engines.elsewhere import as_variables, server_settings, worker_variables
 from hyperplane.errors import Fault, check
@@ -16,12 +15,6 @@ from hyperplane.spec.settings import GatewaySettings
 from hyperplane.units import parse_bytes
 
 _UNITS = {"bytes": 1, "gb": 10**9, "gib": 2**30}
-
-
-def idle_timeout(plan: ClusterPlan) -> float | None:
-    """Seconds without use after which the cluster shall end, if it shall."""
-    idle = plan.request.idle_timeout or plan.settings.idle_timeout
-    return parse_timedelta(idle) if idle else None
 
 
 def environment(plan: ClusterPlan) -> dict[str, str]:
@@ -60,7 +53,7 @@ def _amount(quantity: str, plan: ClusterPlan) -> Any:
     if quantity == "environment":
         return environment(plan)
     if quantity == "idle_timeout":
-        return idle_timeout(plan)
+        return plan.idle_timeout
     if quantity == "nthreads":
         return plan.worker.nthreads
     if quantity == "scheduler_cpu":
@@ -162,7 +155,7 @@ def described(plan: ClusterPlan) -> dict[str, Any]:
         if isinstance(value, Mapping):  # may hold secrets
             asked[name] = {**asked[name], **dict.fromkeys(value, "(hidden)")}
     told = settings.told
-    idle = idle_timeout(plan)
+    idle = plan.idle_timeout
     return {
         "gateway": {
             "address": settings.address or own,

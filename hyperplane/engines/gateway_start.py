@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,7 +19,6 @@ from hyperplane.engines import gateway_plugins as plugins
 from hyperplane.engines import gateway_server as server
 from hyperplane.engines import records, versions
 from hyperplane.engines.base import Started
-from hyperplane.engines.dask_settings import take_back
 from hyperplane.engines.elsewhere import server_settings, worker_variables
 from hyperplane.engines.gateway_cluster import WatchedGatewayCluster
 from hyperplane.engines.joining import join
@@ -58,7 +56,7 @@ def start(plan: ClusterPlan) -> Started:
         record = _reserved(plan, how)
     except (EngineError, OSError) as error:
         raise StartFailed(ENGINE, str(error).removeprefix(f"engine {ENGINE}: ")) from error
-    release = partial(_release, plan.name, record.scratch)
+    release = partial(records.give_up, plan.name, record.scratch)
     begun = _Begun(gateway, plan, settings, release)
     try:
         with server.in_plain_words(gateway):
@@ -79,26 +77,7 @@ def start(plan: ClusterPlan) -> Started:
 
 def _reserved(plan: ClusterPlan, how: Mapping[str, Any]) -> records.Record:
     """A record under the plan's name; it tells a second handle the way to the gateway."""
-    return records.reserve(
-        records.Record(
-            name=plan.name,
-            engine=ENGINE,
-            scheduler="",
-            dashboard="",
-            pid=os.getpid(),
-            started=records.own_start(),
-            workers=plan.dask_workers,
-            threads=plan.total_threads,
-            ram_gb=bytes_to_gb(plan.total_ram),
-            client={**plan.tuning.client, **how},
-        ),
-        None,
-    )
-
-
-def _release(name: str, scratch: str) -> None:
-    take_back(name)
-    records.remove(name, scratch)
+    return records.reserve(records.of_plan(plan, client={**plan.tuning.client, **how}), None)
 
 
 class _Begun:
@@ -158,7 +137,7 @@ class _Begun:
                 plugins.SchedulerSettings(dotted),
                 plugins.NannySettings(dotted, worker_variables(plan)),
             ]
-        idle = options.idle_timeout(plan)
+        idle = plan.idle_timeout
         if idle is not None and "idle_timeout" not in told:
             found.append(plugins.GatewayIdleGuard(idle, begin_within=plan.request.timeout))
         with Client(cluster, set_as_default=False) as client:

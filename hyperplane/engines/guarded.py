@@ -19,9 +19,11 @@ from distributed import Client, Scheduler, SpecCluster
 from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from hyperplane.engines.dask_settings import in_force
+from hyperplane.engines.dask_settings import in_force, unless_chosen
 from hyperplane.engines.lazy_dashboard import LazyDashboard
 from hyperplane.guard.idle import IdleGuard
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import PatientSettings
 
 #: What a client in another process calls on the scheduler to close the whole cluster.
 CLOSE_OWNER = "hyperplane_close_owner"
@@ -96,6 +98,22 @@ class _Owner(SchedulerPlugin):
             # To ask it once more to end would wait 30 s for an answer.
             cluster.shutdown_scheduler = False
             self.close_cluster()
+
+
+def scheduler_settings(plan: ClusterPlan, settings: PatientSettings) -> dict[str, Any]:
+    """Dotted settings of Dask for the scheduler of a plan; what the user has chosen stays out."""
+    return unless_chosen(
+        {
+            **plan.tuning.server,
+            "distributed.scheduler.no-workers-timeout": settings.no_workers_timeout,
+            "distributed.scheduler.worker-ttl": settings.worker_ttl,
+        }
+    )
+
+
+def cluster_settings(settings: PatientSettings) -> dict[str, Any]:
+    """Dotted settings of Dask for the cluster object in this process."""
+    return unless_chosen({"distributed.deploy.lost-worker-timeout": settings.lost_worker_timeout})
 
 
 class GuardedCluster(SpecCluster):

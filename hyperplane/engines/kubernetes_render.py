@@ -11,7 +11,6 @@ from importlib import resources
 from typing import Any, cast
 
 import yaml
-from dask.utils import parse_timedelta
 
 from hyperplane.engines.kubernetes_template import merged, read, selector
 from hyperplane.errors import Fault, check
@@ -62,13 +61,12 @@ def manifest(plan: ClusterPlan) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": plan.name}
     if settings.namespace:
         metadata["namespace"] = settings.namespace
-    idle = plan.request.idle_timeout or settings.idle_timeout
     return {
         "apiVersion": "kubernetes.dask.org/v1",
         "kind": "DaskCluster",
         "metadata": {**metadata, "labels": labels, "annotations": annotations},
         "spec": {
-            "idleTimeout": math.ceil(parse_timedelta(idle)) if idle else 0,
+            "idleTimeout": math.ceil(plan.idle_timeout or 0),
             "scheduler": {"spec": _scheduler(plan, settings), "service": _service(plan.name)},
             "worker": _worker(plan, settings),
         },

@@ -38,7 +38,6 @@ def start(plan: ClusterPlan) -> Started:
     settings = cast(KubernetesSettings, plan.settings)
     began = time.monotonic()
     tls = key_pair(Security.temporary()) if settings.security == "tls" else {}
-    port = plan.request.dashboard_port
     cluster = HyperplaneKubeCluster(
         plan.name,
         manifest(plan),
@@ -46,7 +45,7 @@ def start(plan: ClusterPlan) -> Started:
         tls=tls,
         deadline=began + plan.request.timeout,
         port_forward=settings.port_forward,
-        dashboard_port=None if port == "random" else int(port),
+        dashboard_port=plan.dashboard_port or None,
     )
     try:
         client = join(cluster, plan, settings, began, lambda: cluster.sync(cluster.resource.why))

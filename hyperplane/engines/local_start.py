@@ -5,16 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import dask.config
-from dask.utils import parse_timedelta
 from distributed import Client
 
 from hyperplane.engines import machine, quick, records, zygote
@@ -25,16 +21,17 @@ from hyperplane.engines.dask_settings import (
     unless_chosen,
     variables_unless_chosen,
 )
+from hyperplane.engines.guarded import cluster_settings, scheduler_settings
+from hyperplane.engines.here import LOOPBACK, PARENT_DEATH, log_tail, user_preloads
 from hyperplane.engines.local_cluster import GuardedLocalCluster, GuardedNanny, clean_up
 from hyperplane.engines.worker_memory import fitting
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import LocalSettings
-from hyperplane.units import bytes_to_gb, gb_to_bytes, plural
+from hyperplane.units import gb_to_bytes, plural
 
-LOOPBACK = "127.0.0.1"
-LOG_LINES = 40
-PRELOADS = ("hyperplane.engines.parent_death", "hyperplane.engines.worker_memory")
+#: Variables of allocators, in force in a process that was forked.
+WORKER_MEMORY = "hyperplane.engines.worker_memory"
 
 logger = logging.getLogger(__name__)
 
@@ -51,19 +48,7 @@ def start(plan: ClusterPlan) -> Started:
     """
     settings = cast(LocalSettings, plan.settings)
     began = time.monotonic()
-    record = records.Record(
-        name=plan.name,
-        engine="local",
-        scheduler="",
-        dashboard="",
-        pid=os.getpid(),
-        started=records.own_start(),
-        workers=plan.dask_workers,
-        threads=plan.total_threads,
-        ram_gb=bytes_to_gb(plan.total_ram),
-        client=plan.tuning.client,
-        direct_to_workers=plan.tuning.direct_to_workers,
-    )
+    record = records.of_plan(plan, direct_to_workers=plan.tuning.direct_to_workers)
     try:
         with as_the_user_has_it():
             spill_to = dask.config.get("temporary-directory", default=None)
@@ -77,7 +62,7 @@ def start(plan: ClusterPlan) -> Started:
             " and ".join(mine),
         )
     forked = settings.start_method == "preload" and zygote.acquire(settings.preload, _pre_spawn())
-    with _log_tail() as tail, quick.without_collecting():
+    with log_tail() as tail, quick.without_collecting():
         try:
             with as_the_user_has_it():
                 arguments = _arguments(plan, settings, record.scratch, forked)
@@ -110,8 +95,6 @@ def _arguments(
     plan: ClusterPlan, settings: LocalSettings, scratch: str, forked: bool
 ) -> dict[str, Any]:
     """The plan in LocalCluster's terms."""
-    port = plan.request.dashboard_port
-    idle = plan.request.idle_timeout or settings.idle_timeout
     spill = max(
         0, machine.free_disk(str(Path(scratch).parent)) - gb_to_bytes(settings.reserve_disk_gb)
     )
@@ -121,44 +104,30 @@ def _arguments(
         **plan.memory.as_config(),
         **unless_chosen({"distributed.worker.memory.max-spill": spill // plan.dask_workers}),
     }
-    scheduler_config = unless_chosen(
-        {
-            **tuning.server,
-            "distributed.scheduler.no-workers-timeout": settings.no_workers_timeout,
-            "distributed.scheduler.worker-ttl": settings.worker_ttl,
-        }
-    )
     return {
         "name": plan.name,
         "n_workers": plan.dask_workers,
         "threads_per_worker": plan.worker.nthreads,
         "memory_limit": plan.worker.ram_per_proc,
         "host": LOOPBACK,
-        "dashboard_address": f"{LOOPBACK}:{0 if port == 'random' else port}",
+        "dashboard_address": f"{LOOPBACK}:{plan.dashboard_port}",
         "local_directory": scratch,
         "death_timeout": plan.request.timeout,
-        "preload": [*_user_preloads(), *PRELOADS],
+        "preload": [*user_preloads(), PARENT_DEATH, WORKER_MEMORY],
         "env": fitting(tuning.environ, variables_unless_chosen(tuning.environ)),
         "scheduler_kwargs": {
             "dashboard": False,  # see lazy_dashboard
             "local_directory": scratch,
         },
-        "scheduler_config": scheduler_config,
-        "cluster_config": unless_chosen(
-            {"distributed.deploy.lost-worker-timeout": settings.lost_worker_timeout}
-        ),
+        "scheduler_config": scheduler_settings(plan, settings),
+        "cluster_config": cluster_settings(settings),
         "release": partial(clean_up, plan.name, scratch, forked),
-        "idle_timeout": parse_timedelta(idle) if idle else None,
+        "idle_timeout": plan.idle_timeout,
         "import_meanwhile": settings.preload if forked else (),
         "worker_class": GuardedNanny,
         "config": worker_config,
         "forked": forked,
     }
-
-
-def _user_preloads() -> list[str]:
-    found = dask.config.get("distributed.worker.preload")
-    return [found] if isinstance(found, str) else list(found)
 
 
 def _pre_spawn() -> dict[str, str]:
@@ -173,24 +142,6 @@ def _pre_spawn() -> dict[str, str]:
     if chosen.get("PYTHONHASHSEED") in (None, "0"):
         chosen["PYTHONHASHSEED"] = "6640"
     return chosen
-
-
-@contextmanager
-def _log_tail() -> Iterator[deque[str]]:
-    """Keep the last lines that Dask logs in this process."""
-    lines: deque[str] = deque(maxlen=LOG_LINES)
-
-    class Keep(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            lines.append(f"{record.name}: {record.getMessage()}")
-
-    handler = Keep()
-    dask_logger = logging.getLogger("distributed")
-    dask_logger.addHandler(handler)
-    try:
-        yield lines
-    finally:
-        dask_logger.removeHandler(handler)
 
 
 def _failure(

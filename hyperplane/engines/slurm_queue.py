@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 #: Seconds that squeue may take; Slurm's own programs try for up to a minute to reach it.
@@ -33,6 +35,11 @@ _NEVER = {
 }
 
 
+def ended(state: str) -> bool:
+    """Whether a job in this state has ended and will not come back."""
+    return state in _ENDED
+
+
 @dataclass(frozen=True)
 class Told:
     """What Slurm says of one job.
@@ -54,7 +61,7 @@ class Told:
     @property
     def ended(self) -> bool:
         """Whether it has ended and will not come back."""
-        return self.state in _ENDED
+        return ended(self.state)
 
     @property
     def leaves_the_queue(self) -> bool:
@@ -101,22 +108,49 @@ def ask(jobs: Iterable[str]) -> dict[str, Told] | None:
     return _understood(done.returncode, done.stdout, done.stderr)
 
 
-async def ask_meanwhile(jobs: Iterable[str]) -> dict[str, Told] | None:
-    """As :func:`ask`, without a thread: at the end of a program there can be none."""
+async def ask_meanwhile(
+    jobs: Iterable[str], environment: Mapping[str, str] | None = None
+) -> dict[str, Told] | None:
+    """As :func:`ask`, without a thread: at the end of a program there can be none.
+
+    Parameters
+    ----------
+    jobs : iterable of str
+        Their numbers.
+    environment : mapping of str to str, optional
+        In which squeue is found and runs, instead of this process' own.
+    """
     asked = list(jobs)
     if not asked:
         return {}
+    code, out, err = await run(_squeue(asked), environment)
+    return _understood(code, out, err)
+
+
+async def run(
+    words: Sequence[str], environment: Mapping[str, str] | None = None
+) -> tuple[int, str, str]:
+    """The exit code of one of Slurm's commands, what it prints, and what it complains of."""
     pipe = asyncio.subprocess.PIPE
+    program = shutil.which(words[0], path=(environment or os.environ).get("PATH")) or words[0]
     try:
-        process = await asyncio.create_subprocess_exec(*_squeue(asked), stdout=pipe, stderr=pipe)
-    except OSError:
-        return None
+        process = await asyncio.create_subprocess_exec(
+            program,
+            *words[1:],
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+        )
+    except OSError as error:
+        return 1, "", str(error)
     try:
         out, err = await asyncio.wait_for(process.communicate(), ANSWER_WITHIN)
     except asyncio.TimeoutError:
         process.kill()
-        return None
-    return _understood(process.returncode, out.decode(), err.decode())
+        await process.wait()
+        return 1, "", "no answer"
+    return process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")
 
 
 def _squeue(jobs: list[str]) -> list[str]:

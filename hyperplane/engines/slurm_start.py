@@ -11,14 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from dask.utils import parse_timedelta
 from distributed.security import Security
 from distributed.utils import get_ip
 
 from hyperplane.engines import records, slurm_script
 from hyperplane.engines.base import Started
-from hyperplane.engines.dask_settings import as_the_user_has_it, take_back
-from hyperplane.engines.elsewhere import cluster_settings, key_pair, server_settings
+from hyperplane.engines.dask_settings import as_the_user_has_it
+from hyperplane.engines.elsewhere import key_pair, server_settings
+from hyperplane.engines.guarded import cluster_settings
+from hyperplane.engines.here import LOOPBACK
 from hyperplane.engines.joining import join
 from hyperplane.engines.slurm_cluster import GuardedSLURMCluster
 from hyperplane.engines.slurm_told import Look, explained
@@ -26,9 +27,6 @@ from hyperplane.errors import EngineError, StartFailed
 from hyperplane.optional import need
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SlurmSettings
-from hyperplane.units import bytes_to_gb
-
-LOOPBACK = "127.0.0.1"
 
 
 def start(plan: ClusterPlan) -> Started:
@@ -78,19 +76,7 @@ def start(plan: ClusterPlan) -> Started:
 
 
 def _reserved(plan: ClusterPlan, settings: SlurmSettings) -> records.Record:
-    record = records.Record(
-        name=plan.name,
-        engine="slurm",
-        scheduler="",
-        dashboard="",
-        pid=os.getpid(),
-        started=records.own_start(),
-        workers=plan.dask_workers,
-        threads=plan.total_threads,
-        ram_gb=bytes_to_gb(plan.total_ram),
-        client=plan.tuning.client,
-        direct_to_workers=plan.tuning.direct_to_workers,
-    )
+    record = records.of_plan(plan, direct_to_workers=plan.tuning.direct_to_workers)
     shared = slurm_script.shared(settings)
     try:
         shared.mkdir(parents=True, exist_ok=True)
@@ -124,8 +110,7 @@ def _arguments(
     plan: ClusterPlan, settings: SlurmSettings, folder: Path, security: Security
 ) -> dict[str, Any]:
     """The plan in the terms of dask-jobqueue."""
-    worker, port = plan.worker, plan.request.dashboard_port
-    idle = plan.request.idle_timeout or settings.idle_timeout
+    worker = plan.worker
     place = {"interface": settings.interface} if settings.interface else {"host": get_ip()}
     return {
         "name": plan.name,
@@ -137,11 +122,11 @@ def _arguments(
         "scheduler_options": {
             **place,
             "dashboard": False,  # see lazy_dashboard
-            "dashboard_address": f"{LOOPBACK}:{0 if port == 'random' else port}",
+            "dashboard_address": f"{LOOPBACK}:{plan.dashboard_port}",
         },
         "scheduler_config": server_settings(plan, settings),
         "cluster_config": cluster_settings(settings),
-        "idle_timeout": parse_timedelta(idle) if idle else None,
+        "idle_timeout": plan.idle_timeout,
         # Of a job: scale(cores=...) and scale(memory=...) count by these.
         "cores": worker.total_threads,
         "memory": f"{worker.total_ram}B",
@@ -152,8 +137,7 @@ def _arguments(
 
 def _release(name: str, scratch: str, above: Path) -> None:
     """Give up the cluster's settings, record and folder."""
-    take_back(name)
-    records.remove(name, scratch)
+    records.give_up(name, scratch)
     with suppress(OSError):  # of other clusters
         above.rmdir()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 import time
 from collections.abc import Mapping
@@ -13,14 +12,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from dask.utils import parse_timedelta
 from distributed import Scheduler
 from distributed.security import Security
 
 from hyperplane.engines import elsewhere, records
 from hyperplane.engines.base import Started
-from hyperplane.engines.dask_settings import in_force, snapshot, take_back
-from hyperplane.engines.guarded import documented_path
+from hyperplane.engines.dask_settings import in_force, snapshot
+from hyperplane.engines.guarded import cluster_settings, documented_path
+from hyperplane.engines.here import LOOPBACK, PARENT_DEATH, user_preloads
 from hyperplane.engines.joining import join
 from hyperplane.engines.ssh_cluster import GuardedSSHCluster
 from hyperplane.engines.ssh_hosts import Hosts
@@ -28,12 +27,9 @@ from hyperplane.engines.ssh_nodes import HostProcess, HostWorkers
 from hyperplane.errors import EngineError, StartFailed
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SshSettings
-from hyperplane.units import bytes_to_gb, plural
+from hyperplane.units import plural
 
-LOOPBACK = "127.0.0.1"
 logger = logging.getLogger(__name__)
-#: Ends a worker process with its nanny, whatever it is doing.
-PRELOAD = ["hyperplane.engines.parent_death"]
 
 
 def start(plan: ClusterPlan) -> Started:
@@ -50,11 +46,10 @@ def start(plan: ClusterPlan) -> Started:
     began = time.monotonic()
     tls = elsewhere.key_pair(Security.temporary()) if settings.security == "tls" else {}
     try:
-        record = records.reserve(_record(plan, tls), None)
+        record = records.reserve(records.of_plan(plan, security=tls), None)
     except OSError as error:
         raise StartFailed("ssh", str(error)) from error
     hosts = Hosts(settings)
-    port = plan.request.dashboard_port
     where = {
         "hosts": hosts,
         "python": _python(settings),
@@ -67,7 +62,7 @@ def start(plan: ClusterPlan) -> Started:
             hosts=hosts,
             places=settings.hosts,
             nodes=plan.nodes,
-            dashboard_port=0 if port == "random" else int(port),
+            dashboard_port=plan.dashboard_port,
             scheduler=_scheduler(plan, settings, tls, where),
             worker={
                 "cls": HostWorkers,
@@ -76,12 +71,12 @@ def start(plan: ClusterPlan) -> Started:
             },
             security=elsewhere.security_of(tls),
             scheduler_config=elsewhere.server_settings(plan, settings),
-            cluster_config=elsewhere.cluster_settings(settings),
-            idle_timeout=_idle(plan),
-            release=partial(_release, plan.name, record.scratch),
+            cluster_config=cluster_settings(settings),
+            idle_timeout=plan.idle_timeout,
+            release=partial(records.give_up, plan.name, record.scratch),
         )
     except BaseException as error:
-        _release(plan.name, record.scratch)
+        records.give_up(plan.name, record.scratch)
         if not isinstance(error, Exception):
             raise
         raise _failure(error, hosts) from error
@@ -130,22 +125,6 @@ def _tell_of_few_cores(cluster: GuardedSSHCluster, plan: ClusterPlan) -> None:
         logger.warning("%s for the %s of a node: they take turns", named, plural(threads, "thread"))
 
 
-def _record(plan: ClusterPlan, tls: dict[str, str]) -> records.Record:
-    return records.Record(
-        name=plan.name,
-        engine="ssh",
-        scheduler="",
-        dashboard="",
-        pid=os.getpid(),
-        started=records.own_start(),
-        workers=plan.dask_workers,
-        threads=plan.total_threads,
-        ram_gb=bytes_to_gb(plan.total_ram),
-        client=plan.tuning.client,
-        security=tls,
-    )
-
-
 def _python(settings: SshSettings) -> str:
     return settings.python or sys.executable
 
@@ -153,11 +132,6 @@ def _python(settings: SshSettings) -> str:
 def _group(plan: ClusterPlan) -> list[str]:
     processes = plan.worker.nprocs
     return [f"-{number}" for number in range(processes)] if processes > 1 else []
-
-
-def _idle(plan: ClusterPlan) -> float | None:
-    idle = plan.request.idle_timeout or plan.settings.idle_timeout
-    return parse_timedelta(idle) if idle else None
 
 
 def _protocol(settings: SshSettings) -> str:
@@ -185,7 +159,7 @@ def _scheduler(
     told = {
         **_told(plan, "scheduler", tls),
         "options": options,
-        "idle_timeout": _idle(plan),
+        "idle_timeout": plan.idle_timeout,
         "ram": 0,
     }
     host = settings.scheduler_host or settings.hosts[0]
@@ -202,7 +176,7 @@ def _workers_told(plan: ClusterPlan, tls: dict[str, str]) -> dict[str, Any]:
         "local_directory": settings.local_directory,
         "dashboard_address": f"{LOOPBACK}:0",
         "death_timeout": plan.request.timeout,
-        "preload": PRELOAD,
+        "preload": [*user_preloads(), PARENT_DEATH],
     }
     return {**_told(plan, "worker", tls), "options": options, "ram": plan.worker.total_ram}
 
@@ -217,11 +191,6 @@ def _told(plan: ClusterPlan, role: str, tls: dict[str, str]) -> dict[str, Any]:
         "variables": elsewhere.worker_variables(plan),
         "tls": tls,
     }
-
-
-def _release(name: str, scratch: str) -> None:
-    take_back(name)
-    records.remove(name, scratch)
 
 
 def _failure(error: Exception, hosts: Hosts) -> EngineError:

@@ -6,6 +6,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
+from dask.utils import parse_timedelta
+
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
@@ -75,6 +77,18 @@ class ClusterPlan:
     def total_ram(self) -> int:
         """Bytes of all worker processes of the cluster."""
         return self.nodes * self.worker.total_ram
+
+    @property
+    def idle_timeout(self) -> float | None:
+        """Seconds without use after which the cluster ends; None for never."""
+        chosen = self.request.idle_timeout or self.settings.idle_timeout
+        return parse_timedelta(chosen) if chosen else None
+
+    @property
+    def dashboard_port(self) -> int:
+        """The port that was asked for; 0 for any."""
+        port = self.request.dashboard_port
+        return 0 if port == "random" else int(port)
 
     def rows(self) -> list[tuple[str, str]]:
         """What the plan shows, as labels and texts."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -14,3 +16,11 @@ def need(what: str, there: bool) -> None:
     if os.environ.get("HYPERPLANE_REQUIRE_SERVICES") == "1":
         pytest.fail(f"{what}, and HYPERPLANE_REQUIRE_SERVICES is set")
     pytest.skip(what)
+
+
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until a condition holds, or fail."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.1)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
+from services import need
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "engines"
 #: The variable that the engine is told to take a user's password from.
@@ -72,11 +72,8 @@ class Server:
 def server(folder: Path) -> Iterator[Server]:
     """A server that runs as long as the block does."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    if shutil.which("dask-gateway-server", path=path) is None:
-        what = "no dask-gateway-server; pip install 'dask-gateway-server[local]'"
-        if os.environ.get("HYPERPLANE_REQUIRE_SERVICES") == "1":
-            pytest.fail(f"{what}, and HYPERPLANE_REQUIRE_SERVICES is set")
-        pytest.skip(what)
+    there = shutil.which("dask-gateway-server", path=path) is not None
+    need("no dask-gateway-server; pip install 'dask-gateway-server[local]'", there)
     environment = {**os.environ, "PATH": path, "HYPERPLANE_ENGINES": str(folder)}
     subprocess.run([SCRIPTS / "gateway_up"], env=environment, check=True, stdout=subprocess.DEVNULL)
     found = Server(folder / "gateway")

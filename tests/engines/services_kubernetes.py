@@ -13,14 +13,14 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import dask.config
 import pytest
+from services import need, until
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts" / "engines"
@@ -90,20 +90,13 @@ def left(kinds: str) -> str:
     return kubectl("-n", NAMESPACE, "get", kinds, *arguments)
 
 
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Wait until a condition holds, or fail."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.2)
-
-
 @functools.cache
 def _start() -> None:
     """Once for all modules of a run; what this starts ends with the run."""
-    required = os.environ.get("HYPERPLANE_REQUIRE_SERVICES") == "1"
-    if (what := _lacking()) and not required:
-        pytest.skip(what)
+    # Where services must run, the script below says what it lacks, and builds what is not built.
+    if os.environ.get("HYPERPLANE_REQUIRE_SERVICES") != "1":
+        what = _lacking()
+        need(what, not what)
     there = (RUN / "kubelet.pid").exists()
     STATE.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "PATH": _path(), "PYTHON": sys.executable}

@@ -6,15 +6,14 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import dask.config
 import pytest
-from services import need
+from services import need, until
 
 import hyperplane
 
@@ -87,11 +86,3 @@ def told(job: str) -> dict[str, str]:
     words = ["scontrol", "--oneliner", "show", "job", job]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     return dict(word.partition("=")[::2] for word in done.stdout.split())
-
-
-def until(condition: Callable[[], object], seconds: float) -> None:
-    """Wait until a condition holds, or fail."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.1)

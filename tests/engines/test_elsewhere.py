@@ -15,7 +15,7 @@ from distributed.comm import connect, listen
 from distributed.security import Security
 
 import hyperplane
-from hyperplane.engines import elsewhere
+from hyperplane.engines import elsewhere, guarded
 from hyperplane.spec.settings import RemoteSettings
 
 SETTINGS = RemoteSettings(lost_worker_timeout="7s", no_workers_timeout="8s", worker_ttl="9s")
@@ -51,9 +51,9 @@ class TestSettings:
 
     def test_of_the_cluster_object(self) -> None:
         key = "distributed.deploy.lost-worker-timeout"
-        assert elsewhere.cluster_settings(SETTINGS) == {key: "7s"}
+        assert guarded.cluster_settings(SETTINGS) == {key: "7s"}
         with dask.config.set({key: "1s"}):
-            assert elsewhere.cluster_settings(SETTINGS) == {}
+            assert guarded.cluster_settings(SETTINGS) == {}
 
     def test_variables_of_workers_are_texts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("POLARS_MAX_THREADS", raising=False)

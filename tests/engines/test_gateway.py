@@ -179,7 +179,7 @@ def test_a_plan_says_what_is_missing_and_what_no_option_is_told_of() -> None:
         {"password_variable": "not a name"},
         {"plan_options": {"worker_cores": "cores"}},
         {"plan_options": {"worker cores": "nthreads"}},
-        {"options": {"a-b": 1}},
+        {"options": {"a b": 1}},
         {"password": "secret"},
     ],
 )

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ import dask.config
 import pytest
 from contract import EngineContract, slow_square, thresholds
 from distributed import Client, wait
+from services import until
 from services_gateway import Server, server
 
 import hyperplane
@@ -57,14 +58,6 @@ def _configured(gateway: Server) -> Iterator[None]:
     # The server ends the processes of a cluster one after the other, with seconds for each.
     until(lambda: not gateway.processes(), 60)
     until(lambda: not list((gateway.state / "clusters").iterdir()))
-
-
-def until(condition: Callable[[], object], seconds: float = 30) -> None:
-    """Wait until a condition holds, or fail."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.1)
 
 
 def start(**options: Any) -> Any:

@@ -16,6 +16,7 @@ import dask.config
 import pytest
 from contract import EngineContract, slow_square
 from distributed import Client, wait
+from services import until
 from services_kubernetes import (
     EXAMPLES,
     IMAGE,
@@ -27,7 +28,6 @@ from services_kubernetes import (
     left,
     objects,
     service,
-    until,
 )
 
 import hyperplane

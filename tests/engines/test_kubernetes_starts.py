@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from services_kubernetes import LONGEST, NAMESPACE, clusters, kubectl, left, service, until
+from services import until
+from services_kubernetes import LONGEST, NAMESPACE, clusters, kubectl, left, service
 
 import hyperplane
 from hyperplane.engines import kubernetes_resource

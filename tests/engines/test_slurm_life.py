@@ -15,7 +15,8 @@ import psutil
 import pytest
 from distributed import Client
 from distributed.security import Security
-from services_slurm import queue, service, shared, start, until
+from services import until
+from services_slurm import queue, service, shared, start
 
 import hyperplane
 from hyperplane.engines import slurm_cluster

@@ -11,7 +11,8 @@ import psutil
 import pytest
 from contract import EngineContract, slow_square
 from dask.distributed import wait
-from services_slurm import SMALL, queue, service, shared, start, told, until
+from services import until
+from services_slurm import SMALL, queue, service, shared, start, told
 
 import hyperplane
 from hyperplane.engines import slurm_cluster

@@ -17,6 +17,7 @@ import dask.config
 import pytest
 from contract import EngineContract, slow_square
 from distributed import Client
+from services import until
 from services_ssh import hosts, processes, set_link
 
 import hyperplane
@@ -75,13 +76,22 @@ def test_two_processes_on_each_host_are_scaled_together() -> None:
         cluster.scale(6)
         client.wait_for_workers(6, timeout=60)
         cluster.scale(2)
-        _until(lambda: len(client.nthreads()) == 2)
+        until(lambda: len(client.nthreads()) == 2)
         assert _names(client) == {"node-0-0", "node-0-1"}
-        _until(lambda: not processes(2))
+        until(lambda: not processes(2))
         cluster.scale(memory="2 GB")
         client.wait_for_workers(4, timeout=60)
         with pytest.raises(hyperplane.EngineError, match="no host is free for one more node"):
             cluster.scale(10)
+
+
+def test_what_the_user_preloads_is_loaded_on_the_hosts(tmp_path: Path) -> None:
+    module = tmp_path / "loaded_first.py"
+    module.write_text("import os\nos.environ['LOADED_FIRST'] = 'yes'\n")
+    with dask.config.set({"distributed.worker.preload": [str(module)]}):
+        client, cluster = hyperplane.start(_plan())
+    with cluster, client:
+        assert set(client.run(lambda: os.environ.get("LOADED_FIRST")).values()) == {"yes"}
 
 
 def test_more_threads_than_a_host_has_cores_are_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -99,7 +109,7 @@ def test_it_adapts_to_the_work_within_its_hosts() -> None:
     with cluster, client:
         cluster.adapt(minimum=1, interval="100ms", wait_count=2)
         futures = client.map(slow_square(), range(60), pure=False)
-        _until(lambda: len(client.nthreads()) > 1)
+        until(lambda: len(client.nthreads()) > 1)
         assert sum(client.gather(futures)) == SQUARES
         assert len(client.nthreads()) <= 4
 
@@ -112,7 +122,7 @@ def test_a_node_that_goes_hands_over_its_results(nprocs: int) -> None:
         before = client.gather(kept)
         assert len({process for _, process in before}) == 2 * nprocs
         cluster.scale(nprocs)
-        _until(lambda: len(client.nthreads()) == nprocs)
+        until(lambda: len(client.nthreads()) == nprocs)
         assert client.gather(kept) == before
 
 
@@ -134,9 +144,9 @@ def test_a_lost_host_is_told_and_another_takes_its_place(
     with cluster, client:
         for process in processes(2):
             os.kill(process, signal.SIGKILL)
-        _until(lambda: "host 10.77.0.12 is lost" in caplog.text)
+        until(lambda: "host 10.77.0.12 is lost" in caplog.text)
         cluster.scale(2 * nprocs)
-        _until(lambda: len(client.nthreads()) == 2 * nprocs)
+        until(lambda: len(client.nthreads()) == 2 * nprocs)
         assert client.submit(sum, [1, 2]).result() == 3
 
 
@@ -178,7 +188,7 @@ def test_a_host_that_is_cut_off_in_mid_job_costs_no_result() -> None:
     client, cluster = hyperplane.start(_plan(num_workers=3, engine_options=ttl))
     with cluster, client:
         futures = client.map(slow_square(), range(60), pure=False)
-        _until(lambda: sum(future.status == "finished" for future in futures) > 5)
+        until(lambda: sum(future.status == "finished" for future in futures) > 5)
         set_link(3, "down")
         try:
             assert sum(client.gather(futures)) == SQUARES
@@ -202,13 +212,13 @@ def test_the_processes_end_with_a_program_that_is_killed() -> None:
         assert run.stdout.readline() == b"ready\n"
         assert processes(1)
         os.kill(run.pid, signal.SIGKILL)
-    _until(lambda: not processes(1) and not processes(2), 20)
+    until(lambda: not processes(1) and not processes(2), 20)
 
 
 def test_an_idle_cluster_closes_itself() -> None:
     client, cluster = hyperplane.start(_plan(idle_timeout=2))
     assert client.submit(sum, [1, 2]).result() == 3
-    _until(lambda: cluster.status.name == "closed", 30)
+    until(lambda: cluster.status.name == "closed", 30)
     with pytest.raises(hyperplane.EngineError, match="running: none"):
         hyperplane.get_cluster(cluster.name, "ssh")
 
@@ -267,10 +277,3 @@ class TestWhatGoesWrong:
 
 def _names(client: Client) -> set[str]:
     return {told["name"] for told in client.scheduler_info(n_workers=-1)["workers"].values()}
-
-
-def _until(true: Any, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

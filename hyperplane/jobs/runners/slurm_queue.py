@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import shutil
 import time
 from collections.abc import Mapping
 
+from hyperplane.engines.slurm_queue import ask_meanwhile, ended, run
+
 #: Seconds for which an answer holds.
 FRESH = 1.5
-#: Seconds that one of Slurm's commands may take.
-PATIENCE = 60
 #: How many of them run at the same time for one job.
 AT_ONCE = 8
-#: States of a job that has not ended.
-GOING_ON = {
-    "PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STAGE_OUT", "SIGNALING",
-    "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT", "RESIZING",
-}  # fmt: skip
 #: What is taken for the state of a job while Slurm does not answer.
 SILENT = "RUNNING"
+
+
+def going_on(state: str) -> bool:
+    """Whether a job in this state, as :meth:`Queue.state_of` says it, waits or runs."""
+    return bool(state) and not ended(state)
 
 
 class Queue:
@@ -43,7 +41,7 @@ class Queue:
         """Whether a job waits or runs."""
         await self._ask()
         # One that is not listed may have been submitted since.
-        return number in self._names or await self.state_of(number) in GOING_ON
+        return number in self._names or going_on(await self.state_of(number))
 
     async def number_of(self, name: str) -> str | None:
         """The number of the job of that name; empty when there is none, None without an answer."""
@@ -53,11 +51,11 @@ class Queue:
 
     async def state_of(self, number: str) -> str:
         """The state of a job; empty when Slurm knows no more of it."""
-        code, said = await self._said("scontrol", "--oneliner", "show", "job", number)
-        if code:
-            return "" if "Invalid job id" in said else SILENT
-        found = re.search(r"\bJobState=(\w+)", said)
-        return found[1] if found is not None else ""
+        async with self._at_once:
+            told = await ask_meanwhile([number], self._environment)
+        if told is None:
+            return SILENT
+        return told[number].state if number in told else ""
 
     async def end_politely(self, number: str) -> bool:
         """Ask all processes of a job to end; one that waits is taken out of the queue.
@@ -89,21 +87,5 @@ class Queue:
     async def _said(self, *words: str) -> tuple[int, str]:
         """The exit code of one of Slurm's commands, and what it prints."""
         async with self._at_once:
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    shutil.which(words[0], path=self._environment.get("PATH")) or words[0],
-                    *words[1:],
-                    env=self._environment,
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.STDOUT,
-                )
-            except OSError as error:
-                return 1, str(error)
-            try:
-                told, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
-            except asyncio.TimeoutError:
-                process.kill()
-                await process.wait()
-                return 1, "no answer"
-            return process.returncode or 0, told.decode(errors="replace")
+            code, out, _ = await run(words, self._environment)
+            return code, out

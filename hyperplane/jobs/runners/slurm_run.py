@@ -23,7 +23,7 @@ from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.faults import tail
 from hyperplane.jobs.processes import Command, Process
-from hyperplane.jobs.runners.slurm_queue import FRESH, GOING_ON, Queue
+from hyperplane.jobs.runners.slurm_queue import FRESH, Queue, going_on
 from hyperplane.jobs.runners.slurm_submit import name_of, outside_of, submit
 
 #: Chunks of a step that are in the queue at once, unless the step says.
@@ -32,9 +32,9 @@ AT_ONCE = 1000
 LOOK = 1.0
 #: Seconds after the end of a batch job in which its traces come over a network file system.
 LATE = 15.0
-PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol")
+PROGRAMS = ("sbatch", "squeue", "scancel")
 #: Ends of a batch job that are no fault of the step: it is submitted again.
-_NOBODYS_FAULT = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REQUEUED"}
+_NOBODYS_FAULT = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"}
 #: What a program ends with that was asked to end, or killed.
 _OF_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL)
 #: Seconds in which a submission whose end nobody has seen may come to the queue.
@@ -94,7 +94,7 @@ class SlurmProcess:
                         continue
                     break  # nobody has submitted it
                 state = await self._queue.state_of(self._number())
-                if state not in GOING_ON:
+                if not going_on(state):
                     break
             await asyncio.sleep(LOOK)
         # Without a word of Slurm's, too: it forgets a job some minutes after its end.
@@ -110,13 +110,14 @@ class SlurmProcess:
             return code
         state = await self._queue.state_of(number)
         for _ in range(SETTLED):  # a step that a signal has ended is gone before its batch job
-            if state not in GOING_ON:
+            if not going_on(state):
                 break
             await asyncio.sleep(LOOK)
             state = await self._queue.state_of(number)
         if state in _NOBODYS_FAULT:
             return None
-        if state in ("", "COMPLETED", *GOING_ON) or (code is not None and state == "FAILED"):
+        nothing_to_say = state in ("", "COMPLETED") or going_on(state)
+        if nothing_to_say or (code is not None and state == "FAILED"):
             return code
         log = self.command.file(".log")
         of_memory = state == "OUT_OF_MEMORY" or _MEMORY.search(tail(log))

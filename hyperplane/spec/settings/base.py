@@ -63,11 +63,16 @@ class EngineSettings(BaseModel):
         return replace(fault, allowed="one of " + ", ".join(type(self).model_fields), advice=advice)
 
 
-class RemoteSettings(EngineSettings):
-    """What engines have whose workers are elsewhere; ``config/engines.yaml`` explains each."""
+class PatientSettings(EngineSettings):
+    """How long is waited for workers; ``config/engines.yaml`` explains each."""
 
-    idle_timeout: Duration | None = "30 minutes"
     lost_worker_timeout: Duration = "300s"
     no_workers_timeout: Duration = "300s"
     worker_ttl: Duration = "60s"
+
+
+class RemoteSettings(PatientSettings):
+    """What engines have whose workers are elsewhere; ``config/engines.yaml`` explains each."""
+
+    idle_timeout: Duration | None = "30 minutes"
     versions: Literal["refuse", "warn"] = "refuse"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from hyperplane.spec.settings.base import Duration, EngineSettings
+from hyperplane.spec.settings.base import PatientSettings
 from hyperplane.units import gb_to_bytes
 
 
@@ -33,7 +33,7 @@ Folder = Annotated[str, AfterValidator(_folder)]
 _ALLOCATORS = ("rmm_pool_fraction", "rmm_pool_gb", "rmm_async")
 
 
-class CudaSettings(EngineSettings):
+class CudaSettings(PatientSettings):
     """Settings of the cuda engine; ``config/engines.yaml`` explains each."""
 
     rmm_pool_fraction: Part | None = None
@@ -44,9 +44,6 @@ class CudaSettings(EngineSettings):
     enable_cudf_spill: bool = False
     dataframe_backend: Literal["cudf", "pandas"] = "cudf"
     local_directory: Folder | None = None
-    lost_worker_timeout: Duration = "300s"
-    no_workers_timeout: Duration = "300s"
-    worker_ttl: Duration = "60s"
 
     @field_validator("rmm_pool_gb", "rmm_async")
     @classmethod

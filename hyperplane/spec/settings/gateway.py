@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from hyperplane.spec.settings.base import RemoteSettings
 
@@ -23,6 +23,14 @@ Quantity = Literal[
     "environment",
 ]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+def _option(name: object) -> object:
+    """The name of an option, in which ``-`` and ``_`` are one and the same to Dask."""
+    return name.replace("-", "_") if isinstance(name, str) else name
+
+
+Option = Annotated[Name, BeforeValidator(_option)]
 # Neither a user and password before "@", nor what dask-gateway would fill in from the environment.
 Url = Annotated[str, Field(pattern=r"^https?://[^\s@{}]+$")]
 ProxyAddress = Annotated[str, Field(pattern=r"^((gateway|tls)://)?[^\s@/{}]+:[0-9]+$")]
@@ -43,8 +51,8 @@ class GatewaySettings(RemoteSettings):
     auth: Literal["basic", "jupyterhub", "kerberos"] | None = None
     username: Annotated[str, Field(pattern=r"^[^\s:{}]+$")] | None = None
     password_variable: Name | None = None
-    plan_options: Annotated[dict[Name, Quantity | None], Field(default_factory=_of_the_manual)]
-    options: Annotated[dict[Name, Any], Field(default_factory=dict, repr=False)]
+    plan_options: Annotated[dict[Option, Quantity | None], Field(default_factory=_of_the_manual)]
+    options: Annotated[dict[Option, Any], Field(default_factory=dict, repr=False)]
 
     @property
     def told(self) -> dict[str, Quantity]:

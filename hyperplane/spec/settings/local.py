@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hyperplane.spec.settings.base import Duration, EngineSettings, Fraction, NotNegative
+from hyperplane.spec.settings.base import Fraction, NotNegative, PatientSettings
 
 
-class LocalSettings(EngineSettings):
+class LocalSettings(PatientSettings):
     """Settings of the local engine; ``config/engines.yaml`` explains each."""
 
     fit: Literal["fit", "exact"] = "fit"
@@ -18,6 +18,3 @@ class LocalSettings(EngineSettings):
     single_process_cores: Annotated[int, Field(ge=1)] = 3
     start_method: Literal["preload", "spawn"] = "preload"
     preload: tuple[str, ...] = ()
-    lost_worker_timeout: Duration = "300s"
-    no_workers_timeout: Duration = "300s"
-    worker_ttl: Duration = "60s"

@@ -179,5 +179,5 @@ def test_cancelling_while_much_is_being_submitted_leaves_nothing():
 def test_not_without_the_commands_of_slurm(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "/nonexistent")
-        with pytest.raises(RequestError, match="no sbatch, squeue, scancel, scontrol on the PATH"):
+        with pytest.raises(RequestError, match="no sbatch, squeue, scancel on the PATH"):
             submitted(bash("a", "true"), runner="slurm")
