@@ -33,7 +33,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from hyperplane.engines import cuda_devices, registry
+from hyperplane.engines import registry
+from hyperplane.engines.cuda import devices as cuda_devices
 from hyperplane.units import format_bytes, gb_to_bytes
 
 #: Part -> the modules that it needs.

@@ -82,7 +82,7 @@ class _Imports(ast.NodeVisitor):
             self._add(node.module, alias.name)
 
     def visit_Constant(self, node):
-        # Modules that are imported by name, such as "hyperplane.engines.local:LocalEngine".
+        # Modules that are imported by name, such as "hyperplane.engines.local.engine:LocalEngine".
         if isinstance(node.value, str) and re.fullmatch(r"hyperplane(\.\w+)+(:\w+)?", node.value):
             module = node.value.partition(":")[0].removeprefix("hyperplane.")
             self.by_name |= {module} & set(FILES)
@@ -140,6 +140,18 @@ def test_an_engine_reads_no_configuration_and_chooses_no_size(module):
     assert {name for name in found if name in forbidden or name.startswith("sizing")} == set()
 
 
+@pytest.mark.parametrize("module", [name for name in ENGINES if name.count(".") > 1])
+def test_an_engine_imports_no_other_engine(module):
+    own = module.split(".")[1]
+    allowed = {own, "local"} if own == "cuda" else {own}
+    packages = {
+        name.split(".")[1]
+        for name in _imports(FILES[module])
+        if name.count(".") > 1 and name.startswith("engines.")
+    }
+    assert packages <= allowed
+
+
 def test_there_are_no_cycles():
     edges = {name: _imports(file, by_name=False) - {"__init__"} for name, file in FILES.items()}
     done = set()
@@ -161,7 +173,7 @@ def test_the_check_sees_imports_in_functions_and_skips_those_for_types(tmp_path)
         "from typing import TYPE_CHECKING\n"
         "import hyperplane\n"
         "from hyperplane import config\n"
-        "HOME = 'hyperplane.engines.local:LocalEngine'\n"
+        "HOME = 'hyperplane.engines.local.engine:LocalEngine'\n"
         "if TYPE_CHECKING:\n"
         "    from hyperplane.cluster import start\n"
         "else:\n"
@@ -169,4 +181,4 @@ def test_the_check_sees_imports_in_functions_and_skips_those_for_types(tmp_path)
         "def f():\n"
         "    from hyperplane.sizing.fit import fits\n"
     )
-    assert _imports(file) == {"__init__", "config", "engines.local", "sizing.fit", "units"}
+    assert _imports(file) == {"__init__", "config", "engines.local.engine", "sizing.fit", "units"}

@@ -11,8 +11,8 @@ import hyperplane
 from hyperplane.cli import app
 from hyperplane.engines import registry
 from hyperplane.engines.base import Availability
-from hyperplane.engines.cuda import CudaEngine
-from hyperplane.engines.local import LocalEngine
+from hyperplane.engines.cuda.engine import CudaEngine
+from hyperplane.engines.local.engine import LocalEngine
 from hyperplane.errors import (
     ConfigError,
     DoesNotFit,

@@ -12,6 +12,8 @@ import dask.config
 LOOPBACK = "127.0.0.1"
 #: Ends a worker process with its nanny, whatever it is doing.
 PARENT_DEATH = "hyperplane.engines.parent_death"
+#: Variables of allocators, in force in a process that was forked.
+WORKER_MEMORY = "hyperplane.engines.worker_memory"
 LOG_LINES = 40
 
 

@@ -15,7 +15,7 @@ import signal
 import sys
 from multiprocessing import process
 
-from hyperplane.engines import zygote
+from hyperplane.engines.local import zygote
 
 PR_SET_PDEATHSIG = 1
 

@@ -11,12 +11,12 @@ from hyperplane.errors import Fault, RequestError
 
 #: Engine -> where its class is.
 BUILT_IN = {
-    "local": "hyperplane.engines.local:LocalEngine",
-    "ssh": "hyperplane.engines.ssh:SshEngine",
-    "slurm": "hyperplane.engines.slurm:SlurmEngine",
-    "kubernetes": "hyperplane.engines.kubernetes:KubernetesEngine",
-    "gateway": "hyperplane.engines.gateway:GatewayEngine",
-    "cuda": "hyperplane.engines.cuda:CudaEngine",
+    "local": "hyperplane.engines.local.engine:LocalEngine",
+    "ssh": "hyperplane.engines.ssh.engine:SshEngine",
+    "slurm": "hyperplane.engines.slurm.engine:SlurmEngine",
+    "kubernetes": "hyperplane.engines.kubernetes.engine:KubernetesEngine",
+    "gateway": "hyperplane.engines.gateway.engine:GatewayEngine",
+    "cuda": "hyperplane.engines.cuda.engine:CudaEngine",
 }
 
 #: Packages of other people add engines under this entry-point group; they cannot replace ours.

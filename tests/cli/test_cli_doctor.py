@@ -17,7 +17,7 @@ import hyperplane
 from hyperplane.cli import checks
 from hyperplane.engines import machine, records, registry
 from hyperplane.engines.base import Availability
-from hyperplane.engines.local import LocalEngine
+from hyperplane.engines.local.engine import LocalEngine
 
 
 class AbsentEngine(LocalEngine):

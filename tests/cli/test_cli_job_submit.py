@@ -180,4 +180,4 @@ def test_a_runner_that_there_is_not_or_that_has_nothing_to_run_with(
     monkeypatch.setenv("PATH", "/nonexistent")
     answer = run("job", "submit", "say.sh", "--runner", "slurm")
     assert answer.code == 2
-    assert "no sbatch, squeue, scancel, scontrol on the PATH" in answer.err
+    assert "no sbatch, squeue, scancel on the PATH" in answer.err

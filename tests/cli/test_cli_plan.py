@@ -11,7 +11,7 @@ from terminal import Run
 import hyperplane
 from hyperplane.cli.options import OPTIONS
 from hyperplane.engines import machine, registry
-from hyperplane.engines.local import LocalEngine
+from hyperplane.engines.local.engine import LocalEngine
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 import hyperplane
-from hyperplane.engines.kubernetes_render import manifest
+from hyperplane.engines.kubernetes.render import manifest
 
 IMAGE = "registry.example/flights:1"
 

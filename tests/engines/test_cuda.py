@@ -13,8 +13,10 @@ import pytest
 from distributed import LocalCluster, Nanny, Worker
 
 import hyperplane
-from hyperplane.engines import cuda, cuda_devices, cuda_start
 from hyperplane.engines.base import Availability
+from hyperplane.engines.cuda import devices as cuda_devices
+from hyperplane.engines.cuda import engine as cuda
+from hyperplane.engines.cuda import start as cuda_start
 from hyperplane.engines.guarded import GuardedCluster
 from hyperplane.errors import EngineUnavailable, RequestError
 from hyperplane.spec.settings import CudaSettings

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hyperplane.engines import cuda_devices
-from hyperplane.engines.cuda_devices import Gpus
+from hyperplane.engines.cuda import devices as cuda_devices
+from hyperplane.engines.cuda.devices import Gpus
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,9 @@ import pytest
 from contract import EngineContract
 
 import hyperplane
-from hyperplane.engines import cuda_devices, records, registry
-from hyperplane.engines.cuda_devices import Gpus
+from hyperplane.engines import records, registry
+from hyperplane.engines.cuda import devices as cuda_devices
+from hyperplane.engines.cuda.devices import Gpus
 from hyperplane.errors import StartFailed, StartTimeout
 
 pytest.importorskip("dask_cuda", reason="dask-cuda is not installed: pip install 'hyperplane[gpu]'")
@@ -128,7 +129,7 @@ class TestWithoutDevices:
 
 OWNER = """
 import os, time
-from hyperplane.engines import cuda_devices
+from hyperplane.engines.cuda import devices as cuda_devices
 import hyperplane
 
 def hold():

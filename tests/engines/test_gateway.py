@@ -14,7 +14,8 @@ from dask_gateway.options import Float, Integer, Mapping, Options, Select, Strin
 
 import hyperplane
 from hyperplane import RequestError
-from hyperplane.engines import gateway_options, registry
+from hyperplane.engines import registry
+from hyperplane.engines.gateway import options as gateway_options
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "engines"
 WHERE = {

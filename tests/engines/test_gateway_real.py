@@ -23,7 +23,7 @@ from services_gateway import Server, server
 import hyperplane
 from hyperplane import MemoryPolicy
 from hyperplane.engines import records
-from hyperplane.engines.gateway import GatewayEngine
+from hyperplane.engines.gateway.engine import GatewayEngine
 from hyperplane.spec.settings import GatewaySettings
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]

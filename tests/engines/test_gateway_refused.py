@@ -13,8 +13,8 @@ from services_gateway import Server, server
 
 import hyperplane
 from hyperplane import RequestError, StartFailed, StartTimeout
-from hyperplane.engines import gateway_plugins as plugins
 from hyperplane.engines import records
+from hyperplane.engines.gateway import plugins
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 

@@ -20,8 +20,9 @@ from distributed.protocol.pickle import dumps
 from yarl import URL
 
 import hyperplane
-from hyperplane.engines import gateway_plugins as plugins
-from hyperplane.engines import gateway_server, records
+from hyperplane.engines import records
+from hyperplane.engines.gateway import plugins
+from hyperplane.engines.gateway import server as gateway_server
 from hyperplane.spec.settings import GatewaySettings
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, strategies
 from kubernetes_cases import IMAGE, plan, worker
 
 import hyperplane
-from hyperplane.engines.kubernetes_template import merged, read, selector
+from hyperplane.engines.kubernetes.template import merged, read, selector
 from hyperplane.spec.settings.kubernetes import KubernetesSettings, millicores
 
 

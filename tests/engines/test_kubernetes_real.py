@@ -31,8 +31,8 @@ from services_kubernetes import (
 )
 
 import hyperplane
-from hyperplane.engines.kubernetes_look import has_ended
-from hyperplane.engines.kubernetes_render import manifest
+from hyperplane.engines.kubernetes.look import has_ended
+from hyperplane.engines.kubernetes.render import manifest
 
 pytestmark = [
     pytest.mark.engine,

@@ -16,8 +16,8 @@ import yaml
 from kubernetes_cases import plan, pruned, rendered, schema, worker
 
 import hyperplane
-from hyperplane.engines.kubernetes import KubernetesEngine
-from hyperplane.engines.kubernetes_render import render
+from hyperplane.engines.kubernetes.engine import KubernetesEngine
+from hyperplane.engines.kubernetes.render import render
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "engines"
 TEMPLATE = """

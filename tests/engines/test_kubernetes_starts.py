@@ -12,7 +12,7 @@ from services import until
 from services_kubernetes import LONGEST, NAMESPACE, clusters, kubectl, left, service
 
 import hyperplane
-from hyperplane.engines import kubernetes_resource
+from hyperplane.engines.kubernetes import resource as kubernetes_resource
 
 pytestmark = [
     pytest.mark.engine,

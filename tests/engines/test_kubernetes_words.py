@@ -14,9 +14,9 @@ import pytest
 from kubernetes_cases import plan
 
 import hyperplane
-from hyperplane.engines import kubernetes_look as look
-from hyperplane.engines.kubernetes import KubernetesEngine
-from hyperplane.engines.kubernetes_api import Missing, plain_words
+from hyperplane.engines.kubernetes import look
+from hyperplane.engines.kubernetes.api import Missing, plain_words
+from hyperplane.engines.kubernetes.engine import KubernetesEngine
 from hyperplane.spec.settings import KubernetesSettings
 
 
@@ -187,7 +187,7 @@ def test_the_answer_of_a_scheduler_whether_it_is_idle() -> None:
 async def _idle() -> None:
     from distributed import Client, Scheduler, Worker
 
-    from hyperplane.engines.kubernetes_idle import dask_setup
+    from hyperplane.engines.kubernetes.idle import dask_setup
 
     options: dict[str, Any] = {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
     async with Scheduler(**options) as scheduler:

@@ -167,7 +167,7 @@ def test_a_worker_slow_to_come_back_keeps_its_place(
 
 @pytest.mark.cluster
 def test_workers_of_one_machine_share_one_zygote_and_it_ends_with_them() -> None:
-    from hyperplane.engines import zygote
+    from hyperplane.engines.local import zygote
 
     first = hyperplane.start(hyperplane.plan_cluster(**ONE))
     [pid] = first.client.run(lambda: os.getppid()).values()

@@ -8,7 +8,7 @@ import pytest
 
 from hyperplane import RequestError
 from hyperplane.engines import registry
-from hyperplane.engines.local import LocalEngine
+from hyperplane.engines.local.engine import LocalEngine
 
 
 class OtherEngine(LocalEngine):

@@ -14,8 +14,9 @@ import dask.config
 import pytest
 
 import hyperplane
-from hyperplane.engines import records, slurm_script
-from hyperplane.engines.slurm import PROGRAMS, SlurmEngine
+from hyperplane.engines import records
+from hyperplane.engines.slurm import script as slurm_script
+from hyperplane.engines.slurm.engine import PROGRAMS, SlurmEngine
 from hyperplane.errors import RequestError
 from hyperplane.spec.settings import SlurmSettings
 from hyperplane.spec.settings.slurm import seconds_of
@@ -223,13 +224,13 @@ def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 LOADS = """
 import signal, threading
 def load():
-    from hyperplane.engines import slurm_cluster
+    from hyperplane.engines.slurm import cluster
 thread = threading.Thread(target=load)
 {}
 assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 assert signal.signal.__module__ == "signal"
 from dask_jobqueue.slurm import SLURMRunner
-from hyperplane.engines.slurm_cluster import GuardedSLURMCluster
+from hyperplane.engines.slurm.cluster import GuardedSLURMCluster
 """
 
 

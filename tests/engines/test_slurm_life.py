@@ -19,7 +19,7 @@ from services import until
 from services_slurm import queue, service, shared, start
 
 import hyperplane
-from hyperplane.engines import slurm_cluster
+from hyperplane.engines.slurm import cluster as slurm_cluster
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 __all__ = ["service", "shared"]  # fixtures

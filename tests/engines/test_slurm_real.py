@@ -15,7 +15,7 @@ from services import until
 from services_slurm import SMALL, queue, service, shared, start, told
 
 import hyperplane
-from hyperplane.engines import slurm_cluster
+from hyperplane.engines.slurm import cluster as slurm_cluster
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 __all__ = ["service", "shared"]  # fixtures

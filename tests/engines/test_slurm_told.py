@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hyperplane.engines import slurm_told
-from hyperplane.engines.slurm_queue import Told, ask, summary
+from hyperplane.engines.slurm import told as slurm_told
+from hyperplane.engines.slurm.queue import Told, ask, summary
 from hyperplane.errors import StartFailed
 from hyperplane.spec.settings import SlurmSettings
 

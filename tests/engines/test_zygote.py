@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hyperplane.engines import zygote
+from hyperplane.engines.local import zygote
 
 pytestmark = [
     pytest.mark.cluster,
@@ -86,7 +86,7 @@ def test_its_process_has_one_thread_whatever_it_loads() -> None:
     """In a program of its own, so that no other test's modules are about."""
     program = (
         "import os\n"
-        "from hyperplane.engines import zygote\n"
+        "from hyperplane.engines.local import zygote\n"
         "from multiprocessing import forkserver\n"
         "assert zygote.acquire(['dask.dataframe', 'pyarrow.parquet', 'pyarrow.dataset'],\n"
         "                      {'OMP_NUM_THREADS': '1', 'OPENBLAS_NUM_THREADS': '1'})\n"

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from hyperplane.engines.slurm_queue import ask_meanwhile, ended, run
+from hyperplane.engines.slurm.queue import ask_meanwhile, ended, run
 
 #: Seconds for which an answer holds.
 FRESH = 1.5

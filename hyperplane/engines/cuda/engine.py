@@ -1,0 +1,160 @@
+"""The cuda engine: dask-cuda's LocalCUDACluster, one worker process on each GPU of this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import replace
+from typing import ClassVar, cast
+
+from hyperplane.engines.base import Availability, Feature, Started
+from hyperplane.engines.cuda import devices as cuda_devices
+from hyperplane.engines.cuda.devices import VARIABLE, Gpus
+from hyperplane.errors import Fault
+from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.settings import CudaSettings, EngineSettings
+from hyperplane.spec.worker import WorkerSpec
+from hyperplane.units import plural
+
+INSTALL = "pip install 'hyperplane[gpu]'"
+
+
+class CudaEngine:
+    """Starts one worker process on each GPU asked for, under this process."""
+
+    name: ClassVar[str] = "cuda"
+    unsupported: ClassVar[frozenset[Feature]] = frozenset()
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu", "local_fit"}
+    )
+    settings: ClassVar[type[EngineSettings]] = CudaSettings
+    uses_pools: ClassVar[bool] = False
+
+    def available(self) -> Availability:
+        """With a GPU that this process may use, and with dask-cuda."""
+        if not sys.platform.startswith("linux"):
+            return Availability(False, "dask-cuda runs on Linux only")
+        found = cuda_devices.gpus()
+        if not found.visible:
+            return Availability(False, _none_visible(found))
+        if not _is_there("dask_cuda"):
+            return Availability(False, f"it needs dask-cuda: {INSTALL}")
+        return Availability(True, f"{plural(len(found.visible), 'NVIDIA GPU')} here")
+
+    def capacity(self, settings: EngineSettings) -> Capacity | None:
+        """Not bound by cores: threads of GPU workers mostly wait for the GPU."""
+        del settings
+        return None
+
+    def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
+        """The layout of a node with one process on each GPU, and a note if that is another.
+
+        Parameters
+        ----------
+        asked : WorkerSpec
+            The layout as asked.
+
+        Returns
+        -------
+        worker : WorkerSpec
+            Threads are those of one process. What fewer processes leave of the memory of the
+            node is shared among them; none has less than was asked for one.
+        note : str
+            Empty when the layout is as asked.
+
+        Examples
+        --------
+        >>> worker, note = CudaEngine().layout(WorkerSpec.from_gb(15, 1, 0.7, 15, ngpus=1))
+        >>> print(worker)
+        1 process x 1 thread x 10.5 GB, 1 GPU
+        >>> print(note)
+        one worker process runs on each GPU: asked 15 processes x 1 thread x 0.7 GB, 1 GPU;...
+        """
+        processes = max(1, asked.ngpus)
+        if asked.nprocs == processes:
+            return asked, ""
+        ram = max(asked.ram_per_proc, asked.total_ram // processes)
+        worker = replace(asked, nprocs=processes, ram_per_proc=ram)
+        return worker, f"one worker process runs on each GPU: asked {asked}; given {worker}"
+
+    def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
+        """No GPU asked for; more than there are; settings whose packages are missing."""
+        if not request.ngpus:
+            allowed = "at least 1: a worker process runs on each GPU"
+            return [Fault("ngpus", "0", allowed, "ngpus=1 takes one on each node")]
+        found = cuda_devices.gpus()
+        if not found.visible:  # the plan may be for another machine; a start says so
+            return []
+        faults = _packages(cast(CudaSettings, settings))
+        asked = request.num_workers * request.ngpus
+        if asked > len(found.visible):
+            faults.append(_too_many(request, found))
+        return faults
+
+    def render(self, plan: ClusterPlan) -> str:
+        """The commands that start the same cluster on several machines."""
+        from hyperplane.engines.cuda.render import render
+
+        return render(plan, self.layout(plan.worker)[0])
+
+    def start(self, plan: ClusterPlan) -> Started:
+        """Start scheduler and workers; return when every worker is there."""
+        from hyperplane.engines.cuda.start import start
+
+        visible = cuda_devices.gpus().visible
+        return start(plan, self.layout(plan.worker)[0], visible)
+
+    def connect(self, name: str, settings: EngineSettings) -> Started:
+        """Attach to a cluster that a process of this user runs on this machine."""
+        del settings
+        from hyperplane.engines.attach import attach
+
+        return attach(name, self.name)
+
+
+def _is_there(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def _none_visible(found: Gpus) -> str:
+    if found.here:
+        hidden = plural(found.here, "NVIDIA GPU")
+        return f"{VARIABLE}={found.limit!r} hides the {hidden} of this machine from this process"
+    return (
+        "no NVIDIA GPU is visible here: neither nvidia-smi nor the driver knows one. In a "
+        "container, GPUs have to be given to it"
+    )
+
+
+def _too_many(request: ClusterRequest, found: Gpus) -> Fault:
+    count = len(found.visible)
+    asked = f"{request.num_workers} x {request.ngpus} = {request.num_workers * request.ngpus}"
+    whose = "that this machine has" if found.limit is None else f"of {VARIABLE}={found.limit}"
+    nodes = count // request.ngpus
+    advice = f"num_workers={nodes} fits" if nodes else f"num_workers=1, ngpus={count} fits"
+    return Fault(
+        "num_workers x ngpus", asked, f"at most {count}, the GPUs {whose}", f"{advice} here"
+    )
+
+
+def _packages(settings: CudaSettings) -> list[Fault]:
+    """Settings that need a package that is not installed."""
+    needs = {
+        "dataframe_backend": ("dask_cudf", settings.dataframe_backend == "cudf", "'pandas'"),
+        "enable_cudf_spill": ("cudf", settings.enable_cudf_spill, "False"),
+        "rmm_pool_fraction": ("rmm", settings.rmm_pool_fraction is not None, "null"),
+        "rmm_pool_gb": ("rmm", settings.rmm_pool_gb is not None, "null"),
+        "rmm_async": ("rmm", settings.rmm_async, "False"),
+    }
+    return [
+        Fault(
+            f"hyperplane.engines.cuda.{name}",
+            repr(getattr(settings, name)),
+            f"{otherwise}, because {package} is not installed",
+            INSTALL,
+        )
+        for name, (package, wanted, otherwise) in needs.items()
+        if wanted and not _is_there(package)
+    ]

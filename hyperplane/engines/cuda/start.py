@@ -1,0 +1,197 @@
+"""From a finished plan to a running cluster on the GPUs of this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import dask.config
+from distributed import Client
+
+from hyperplane.engines import records
+from hyperplane.engines.base import Started
+from hyperplane.engines.cuda.devices import VARIABLE
+from hyperplane.engines.dask_settings import (
+    as_the_user_has_it,
+    lend,
+    unless_chosen,
+    variables_unless_chosen,
+)
+from hyperplane.engines.guarded import cluster_settings, scheduler_settings
+from hyperplane.engines.here import LOOPBACK, PARENT_DEATH, WORKER_MEMORY, log_tail, user_preloads
+from hyperplane.engines.worker_memory import fitting
+from hyperplane.errors import EngineError, Fault, StartFailed, StartTimeout, check
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import CudaSettings
+from hyperplane.spec.worker import WorkerSpec
+from hyperplane.units import bytes_to_gb, plural
+
+if TYPE_CHECKING:
+    from hyperplane.engines.cuda.cluster import GuardedCudaCluster
+
+#: dask-cuda sets it in the configuration of this process, whatever the protocol.
+_OF_UCX = "distributed-ucxx"
+
+
+def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> Started:
+    """Start scheduler and one worker process on each GPU; return when every one is there.
+
+    Parameters
+    ----------
+    plan : ClusterPlan
+        What was asked.
+    worker : WorkerSpec
+        The layout of a node, with one process on each GPU.
+    visible : sequence of str
+        The GPUs that this process may use; the first are taken, the others are for scaling.
+
+    Raises
+    ------
+    RequestError
+        When the plan needs more GPUs than there are.
+    StartTimeout
+        When the workers were not there in time.
+    StartFailed
+        When something else went wrong. Either way nothing is left running.
+    """
+    processes = plan.nodes * worker.nprocs
+    if processes > len(visible):
+        allowed = f"at most {len(visible)}, the GPUs that this process may use"
+        check([Fault("num_workers x ngpus", str(processes), allowed, "ask for fewer")])
+    settings = cast(CudaSettings, plan.settings)
+    began = time.monotonic()
+    record = _reserved(plan, worker, settings)
+    with log_tail() as tail:
+        try:
+            cluster = _cluster(plan, worker, settings, visible, record.scratch)
+        except BaseException as error:
+            records.give_up(plan.name, record.scratch)
+            if not isinstance(error, Exception):
+                raise
+            raise _failure(error, plan, processes, began, "\n".join(tail)) from error
+    try:
+        lend(plan.name, record.client)
+        client = Client(cluster, direct_to_workers=record.direct_to_workers or None)
+        cluster.used_by(client)
+        addresses = {"scheduler": cluster.scheduler_address, "dashboard": cluster.dashboard_link}
+        records.write(replace(record, **addresses))
+    except BaseException:
+        cluster.close()
+        raise
+    return Started(client, cluster)
+
+
+def _cluster(
+    plan: ClusterPlan,
+    worker: WorkerSpec,
+    settings: CudaSettings,
+    visible: Sequence[str],
+    scratch: str,
+) -> GuardedCudaCluster:
+    from hyperplane.engines.cuda.cluster import CudaNanny, GuardedCudaCluster
+
+    with as_the_user_has_it():
+        arguments = arguments_of(plan, worker, settings, visible, scratch)
+    with dask.config.set({_OF_UCX: dask.config.get(_OF_UCX, default=None)}):
+        return GuardedCudaCluster(worker_class=CudaNanny, **arguments)
+
+
+def _reserved(plan: ClusterPlan, worker: WorkerSpec, settings: CudaSettings) -> records.Record:
+    """The record of the cluster that is about to start, with its scratch folder."""
+    record = records.of_plan(
+        plan,
+        workers=plan.nodes * worker.nprocs,
+        threads=plan.nodes * worker.total_threads,
+        ram_gb=bytes_to_gb(plan.nodes * worker.total_ram),
+        client=client_settings(plan, settings),
+        direct_to_workers=plan.tuning.direct_to_workers,
+    )
+    try:
+        with as_the_user_has_it():
+            spill_to = settings.local_directory or dask.config.get("temporary-directory", None)
+        return records.reserve(record, spill_to)
+    except OSError as error:
+        raise StartFailed(plan.engine, str(error)) from error
+
+
+def client_settings(plan: ClusterPlan, settings: CudaSettings) -> dict[str, Any]:
+    """Dotted settings of Dask for clients, and for tasks that are clients themselves."""
+    return {**plan.tuning.client, "dataframe.backend": settings.dataframe_backend}
+
+
+def arguments_of(
+    plan: ClusterPlan,
+    worker: WorkerSpec,
+    settings: CudaSettings,
+    visible: Sequence[str],
+    scratch: str,
+) -> dict[str, Any]:
+    """The plan in the terms of LocalCUDACluster and of the guards around it."""
+    processes = plan.nodes * worker.nprocs
+    tuning = plan.tuning
+    environ = fitting(tuning.environ, variables_unless_chosen(tuning.environ))
+    return {
+        **_of_dask_cuda(settings),
+        VARIABLE: list(visible),  # all of them, so that cluster.scale can take more
+        "n_workers": processes,
+        "threads_per_worker": worker.nthreads,
+        "memory_limit": worker.ram_per_proc,
+        "protocol": "tcp",
+        "local_directory": scratch,
+        # From here on as for a LocalCluster.
+        "name": plan.name,
+        "host": LOOPBACK,
+        "dashboard_address": f"{LOOPBACK}:{plan.dashboard_port}",
+        "death_timeout": plan.request.timeout,
+        "preload": [*user_preloads(), PARENT_DEATH, WORKER_MEMORY],
+        "scheduler_kwargs": {
+            "dashboard": False,  # see lazy_dashboard
+            "local_directory": scratch,
+        },
+        "scheduler_config": scheduler_settings(plan, settings),
+        "cluster_config": cluster_settings(settings),
+        "release": partial(records.give_up, plan.name, scratch),
+        "idle_timeout": plan.idle_timeout,
+        "import_meanwhile": (),
+        "guard": {
+            **unless_chosen({**tuning.server, **client_settings(plan, settings)}),
+            **plan.memory.as_config(),
+        },
+        "environ": environ,
+    }
+
+
+def _of_dask_cuda(settings: CudaSettings) -> dict[str, Any]:
+    """What only dask-cuda has, under its own names."""
+    return {
+        "rmm_pool_size": settings.pool,
+        "rmm_async": settings.rmm_async,
+        "rmm_allocator_external_lib_list": list(settings.rmm_libraries) or None,
+        "device_memory_limit": settings.device_memory_limit,
+        "enable_cudf_spill": settings.enable_cudf_spill,
+    }
+
+
+def _failure(
+    error: Exception, plan: ClusterPlan, processes: int, began: float, tail: str
+) -> EngineError:
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(cause)
+    if any(isinstance(cause, TimeoutError) for cause in causes):
+        return StartTimeout(
+            plan.engine,
+            f"{plural(processes, 'worker process')} not ready within "
+            f"{time.monotonic() - began:.1f} s (timeout={plan.request.timeout:g}); everything was "
+            "closed again. Raise timeout: a CUDA context and its libraries take seconds to load",
+            tail,
+        )
+    advice = (
+        "nvidia-smi shows whether other processes hold the memory of the GPUs; a worker process "
+        'runs the script again, so that in a script the call belongs below `if __name__ == "'
+        '__main__":`'
+    )
+    return StartFailed(plan.engine, f"{causes[-1]} (everything was closed again). {advice}", tail)

@@ -1,0 +1,96 @@
+"""The gateway engine: clusters of a dask-gateway server, with its users, options and TLS."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import ClassVar, cast
+
+import dask.config
+import yaml
+
+from hyperplane.engines.base import Availability, Feature, Started
+from hyperplane.errors import Fault
+from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.settings import EngineSettings, GatewaySettings
+
+_SECTION = "hyperplane.engines.gateway"
+
+
+class GatewayEngine:
+    """Asks a dask-gateway server for a cluster."""
+
+    name: ClassVar[str] = "gateway"
+    unsupported: ClassVar[frozenset[Feature]] = frozenset({Feature.GPUS})
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"worker_spec_yaml", "node_selector", "dashboard_port", "local_fit"}
+    )
+    settings: ClassVar[type[EngineSettings]] = GatewaySettings
+    uses_pools: ClassVar[bool] = False
+
+    def available(self) -> Availability:
+        """With dask-gateway; whether its server answers is seen when a cluster starts."""
+        if importlib.util.find_spec("dask_gateway") is None:
+            return Availability(False, "it needs dask-gateway: pip install 'hyperplane[gateway]'")
+        return Availability(True, f"dask-gateway is installed; the server is {_SECTION}.address")
+
+    def capacity(self, settings: EngineSettings) -> Capacity | None:
+        """Not known before the server is asked: it refuses what it does not give."""
+        del settings
+        return None
+
+    def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
+        """No server, a user without a way to log in, a scheduler's size that nobody is told."""
+        found = cast(GatewaySettings, settings)
+        faults = _unmapped(request, found)
+        if found.address is None and dask.config.get("gateway.address", default=None) is None:
+            advice = 'set it, or give engine_options={"address": "https://..."}'
+            allowed = "the address of a dask-gateway server"
+            faults.append(Fault(f"{_SECTION}.address", "none", allowed, advice))
+        for name, kinds in (
+            ("username", {"basic"}),
+            ("password_variable", {"basic", "jupyterhub"}),
+        ):
+            value = getattr(found, name)
+            if value is not None and found.auth not in kinds:
+                allowed = f"nothing with auth {found.auth}"
+                advice = f"set {_SECTION}.auth to {' or '.join(sorted(kinds))}"
+                faults.append(Fault(f"{_SECTION}.{name}", repr(value), allowed, advice))
+        return faults
+
+    def render(self, plan: ClusterPlan) -> str:
+        """What would be asked of which server, as YAML; no password is in it."""
+        from hyperplane.engines.gateway.options import described
+
+        return yaml.safe_dump(described(plan), sort_keys=False, width=100)
+
+    def start(self, plan: ClusterPlan) -> Started:
+        """Have the server start the cluster; return when every worker is there."""
+        from hyperplane.engines.gateway.start import start
+
+        return start(plan)
+
+    def connect(self, name: str, settings: EngineSettings) -> Started:
+        """Attach to a cluster of this user, by the plan's name or the gateway's own."""
+        from hyperplane.engines.gateway.connect import connect
+
+        return connect(name, cast(GatewaySettings, settings))
+
+
+def _unmapped(request: ClusterRequest, settings: GatewaySettings) -> list[Fault]:
+    """What is asked of the scheduler while no option of the server is told of it."""
+    asked = {
+        "scheduler_cpu": (request.scheduler_cpu, "scheduler_cpu"),
+        "scheduler_ram": (request.scheduler_ram, "scheduler_ram_gib"),
+    }
+    return [
+        Fault(
+            name,
+            repr(value),
+            "nothing: no option of the gateway is told of it",
+            f"say in {_SECTION}.plan_options which is: OPTION: {quantity}",
+        )
+        for name, (value, quantity) in asked.items()
+        if value is not None and not any(what.startswith(name) for what in settings.told.values())
+    ]

@@ -1,0 +1,201 @@
+"""From a finished plan to a running cluster of a gateway."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+from dask_gateway import Gateway
+from distributed import Client
+from distributed.deploy.cluster import Cluster
+
+from hyperplane.engines import records, versions
+from hyperplane.engines.base import Started
+from hyperplane.engines.elsewhere import server_settings, worker_variables
+from hyperplane.engines.gateway import options, plugins, server
+from hyperplane.engines.gateway.cluster import WatchedGatewayCluster
+from hyperplane.engines.joining import join
+from hyperplane.errors import EngineError, StartFailed, StartTimeout
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import GatewaySettings
+from hyperplane.units import bytes_to_gb, format_bytes, plural
+
+ENGINE = server.ENGINE
+#: Seconds between looks at a scheduler that starts.
+LOOK_EVERY = 0.25
+#: How far the memory of a worker may be from the plan: servers round.
+CLOSE_ENOUGH = 0.01
+
+logger = logging.getLogger(__name__)
+
+
+def start(plan: ClusterPlan) -> Started:
+    """Have the gateway start a cluster; return when every worker is there.
+
+    Raises
+    ------
+    RequestError
+        With every option that the gateway does not take; nothing was started.
+    StartTimeout
+        When the workers were not there in time.
+    StartFailed
+        When something else went wrong. Either way nothing is left running.
+    """
+    settings = cast(GatewaySettings, plan.settings)
+    began = time.monotonic()
+    how = server.reach(settings)
+    try:
+        gateway = server.opened(how)
+        record = _reserved(plan, how)
+    except (EngineError, OSError) as error:
+        raise StartFailed(ENGINE, str(error).removeprefix(f"engine {ENGINE}: ")) from error
+    release = partial(records.give_up, plan.name, record.scratch)
+    begun = _Begun(gateway, plan, settings, release)
+    try:
+        with server.in_plain_words(gateway):
+            cluster = begun.with_scheduler(began)
+            begun.tell(cluster)
+            begun.scale()
+            client = join(cluster, plan, settings, began, begun.look)
+            cluster.used_by(client)
+            begun.check_sizes(client)
+        dashboard = cluster.dashboard_link or ""
+        records.write(replace(record, scheduler=cluster.scheduler_address, dashboard=dashboard))
+    except BaseException:
+        begun.undo()
+        raise
+    gateway.close()  # the cluster has its own
+    return Started(client, cast(Cluster, cluster))
+
+
+def _reserved(plan: ClusterPlan, how: Mapping[str, Any]) -> records.Record:
+    """A record under the plan's name; it tells a second handle the way to the gateway."""
+    return records.reserve(records.of_plan(plan, client={**plan.tuning.client, **how}), None)
+
+
+class _Begun:
+    """A start on its way: each step, and how to undo all of them."""
+
+    def __init__(
+        self, gateway: Gateway, plan: ClusterPlan, settings: GatewaySettings, release: partial[None]
+    ) -> None:
+        self.gateway, self.plan, self.settings, self.release = gateway, plan, settings, release
+        self.name: str | None = None
+        self.cluster: WatchedGatewayCluster | None = None
+
+    def with_scheduler(self, began: float) -> WatchedGatewayCluster:
+        """Ask for the cluster, and return when its scheduler runs."""
+        asked = server.ask(self.gateway, "cluster_options", use_local_defaults=False)
+        options.fill(asked, self.plan)
+        self.name = server.ask(self.gateway, "submit", asked)
+        timeout = self.plan.request.timeout
+        while self.state() != "RUNNING":
+            if time.monotonic() - began > timeout:
+                raise StartTimeout(
+                    ENGINE,
+                    f"the gateway has not started the scheduler within {timeout:g} s (timeout); "
+                    f"it was told to end cluster {self.name}. {self.look()}",
+                )
+            time.sleep(LOOK_EVERY)
+        self.cluster = WatchedGatewayCluster.of(self.gateway, self.name, self.release, owner=True)
+        return self.cluster
+
+    def state(self) -> str:
+        """What the gateway says of the cluster; an error when it has given it up."""
+        state: str = server.ask(self.gateway, "cluster_report", self.name).status.name
+        if state in {"FAILED", "STOPPED", "STOPPING"}:
+            raise StartFailed(
+                ENGINE,
+                f"the gateway gave cluster {self.name} up ({state.lower()}): its scheduler or its "
+                "workers did not start. The log of the gateway's server says why",
+            )
+        return state
+
+    def look(self) -> str:
+        """What is known of workers that do not come."""
+        with server.in_plain_words(self.gateway):
+            state = self.state().lower()
+        return (
+            f"The gateway says of cluster {self.name}: {state}. Whether its workers wait for room "
+            "or cannot start is in the log of the gateway's server"
+        )
+
+    def tell(self, cluster: WatchedGatewayCluster) -> None:
+        """What no option of the gateway says: told to the running scheduler, before any worker."""
+        plan, told = self.plan, set(self.settings.told.values())
+        found: list[Any] = []
+        if "environment" not in told:
+            dotted = server_settings(plan, self.settings)
+            found = [
+                plugins.SchedulerSettings(dotted),
+                plugins.NannySettings(dotted, worker_variables(plan)),
+            ]
+        idle = plan.idle_timeout
+        if idle is not None and "idle_timeout" not in told:
+            found.append(plugins.GatewayIdleGuard(idle, begin_within=plan.request.timeout))
+        with Client(cluster, set_as_default=False) as client:
+            # First, because what is pickled with its code needs the same Python.
+            versions.check(client, ENGINE, self.settings)
+            try:
+                with plugins.by_value():
+                    for plugin in found:
+                        client.register_plugin(plugin)
+            except Exception as error:  # noqa: BLE001 - of the scheduler, so of any kind
+                logger.warning(
+                    "cluster %s takes no plugins (%s): the gateway's own memory policy and idle "
+                    "timeout hold, unless hyperplane.engines.gateway.plan_options has options "
+                    "for environment and idle_timeout",
+                    self.name,
+                    error,
+                )
+
+    def scale(self) -> None:
+        """Ask for the workers; fewer than asked are none."""
+        answer = server.ask(
+            self.gateway,
+            "request",
+            "POST",
+            f"{self.gateway.address}/api/v1/clusters/{self.name}/scale",
+            json={"count": self.plan.dask_workers},
+        )
+        said = self.gateway.sync(answer.json)
+        if not said.get("ok", True):
+            asked = plural(self.plan.dask_workers, "worker process")
+            raise StartFailed(
+                ENGINE,
+                f"{asked} were asked, which is more than the gateway gives: {said.get('msg')} "
+                "Ask for fewer nodes or processes; the cluster was ended again",
+            )
+
+    def check_sizes(self, client: Client) -> None:
+        """Compare the workers with the plan: an option may mean another unit, or nothing."""
+        worker = self.plan.worker
+        for one in client.scheduler_info(n_workers=-1)["workers"].values():
+            threads, limit = one["nthreads"], one["memory_limit"]
+            off = abs(limit - worker.ram_per_proc) / worker.ram_per_proc
+            if threads != worker.nthreads or off > CLOSE_ENOUGH:
+                raise StartFailed(
+                    ENGINE,
+                    f"the gateway's workers have {plural(threads, 'thread')} and "
+                    f"{format_bytes(limit)}; the plan has {plural(worker.nthreads, 'thread')} and "
+                    f"{format_bytes(worker.ram_per_proc)}. Say in "
+                    "hyperplane.engines.gateway.plan_options which options of the gateway are told "
+                    "nthreads and which ram_gib, ram_gb or ram_bytes, or ask for "
+                    f"nthreads={threads}, ram_gb_per_proc={bytes_to_gb(limit):g}; "
+                    "the cluster was ended again",
+                )
+
+    def undo(self) -> None:
+        """End the cluster and forget it."""
+        if self.cluster is not None:
+            self.cluster.close()
+        elif self.name is not None:
+            with suppress(*server.FAILURES):  # the first error is the one to tell
+                server.ask(self.gateway, "stop_cluster", self.name)
+        self.gateway.close()
+        self.release()

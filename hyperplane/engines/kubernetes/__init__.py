@@ -1,0 +1,1 @@
+"""The engine of Kubernetes with dask-kubernetes' operator."""

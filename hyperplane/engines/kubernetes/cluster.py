@@ -1,0 +1,257 @@
+"""Dask's KubeCluster with this package's patience, words and closing.
+
+A subclass, because Dask's own gives up after a minute when the operator misses one event, says of
+a pod that cannot run only that it waits, leaves its forwarded ports open and speaks no TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from dask_kubernetes.operator import KubeCluster
+from dask_kubernetes.operator.kubecluster.kubecluster import CreateMode
+from distributed import Client
+from distributed.core import Status, rpc
+from distributed.deploy.cluster import Cluster
+from distributed.objects import SchedulerInfo
+from distributed.security import Security
+from distributed.utils import Logs
+from tornado.ioloop import PeriodicCallback
+
+from hyperplane.engines.dask_settings import take_back
+from hyperplane.engines.kubernetes.api import ENGINE, in_a_pod
+from hyperplane.engines.kubernetes.forward import Forwards
+from hyperplane.engines.kubernetes.render import CLIENT
+from hyperplane.engines.kubernetes.resource import Resource
+from hyperplane.errors import EngineError, StartTimeout
+
+COMM, DASHBOARD = 8786, 8787
+#: Seconds between looks at the workers.
+LOOK_EVERY = 3.0
+#: How long closing waits until the processes have ended.
+PATIENCE = 90.0
+
+logger = logging.getLogger(__name__)
+
+
+def _close_all() -> None:
+    """End the clusters of this program as it ends."""
+    for cluster in list(KubeCluster._instances):
+        if isinstance(cluster, HyperplaneKubeCluster) and cluster.shutdown_on_close:
+            with suppress(Exception):  # the operator will, after the idle timeout
+                cluster.close(timeout=0)
+
+
+# Dask's own way is too late: at that time no name can be looked up and no thread started any more.
+getattr(threading, "_register_atexit", atexit.register)(_close_all)
+
+
+class HyperplaneKubeCluster(KubeCluster):  # type: ignore[misc]
+    """A KubeCluster that waits with a reason and leaves nothing behind.
+
+    Parameters
+    ----------
+    name : str
+        Name of the cluster.
+    manifest : mapping or None
+        The resource to create; None to attach to one that is there.
+    namespace : str or None
+        That of the context or of this pod if None.
+    tls : mapping
+        The key pair of a new cluster, as texts; empty without TLS.
+    deadline : float
+        When to give up, by ``time.monotonic``.
+    port_forward : str
+        "auto", "always" or "never".
+    dashboard_port : int or None
+        Port of this machine for the dashboard, where ports are forwarded.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        manifest: Mapping[str, Any] | None,
+        *,
+        namespace: str | None,
+        tls: Mapping[str, str],
+        deadline: float,
+        port_forward: str,
+        dashboard_port: int | None = None,
+    ) -> None:
+        self._manifest, self._tls, self._deadline = manifest, tls, deadline
+        self.resource = Resource(name, namespace)
+        self._forward = port_forward == "always" or (port_forward == "auto" and not in_a_pod())
+        self._dashboard_port = dashboard_port
+        self._forwards: Forwards | None = None
+        self._dashboard = ""
+        self._workers_seen: set[str] = set()
+        self._client: weakref.ref[Client] | None = None
+        # Of a second handle a name of its own: the owner may be in this process too.
+        self.lent_to = name if manifest else f"{name} {uuid.uuid4()}"
+        self._take_back = weakref.finalize(self, take_back, self.lent_to)
+        try:
+            super().__init__(
+                name=name,
+                namespace=namespace,
+                create_mode=CreateMode.CREATE_ONLY if manifest else CreateMode.CONNECT_ONLY,
+                # What closes clusters as the interpreter ends looks at this.
+                shutdown_on_close=manifest is not None,
+                quiet=True,
+            )
+        except BaseException:
+            with suppress(Exception):  # what matters is why it failed
+                self._abort()
+            raise
+
+    @property
+    def security(self) -> Security:
+        """The key pair of the cluster."""
+        return self.resource.security
+
+    async def _start(self) -> None:
+        await self.resource.api.connect()
+        self.namespace = self.resource.api.namespace
+        if self._manifest is not None:
+            await self.resource.create(self._manifest, self._tls)
+        else:
+            await self.resource.find()
+        await self.resource.scheduler_ready(self._deadline)
+        await self._reach_scheduler()
+        self.periodic_callbacks["look"] = PeriodicCallback(self._look, LOOK_EVERY * 1000)
+        self.periodic_callbacks["look"].start()
+        self.status = Status.running
+
+    async def _reach_scheduler(self) -> None:
+        protocol = "tls" if self.security.require_encryption else "tcp"
+        host, ports = f"{self.name}-scheduler.{self.namespace}", {COMM: COMM, DASHBOARD: DASHBOARD}
+        if self._forward:
+            wanted = {COMM: None, DASHBOARD: self._dashboard_port}
+            self._forwards = Forwards(f"{self.name}-scheduler", self.namespace, wanted)
+            await self._forwards.open()
+            host, ports = "127.0.0.1", self._forwards.local
+        self._dashboard = f"http://{host}:{ports[DASHBOARD]}/status"
+        self.scheduler_comm = rpc(
+            f"{protocol}://{host}:{ports[COMM]}",
+            connection_args=self.security.get_connection_args("client"),
+        )
+        while True:
+            try:
+                await self._ask()
+                return
+            except OSError as error:
+                if time.monotonic() > self._deadline:
+                    where = f"{host}:{ports[COMM]}"
+                    raise StartTimeout(
+                        ENGINE, f"the scheduler does not answer at {where}: {error}"
+                    ) from error
+                await asyncio.sleep(0.5)
+
+    @property
+    def dashboard_link(self) -> str:
+        """Where the dashboard is, as seen from here."""
+        return self._dashboard
+
+    @property
+    def settings_of_clients(self) -> str:
+        """What the cluster wants of clients, as JSON."""
+        return self.resource.annotations.get(CLIENT, "{}")
+
+    async def _ask(self) -> None:
+        self.scheduler_info = SchedulerInfo(await self.scheduler_comm.identity(n_workers=-1))
+
+    async def _look(self) -> None:
+        """Note which workers there are, and whether the cluster is still there."""
+        try:
+            await self._ask()
+            workers = set(self.scheduler_info["workers"])
+            if self._workers_seen - workers:
+                await self.resource.tell_of_memory()
+            self._workers_seen = workers
+        except OSError:
+            if self.status == Status.running:
+                with suppress(EngineError):  # who cannot be asked has not said that it is gone
+                    if await self.resource.is_gone():
+                        logger.warning("cluster %s was closed by somebody else", self.name)
+                        await self._close_client()
+                        await self._let_go()
+        except EngineError as error:
+            logger.debug("look at the pods of %s: %s", self.name, error)
+
+    def used_by(self, client: Client) -> None:
+        """Remember the client that was returned with this cluster."""
+        self._client = weakref.ref(client)
+
+    async def _close_client(self) -> None:
+        """Close it; else it would look for the scheduler for half a minute."""
+        client = self._client() if self._client is not None else None
+        if client is not None and (closing := client.close()) is not None:
+            await closing
+
+    async def _get_logs(self) -> Logs:
+        return await self.resource.logs()
+
+    def adapt(self, minimum: int = 0, maximum: int | None = None) -> Any:
+        """Let the operator add and remove worker processes as there is work.
+
+        Parameters
+        ----------
+        minimum, maximum : int
+            Worker processes; at most those that were started unless it is said.
+        """
+        if maximum is None:
+            maximum = int(self.resource.content["spec"]["worker"]["replicas"])
+        return super().adapt(minimum=minimum, maximum=maximum)
+
+    def _abort(self) -> None:
+        if self.shutdown_on_close:
+            self.close()
+        else:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Close this handle and leave the cluster as it is."""
+        self.sync(self._let_go)
+        self._loop_runner.stop()
+
+    async def _let_go(self) -> None:
+        await self._leave()
+        await self.resource.api.close()
+
+    async def _leave(self) -> None:
+        self._take_back()
+        await Cluster._close(self)
+        if self._forwards is not None:
+            await self._forwards.close()
+
+    def close(self, timeout: float = PATIENCE) -> Any:
+        """Delete the cluster, whoever started it.
+
+        Parameters
+        ----------
+        timeout : float
+            Seconds to wait until its processes have ended; 0 not to.
+        """
+        if self.status == Status.closed and not self.asynchronous:
+            self._loop_runner.stop()
+            return None
+        closing = self.sync(self._close, timeout=timeout)
+        if not self.asynchronous:
+            self._loop_runner.stop()
+        return closing
+
+    async def _close(self, timeout: float = PATIENCE) -> None:
+        if self.status in (Status.closing, Status.closed):
+            return
+        await self._leave()
+        if self.resource.ours:
+            await self.resource.delete(timeout)
+        await self.resource.api.close()

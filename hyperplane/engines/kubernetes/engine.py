@@ -1,0 +1,97 @@
+"""The kubernetes engine: pods that the operator of dask-kubernetes starts."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import ClassVar, cast
+
+from hyperplane.engines.base import Availability, Feature, Started
+from hyperplane.errors import Fault, RequestError
+from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.settings import EngineSettings, KubernetesSettings
+from hyperplane.spec.settings.kubernetes import millicores
+
+#: The operator puts "-scheduler" behind the name of a cluster, and 63 characters are the most.
+LONGEST_NAME = 53
+
+
+class KubernetesEngine:
+    """Starts a scheduler and worker processes, each in a pod of its own."""
+
+    name: ClassVar[str] = "kubernetes"
+    unsupported: ClassVar[frozenset[Feature]] = frozenset()
+    ignored: ClassVar[frozenset[str]] = frozenset({"local_fit"})
+    settings: ClassVar[type[EngineSettings]] = KubernetesSettings
+    uses_pools: ClassVar[bool] = True
+
+    def available(self) -> Availability:
+        """With dask-kubernetes; whether a cluster answers is seen when one starts."""
+        if importlib.util.find_spec("dask_kubernetes") is None:
+            reason = "it needs dask-kubernetes: pip install 'hyperplane[kubernetes]'"
+            return Availability(False, reason)
+        return Availability(
+            True, "dask-kubernetes is installed; it uses the context that kubectl uses"
+        )
+
+    def capacity(self, settings: EngineSettings) -> Capacity | None:
+        """Not known: nodes may come as they are needed."""
+        del settings
+        return None
+
+    def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
+        """What is missing in the settings, and what no pod can be."""
+        found = []
+        if cast(KubernetesSettings, settings).image is None:
+            where = "hyperplane.engines.kubernetes.image"
+            advice = 'set it, or give engine_options={"image": "..."}'
+            found.append(Fault(where, "none", "an image with the Python of here", advice))
+        if request.scheduler_deploy_mode == "local":
+            allowed = "'remote': the operator runs the scheduler in a pod"
+            found.append(Fault("scheduler_deploy_mode", "'local'", allowed))
+        if request.name and len(request.name) > LONGEST_NAME:
+            found.append(Fault("name", repr(request.name), f"at most {LONGEST_NAME} characters"))
+        return found + _faults_of_arguments(request)
+
+    def render(self, plan: ClusterPlan) -> str:
+        """The DaskCluster resource as YAML."""
+        from hyperplane.engines.kubernetes.render import render
+
+        return render(plan)
+
+    def start(self, plan: ClusterPlan) -> Started:
+        """Create the resource; return when every worker is there."""
+        from hyperplane.engines.kubernetes.start import start
+
+        return start(plan)
+
+    def connect(self, name: str, settings: EngineSettings) -> Started:
+        """Attach to a cluster of the namespace, whoever started it and wherever."""
+        from hyperplane.engines.kubernetes.start import connect
+
+        return connect(name, cast(KubernetesSettings, settings))
+
+
+def _faults_of_arguments(request: ClusterRequest) -> list[Fault]:
+    from hyperplane.engines.kubernetes.render import gpu_faults
+    from hyperplane.engines.kubernetes.template import read, selector
+
+    found = []
+    # A pool may fill in another number of processes; the plan is checked when it is rendered.
+    if request.pool is None or "nprocs" in request.model_fields_set:
+        found += gpu_faults(request.worker)
+    try:
+        selector(request.node_selector or {})
+    except ValueError as error:
+        found.append(Fault("node_selector", repr(request.node_selector), str(error)))
+    try:
+        millicores(request.scheduler_cpu if request.scheduler_cpu is not None else 1)
+    except ValueError as error:
+        found.append(Fault("scheduler_cpu", repr(request.scheduler_cpu), str(error)))
+    try:
+        if request.worker_spec_yaml:
+            read(request.worker_spec_yaml)
+    except RequestError as error:
+        found += error.faults
+    return found

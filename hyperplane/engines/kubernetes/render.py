@@ -1,0 +1,285 @@
+"""A plan as the DaskCluster resource that the operator of dask-kubernetes reads."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from typing import Any, cast
+
+import yaml
+
+from hyperplane.engines.kubernetes.template import merged, read, selector
+from hyperplane.errors import Fault, check
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import KubernetesSettings
+from hyperplane.spec.settings.kubernetes import millicores
+from hyperplane.spec.worker import WorkerSpec
+from hyperplane.units import parse_bytes
+
+#: Annotations of the resource: what another handle of the cluster has to know.
+SECRET = "hyperplane.dev/tls-secret"  # noqa: S105 - the name of an annotation
+CLIENT = "hyperplane.dev/client"
+#: Where the pods find the key pair of their cluster.
+TLS_FOLDER = "/etc/hyperplane-tls"
+TLS_FILES = {"ca_file": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
+_PAGE = 4096
+_GPU = "nvidia.com/gpu"
+#: With it the operator asks in plain HTTP which worker to close, and not by Dask's own protocol.
+_API = "distributed.http.scheduler.api"
+#: Texts that every parser of YAML takes for text: to some y is true, and 1e3 a number.
+_PLAIN = re.compile("[A-Za-z][A-Za-z0-9./-]+")
+
+
+def render(plan: ClusterPlan) -> str:
+    """The resource as YAML; nothing in it is secret."""
+    found: str = yaml.dump(
+        manifest(plan), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf")
+    )
+    return found
+
+
+def manifest(plan: ClusterPlan) -> dict[str, Any]:
+    """The resource.
+
+    Each worker process is a pod of its own: what the operator counts and closes is a pod, by the
+    name of the one process in it.
+    """
+    settings = cast(KubernetesSettings, plan.settings)
+    labels = {"app.kubernetes.io/managed-by": "hyperplane", **_pairs(settings.labels)}
+    if plan.pool is not None:
+        labels["hyperplane.dev/pool"] = plan.pool.name
+    annotations = {
+        **_pairs(settings.annotations),
+        CLIENT: json.dumps(plan.tuning.client, sort_keys=True),
+    }
+    if settings.security == "tls":
+        annotations[SECRET] = secret_name(plan.name)
+    metadata: dict[str, Any] = {"name": plan.name}
+    if settings.namespace:
+        metadata["namespace"] = settings.namespace
+    return {
+        "apiVersion": "kubernetes.dask.org/v1",
+        "kind": "DaskCluster",
+        "metadata": {**metadata, "labels": labels, "annotations": annotations},
+        "spec": {
+            "idleTimeout": math.ceil(plan.idle_timeout or 0),
+            "scheduler": {"spec": _scheduler(plan, settings), "service": _service(plan.name)},
+            "worker": _worker(plan, settings),
+        },
+    }
+
+
+def secret_name(cluster: str) -> str:
+    """Name of the Secret that holds the key pair of a cluster."""
+    return f"{cluster}-tls"
+
+
+def gpu_faults(worker: WorkerSpec) -> list[Fault]:
+    """GPUs that cannot be shared out among the processes of a node, each in a pod of its own."""
+    if worker.ngpus % worker.nprocs == 0:
+        return []
+    allowed = f"a multiple of nprocs = {worker.nprocs}: each process has whole GPUs"
+    return [Fault("ngpus", str(worker.ngpus), allowed, f"give nprocs={worker.ngpus}")]
+
+
+def _scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
+    request = plan.request
+    cpu = millicores(request.scheduler_cpu or settings.scheduler_cpu)
+    ram = parse_bytes(str(request.scheduler_ram or settings.scheduler_ram))
+    args = ["dask", "scheduler", "--protocol", "tls" if settings.security == "tls" else "tcp"]
+    args += ["--port", "8786", "--dashboard-address", ":8787"]
+    health = {"httpGet": {"port": "http-dashboard", "path": "/health"}}
+    container = {
+        **_container("scheduler", [*args, "--preload", _idle_preload()], settings),
+        "env": _environ(plan, settings, {}),
+        "resources": _resources({"cpu": f"{cpu}m", "memory": str(ram)}, cpu, 1.0),
+        "ports": [_port("tcp-comm", 8786), _port("http-dashboard", 8787)],
+        "readinessProbe": {**health, "periodSeconds": 1, "timeoutSeconds": 10},
+        # A scheduler that is busy for minutes answers late; one that hangs never does.
+        "livenessProbe": {
+            **health,
+            "initialDelaySeconds": 30,
+            "periodSeconds": 20,
+            "timeoutSeconds": 30,
+            "failureThreshold": 10,
+        },
+    }
+    return _pod(container, _pairs(settings.scheduler_node_selector), plan, settings)
+
+
+def _worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
+    layout = plan.worker
+    check(gpu_faults(layout))
+    cpu = max(1, math.floor(layout.cores_per_worker * 1000 / layout.nprocs))
+    ram = layout.ram_per_proc + parse_bytes(str(settings.memory_overhead))
+    # Whole pages: the kernel rounds down, and Dask then takes the pod for smaller than asked.
+    amounts = {"cpu": f"{cpu}m", "memory": str(-(-ram // _PAGE) * _PAGE)}
+    if layout.ngpus:
+        amounts[_GPU] = str(layout.ngpus // layout.nprocs)
+    args = ["dask", "worker", "--name", "$(DASK_WORKER_NAME)", "--nworkers", "1"]
+    args += ["--nthreads", str(layout.nthreads), "--memory-limit", str(layout.ram_per_proc)]
+    args += ["--dashboard-address", ":8788"]
+    own = worker_variables(plan)
+    if settings.security == "tls":
+        # The operator would write tcp://.
+        own["DASK_SCHEDULER_ADDRESS"] = f"tls://{plan.name}-scheduler:8786"
+    container = {
+        **_container("worker", args, settings),
+        "env": _environ(plan, settings, own),
+        "resources": _resources(amounts, cpu, settings.cpu_reserved),
+        "ports": [_port("http-dashboard", 8788)],
+    }
+    pod = _pod(container, _node_selector(plan, settings), plan, settings)
+    found: dict[str, Any] = {"replicas": plan.dask_workers, "spec": pod}
+    if plan.request.worker_spec_yaml:
+        template = read(plan.request.worker_spec_yaml)
+        found["spec"] = merged(pod, template["spec"])
+        given = {key: template["metadata"].get(key) for key in ("labels", "annotations")}
+        if metadata := {key: value for key, value in given.items() if value}:
+            found["metadata"] = metadata
+    return found
+
+
+def worker_variables(plan: ClusterPlan) -> dict[str, str]:
+    """Variables of worker processes; apart for the layer below, which takes long to import."""
+    from hyperplane.engines.elsewhere import worker_variables as found
+
+    return found(plan)
+
+
+def _container(name: str, args: list[str], settings: KubernetesSettings) -> dict[str, Any]:
+    policy = {"imagePullPolicy": settings.image_pull_policy} if settings.image_pull_policy else {}
+    found: dict[str, Any] = {"name": name, "image": settings.image, **policy}
+    # Not "command": the entry point of the image stays. $$ is one $ that names no variable.
+    found["args"] = [one if one == "$(DASK_WORKER_NAME)" else _verbatim(one) for one in args]
+    found["securityContext"] = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    if settings.security == "tls":
+        mount = {"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True}
+        found["volumeMounts"] = [mount]
+    return found
+
+
+def _pod(
+    container: dict[str, Any],
+    nodes: dict[str, str],
+    plan: ClusterPlan,
+    settings: KubernetesSettings,
+) -> dict[str, Any]:
+    context: dict[str, Any] = {"runAsNonRoot": settings.run_as_non_root}
+    if settings.run_as_user is not None:
+        context["runAsUser"] = settings.run_as_user
+    found: dict[str, Any] = {
+        "automountServiceAccountToken": False,
+        # Else every service of the namespace becomes variables, and Dask reads all DASK_ ones.
+        "enableServiceLinks": False,
+        "securityContext": {**context, "seccompProfile": {"type": "RuntimeDefault"}},
+    }
+    if settings.service_account:
+        found["serviceAccountName"] = settings.service_account
+    if settings.image_pull_secrets:
+        found["imagePullSecrets"] = [{"name": name} for name in settings.image_pull_secrets]
+    if nodes:
+        found["nodeSelector"] = nodes
+    if settings.tolerations:
+        found["tolerations"] = [
+            one.model_dump(exclude_none=True, by_alias=True) for one in settings.tolerations
+        ]
+    found["containers"] = [container]
+    if settings.security == "tls":
+        secret = {"secretName": secret_name(plan.name), "defaultMode": 0o444}
+        found["volumes"] = [{"name": "tls", "secret": secret}]
+    return found
+
+
+def _node_selector(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, str]:
+    """What the call says, if it says something, else the settings with the pool filled in."""
+    if plan.request.node_selector is not None:
+        return selector(plan.request.node_selector)
+    name, alias = (plan.pool.name, plan.pool.alias) if plan.pool else ("", "")
+    return {
+        key: value.replace("{pool}", name).replace("{alias}", alias)
+        for key, value in _pairs(settings.node_selector).items()
+    }
+
+
+def _environ(
+    plan: ClusterPlan, settings: KubernetesSettings, own: Mapping[str, str]
+) -> list[dict[str, str]]:
+    from hyperplane.engines.elsewhere import as_settings, as_variables, server_settings
+
+    told = server_settings(plan, settings)
+    routes = _scheduler_routes()
+    told["distributed.scheduler.http.routes"] = routes
+    if settings.security == "tls":
+        files = {field: f"{TLS_FOLDER}/{file}" for field, file in TLS_FILES.items()}
+        told.update(as_settings(files))
+    variables = {**as_variables(told), **own, **_pairs(settings.environ)}
+    return [{"name": name, "value": _verbatim(value)} for name, value in sorted(variables.items())]
+
+
+def _scheduler_routes() -> list[str]:
+    import dask.config
+    import distributed  # noqa: F401 - its defaults are those of the routes
+
+    routes = list(dask.config.get("distributed.scheduler.http.routes"))
+    return [*routes, _API] if _API not in routes else routes
+
+
+def _resources(amounts: dict[str, str], cpu: int, reserved: float) -> dict[str, Any]:
+    requests = {**amounts, "cpu": f"{max(1, math.floor(cpu * reserved))}m"}
+    return {"requests": requests, "limits": dict(amounts)}
+
+
+def _port(name: str, number: int) -> dict[str, Any]:
+    return {"name": name, "containerPort": number, "protocol": "TCP"}
+
+
+def _service(cluster: str) -> dict[str, Any]:
+    ports = (("tcp-comm", 8786), ("http-dashboard", 8787))
+    return {
+        "type": "ClusterIP",
+        "selector": {"dask.org/cluster-name": cluster, "dask.org/component": "scheduler"},
+        "ports": [
+            {"name": name, "protocol": "TCP", "port": port, "targetPort": name}
+            for name, port in ports
+        ],
+    }
+
+
+@functools.cache
+def _idle_preload() -> str:
+    """The text of a module: the scheduler reads it, so that its image need not have it."""
+    file = resources.files("hyperplane.engines.kubernetes") / "idle.py"
+    return file.read_text(encoding="utf-8")
+
+
+def _pairs(texts: Iterable[str]) -> dict[str, str]:
+    """What stands before and behind the first = of each text."""
+    return {key: value for key, _, value in (text.partition("=") for text in texts)}
+
+
+def _verbatim(text: str) -> str:
+    """A text in which Kubernetes sees no reference to a variable."""
+    return text.replace("$", "$$")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts in quotes where some parser may take them for something else; no anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _quoting(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None if _PLAIN.fullmatch(text) else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _quoting)

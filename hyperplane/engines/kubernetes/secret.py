@@ -1,0 +1,54 @@
+"""The key pair of a cluster as a Secret of Kubernetes, which ends with the cluster."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from distributed.security import Security
+
+from hyperplane.engines.elsewhere import security_of
+from hyperplane.engines.kubernetes.render import TLS_FILES, secret_name
+
+
+def secret_of(cluster: Mapping[str, Any], tls: Mapping[str, str]) -> dict[str, Any]:
+    """The Secret of a cluster.
+
+    Parameters
+    ----------
+    cluster : mapping
+        The DaskCluster, as the API server gives it.
+    tls : mapping
+        The key pair, as :func:`hyperplane.engines.elsewhere.key_pair` gives it.
+    """
+    metadata = cluster["metadata"]
+    owner = {
+        "apiVersion": cluster["apiVersion"],
+        "kind": cluster["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": secret_name(metadata["name"]),
+            "labels": {
+                **metadata.get("labels", {}),
+                "dask.org/cluster-name": metadata["name"],
+            },
+            "ownerReferences": [owner],
+        },
+        "data": {
+            file: base64.b64encode(tls[field].encode()).decode()
+            for field, file in TLS_FILES.items()
+        },
+    }
+
+
+def security_of_secret(secret: Mapping[str, Any]) -> Security:
+    """What a client needs to reach the cluster of a Secret."""
+    data = secret["data"]
+    tls = {field: base64.b64decode(data[file]).decode() for field, file in TLS_FILES.items()}
+    return security_of(tls)

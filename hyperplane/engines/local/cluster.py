@@ -1,0 +1,148 @@
+"""Dask's LocalCluster and Nanny with this package's defaults in force.
+
+Subclasses, because Dask reads these settings in its own process at moments of its own: the nanny's
+``terminate`` as it is built, the start method as a process starts. Nothing else about them differs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import dask.config
+from distributed import LocalCluster, Nanny
+from distributed.core import Status
+from distributed.node import ServerNode
+
+from hyperplane.engines import records
+from hyperplane.engines.dask_settings import in_force, snapshot, take_back
+from hyperplane.engines.guarded import GuardedCluster
+from hyperplane.engines.local import zygote
+from hyperplane.engines.local.quick import import_in_background
+
+_forking = 0
+_forking_lock = threading.Lock()
+_forking_config: Any = None
+
+
+@contextmanager
+def _forkserver() -> Iterator[None]:
+    """Let Dask start worker processes from the forkserver while any worker is starting.
+
+    A start awaits, so several overlap: the setting goes in with the first and out with the last.
+    """
+    global _forking, _forking_config
+    with _forking_lock:
+        _forking += 1
+        if _forking == 1:
+            setting = {"distributed.worker.multiprocessing-method": "forkserver"}
+            _forking_config = dask.config.set(setting)
+    try:
+        yield
+    finally:
+        with _forking_lock:
+            _forking -= 1
+            if not _forking:
+                _forking_config.__exit__(None, None, None)
+
+
+class GuardedNanny(Nanny):
+    """A Nanny whose worker keeps its settings through every restart.
+
+    Parameters
+    ----------
+    config : mapping
+        Dotted Dask settings of the worker and of the nanny itself.
+    forked : bool
+        Whether worker processes are forked from the zygote.
+    **kwargs
+        As for Nanny.
+    """
+
+    def __init__(self, *args: Any, config: Mapping[str, Any], forked: bool, **kwargs: Any) -> None:
+        with in_force(config):
+            # A copy: what Dask keeps of its configuration shares its inner parts.
+            kwargs["config"] = snapshot()
+            super().__init__(*args, **kwargs)
+        self._forked = forked
+        self._own_env = dict(self.env)
+        if forked:
+            # Dask would write them into this process, for the one that it spawns; the zygote has
+            # them already.
+            self.pre_spawn_env = {}
+
+    async def instantiate(self) -> Status:
+        """Start the worker process, by fork where that is possible."""
+        if not self._forked:
+            return await super().instantiate()
+        # A forked process has the variables of the zygote; a spawned one has those of now.
+        self.env = {**os.environ, **self._own_env}
+        with _forkserver():
+            return await super().instantiate()
+
+    async def close(  # type: ignore[override]
+        self, timeout: float = 5, reason: str = "nanny-close"
+    ) -> Literal["OK"]:
+        """Close, and reach an end even when the worker process never came up.
+
+        Before distributed 2026.8 a nanny whose worker failed to start could fail to close, and
+        was left half closed; whoever closed it again waited for ever.
+        """
+        try:
+            return await super().close(timeout=timeout, reason=reason)
+        except Exception:
+            if self.status == Status.closing:
+                self.process = None
+                self.status = Status.closed
+                await ServerNode.close(self)
+            raise
+
+
+class GuardedLocalCluster(GuardedCluster, LocalCluster):
+    """A LocalCluster that leaves nothing behind.
+
+    Parameters
+    ----------
+    import_meanwhile : sequence of str
+        Modules to import here while the worker processes start.
+    **kwargs
+        As for GuardedCluster and LocalCluster.
+    """
+
+    def __init__(self, *, import_meanwhile: Sequence[str], **kwargs: Any) -> None:
+        self._import_meanwhile = import_meanwhile
+        super().__init__(**kwargs)
+        self._importing.join()
+
+    async def _abort(self) -> None:
+        """Close while workers are still starting: after Ctrl-C nobody wants to wait for them."""
+        # The starts of workers fail now, and nobody asks them why.
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        nannies = list(self._created)
+        for nanny in nannies:
+            process = getattr(nanny.process, "process", None)
+            if process is not None and process.is_alive():
+                await process.kill()
+        for step in ("start", "close"):  # wait for the one, then do the other
+            steps = (getattr(nanny, step)() for nanny in nannies)
+            await asyncio.gather(*steps, return_exceptions=True)
+        await self._close()
+
+    async def _start(self) -> None:
+        await super()._start()
+        # Now, and not sooner: the scheduler starts first, and then this process only waits.
+        self._importing = import_in_background(self._import_meanwhile)
+
+
+def clean_up(name: str, scratch: str, uses_zygote: bool) -> None:
+    """Give up a cluster's share of the zygote, its settings, its record and its folder."""
+    take_back(name)
+    try:
+        if uses_zygote:
+            zygote.release()
+    finally:
+        records.remove(name, scratch)

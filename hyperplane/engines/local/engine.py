@@ -1,0 +1,53 @@
+"""The local engine: Dask's LocalCluster on this machine, bound to it and cut to it."""
+
+from __future__ import annotations
+
+from typing import ClassVar, cast
+
+from hyperplane.engines import machine
+from hyperplane.engines.base import Availability, Feature, Started
+from hyperplane.errors import Fault
+from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.settings import EngineSettings, LocalSettings
+
+
+class LocalEngine:
+    """Starts worker processes on this machine, under this process."""
+
+    name: ClassVar[str] = "local"
+    unsupported: ClassVar[frozenset[Feature]] = frozenset({Feature.GPUS})
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu"}
+    )
+    settings: ClassVar[type[EngineSettings]] = LocalSettings
+    uses_pools: ClassVar[bool] = False
+
+    def available(self) -> Availability:
+        """Always: it needs nothing but this machine."""
+        return Availability(True, "needs nothing but this machine")
+
+    def capacity(self, settings: EngineSettings) -> Capacity:
+        """The cores this process may use and the free memory less a reserve."""
+        reserve = cast(LocalSettings, settings).reserve_fraction
+        return Capacity(machine.cores(), round(machine.free_ram() * (1 - reserve)))
+
+    def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
+        """None: a request is cut to this machine."""
+        del request, settings
+        return []
+
+    def start(self, plan: ClusterPlan) -> Started:
+        """Start scheduler and workers; return when every worker is there."""
+        # Imported here: distributed takes a third of a second, and a plan needs none of it.
+        from hyperplane.engines.local.start import start
+
+        return start(plan)
+
+    def connect(self, name: str, settings: EngineSettings) -> Started:
+        """Attach to a cluster that a process of this user runs on this machine."""
+        del settings
+        from hyperplane.engines.attach import attach
+
+        return attach(name, self.name)

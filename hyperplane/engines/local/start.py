@@ -1,0 +1,168 @@
+"""From a finished plan to a running local cluster."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import dask.config
+from distributed import Client
+
+from hyperplane.engines import machine, records
+from hyperplane.engines.base import Started
+from hyperplane.engines.dask_settings import (
+    as_the_user_has_it,
+    lend,
+    unless_chosen,
+    variables_unless_chosen,
+)
+from hyperplane.engines.guarded import cluster_settings, scheduler_settings
+from hyperplane.engines.here import LOOPBACK, PARENT_DEATH, WORKER_MEMORY, log_tail, user_preloads
+from hyperplane.engines.local import quick, zygote
+from hyperplane.engines.local.cluster import GuardedLocalCluster, GuardedNanny, clean_up
+from hyperplane.engines.worker_memory import fitting
+from hyperplane.errors import EngineError, StartFailed, StartTimeout
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import LocalSettings
+from hyperplane.units import gb_to_bytes, plural
+
+logger = logging.getLogger(__name__)
+
+
+def start(plan: ClusterPlan) -> Started:
+    """Start scheduler and workers on this machine; return when every worker is there.
+
+    Raises
+    ------
+    StartTimeout
+        When the workers were not there in time.
+    StartFailed
+        When something else went wrong. Either way nothing is left running.
+    """
+    settings = cast(LocalSettings, plan.settings)
+    began = time.monotonic()
+    record = records.of_plan(plan, direct_to_workers=plan.tuning.direct_to_workers)
+    try:
+        with as_the_user_has_it():
+            spill_to = dask.config.get("temporary-directory", default=None)
+        record = records.reserve(record, spill_to)
+    except OSError as error:
+        raise StartFailed("local", str(error)) from error
+    if mine := [each.name for each in records.read_all() if each.pid == os.getpid()]:
+        logger.warning(
+            "this program runs %s already, and the new cluster has to do with what that leaves; "
+            "close what you need no longer",
+            " and ".join(mine),
+        )
+    forked = settings.start_method == "preload" and zygote.acquire(settings.preload, _pre_spawn())
+    with log_tail() as tail, quick.without_collecting():
+        try:
+            with as_the_user_has_it():
+                arguments = _arguments(plan, settings, record.scratch, forked)
+        except BaseException:  # from here on the cluster object cleans up after itself
+            clean_up(plan.name, record.scratch, forked)
+            raise
+        try:
+            cluster = GuardedLocalCluster(**arguments)
+        except Exception as error:
+            raise _failure(error, plan, forked, began, "\n".join(tail)) from error
+        return _with_client(cluster, record, plan)
+
+
+def _with_client(
+    cluster: GuardedLocalCluster, record: records.Record, plan: ClusterPlan
+) -> Started:
+    try:
+        lend(plan.name, plan.tuning.client)
+        client = Client(cluster, direct_to_workers=plan.tuning.direct_to_workers or None)
+        cluster.used_by(client)
+        addresses = {"scheduler": cluster.scheduler_address, "dashboard": cluster.dashboard_link}
+        records.write(replace(record, **addresses))
+    except BaseException:
+        cluster.close()
+        raise
+    return Started(client, cluster)
+
+
+def _arguments(
+    plan: ClusterPlan, settings: LocalSettings, scratch: str, forked: bool
+) -> dict[str, Any]:
+    """The plan in LocalCluster's terms."""
+    spill = max(
+        0, machine.free_disk(str(Path(scratch).parent)) - gb_to_bytes(settings.reserve_disk_gb)
+    )
+    tuning = plan.tuning
+    worker_config = {
+        **unless_chosen({**tuning.server, **tuning.client}),
+        **plan.memory.as_config(),
+        **unless_chosen({"distributed.worker.memory.max-spill": spill // plan.dask_workers}),
+    }
+    return {
+        "name": plan.name,
+        "n_workers": plan.dask_workers,
+        "threads_per_worker": plan.worker.nthreads,
+        "memory_limit": plan.worker.ram_per_proc,
+        "host": LOOPBACK,
+        "dashboard_address": f"{LOOPBACK}:{plan.dashboard_port}",
+        "local_directory": scratch,
+        "death_timeout": plan.request.timeout,
+        "preload": [*user_preloads(), PARENT_DEATH, WORKER_MEMORY],
+        "env": fitting(tuning.environ, variables_unless_chosen(tuning.environ)),
+        "scheduler_kwargs": {
+            "dashboard": False,  # see lazy_dashboard
+            "local_directory": scratch,
+        },
+        "scheduler_config": scheduler_settings(plan, settings),
+        "cluster_config": cluster_settings(settings),
+        "release": partial(clean_up, plan.name, scratch, forked),
+        "idle_timeout": plan.idle_timeout,
+        "import_meanwhile": settings.preload if forked else (),
+        "worker_class": GuardedNanny,
+        "config": worker_config,
+        "forked": forked,
+    }
+
+
+def _pre_spawn() -> dict[str, str]:
+    """Variables that Dask sets before a worker process starts; what the user has set wins."""
+    configured = dask.config.get("distributed.nanny.pre-spawn-environ")
+    chosen = {
+        name: os.environ.get(name, str(value))
+        for name, value in configured.items()
+        if value is not None
+    }
+    # Dask's own number, so that hashes of text agree between worker processes.
+    if chosen.get("PYTHONHASHSEED") in (None, "0"):
+        chosen["PYTHONHASHSEED"] = "6640"
+    return chosen
+
+
+def _failure(
+    error: Exception, plan: ClusterPlan, forked: bool, began: float, tail: str
+) -> EngineError:
+    seconds = time.monotonic() - began
+    causes = [error]
+    while isinstance(cause := causes[-1].__cause__ or causes[-1].__context__, Exception):
+        causes.append(cause)
+    if any(isinstance(cause, TimeoutError) for cause in causes):
+        return StartTimeout(
+            "local",
+            f"{plural(plan.dask_workers, 'worker process')} not ready within {seconds:.1f} s "
+            f"(timeout={plan.request.timeout:g}); everything was closed again. Raise timeout, or "
+            "ask for fewer processes",
+            tail,
+        )
+    message = f"{causes[-1]} (everything was closed again)"
+    if "daemonic" in message:
+        message += "; start the cluster in the main program, not in a process of a pool"
+    elif not forked:
+        message += (
+            "; a worker process started by spawn runs the script again: put the call below "
+            '`if __name__ == "__main__":`'
+        )
+    return StartFailed("local", message, tail)

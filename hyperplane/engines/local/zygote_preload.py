@@ -1,0 +1,59 @@
+"""What runs inside the zygote before it is forked. Imported there and nowhere else."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+from multiprocessing import spawn
+from typing import Any
+
+from hyperplane.engines.local.zygote import VARIABLE, ignore_interrupts
+
+#: What Dask calls the processes of its workers.
+WORKER_PROCESS = "Dask Worker process (from Nanny)"
+
+
+def _load(modules: list[str]) -> None:
+    """Import modules; one that fails here fails in the worker too, where it is reported."""
+    for name in ["distributed.nanny", "distributed.shuffle", *modules]:
+        try:
+            importlib.import_module(name)
+        except Exception:  # noqa: BLE001, S112 - see the docstring
+            continue
+
+
+def _spare_workers_the_main_module() -> None:
+    """Keep worker processes of Dask from running the program's main module again.
+
+    Only these: what else the program forks from here may need functions of its main module,
+    which do not travel by value there.
+    """
+    as_python_does = spawn.prepare
+
+    def prepare(data: dict[str, Any]) -> None:
+        if data.get("name") == WORKER_PROCESS:
+            data = {key: data[key] for key in data if not key.startswith("init_main_from_")}
+        as_python_does(data)
+
+    vars(spawn)["prepare"] = prepare
+
+
+def _prepare() -> None:
+    ignore_interrupts()
+    note = json.loads(os.environ.pop(VARIABLE))
+    if note["python_path"] is None:
+        os.environ.pop("PYTHONPATH", None)
+    else:
+        os.environ["PYTHONPATH"] = note["python_path"]
+    gc.disable()  # imports make nothing to collect, and looking for it takes a fifth of the time
+    _load(note["modules"])
+    # Forked processes share the pages of these objects for as long as nobody writes to them.
+    gc.freeze()
+    gc.enable()
+    _spare_workers_the_main_module()
+
+
+if VARIABLE in os.environ:
+    _prepare()

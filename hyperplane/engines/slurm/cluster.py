@@ -1,0 +1,216 @@
+"""dask-jobqueue's SLURMCluster with this package's guards, and with an eye on its jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, cast
+
+from distributed.core import Status
+from distributed.scheduler import Scheduler, WorkerState
+from tornado.ioloop import PeriodicCallback
+
+from hyperplane.engines.guarded import GuardedCluster
+from hyperplane.engines.slurm import queue as slurm_queue
+from hyperplane.engines.slurm.library import SLURMCluster, SLURMJob
+from hyperplane.errors import StartFailed
+
+#: Seconds between looks at jobs whose workers are not all there.
+LOOK_EVERY = 15.0
+#: Programs of Slurm that run at the same time for one cluster.
+AT_ONCE = 16
+#: Seconds that a worker may take to hand over its results before its job is cancelled.
+HAND_OVER = 60.0
+#: Seconds that closing waits for the jobs to have left the queue; Dask gives it ten at the exit of
+#: the program.
+GONE_WITHIN = 8.0
+
+logger = logging.getLogger(__name__)
+
+
+class PlannedJob(SLURMJob):
+    """A job of dask-jobqueue that runs the script of a plan.
+
+    Parameters
+    ----------
+    script : callable
+        Makes the script of the scheduler's address and the worker's name: dask-jobqueue's own
+        rounds memory, lets settings write lines, and takes what it is not told from elsewhere.
+    at_once : asyncio.Semaphore
+        Held while a program of Slurm runs.
+    **kwargs
+        As for SLURMJob.
+    """
+
+    def __init__(
+        self,
+        scheduler: str | None = None,
+        name: str | None = None,
+        *,
+        script: Callable[[str | None, str | None], str],
+        at_once: asyncio.Semaphore,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(scheduler, name, **kwargs)
+        self._script = script
+        self._at_once = at_once
+
+    def job_script(self) -> str:
+        """The script for sbatch."""
+        return self._script(self.scheduler, self.name)
+
+    async def _submit_job(self, script_filename: str) -> str:
+        async with self._at_once:
+            try:
+                out: str = await self._call(["sbatch", "--parsable", script_filename])
+            except (RuntimeError, OSError) as error:
+                raise StartFailed(
+                    "slurm", f"sbatch refused the job: {_last_words(error)}"
+                ) from error
+        return out
+
+    async def close(self) -> None:
+        """End the job; of a cluster that goes on, when its results are with other workers."""
+        cluster = self._cluster() if hasattr(self, "_cluster") else None
+        if cluster is not None and cluster.status == Status.running:
+            with suppress(OSError, asyncio.TimeoutError):
+                await asyncio.wait_for(cluster.hand_over(self.name), HAND_OVER)
+        if self.job_id is not None and self.status != Status.closed:
+            async with self._at_once:
+                with suppress(RuntimeError, OSError):  # it has ended by itself
+                    await self._call(["scancel", self.job_id])
+        self.status = Status.closed
+        self._event_finished.set()
+
+
+def _last_words(error: Exception) -> str:
+    """What a program of Slurm said, without dask-jobqueue's report about it."""
+    said = str(error).rpartition("stderr:\n")[2]
+    return "; ".join(line.strip() for line in said.splitlines() if line.strip())
+
+
+class _WatchedCluster(SLURMCluster):
+    """A SLURMCluster that knows what becomes of its jobs."""
+
+    def __init__(self, *, first_jobs: int, explain: Callable[..., str], **kwargs: Any) -> None:
+        self._first_jobs = first_jobs
+        self._explain = explain
+        self._came_up = False
+        self._warned: set[str] = set()
+        given: Any = {"job_cls": PlannedJob, "at_once": asyncio.Semaphore(AT_ONCE)}
+        super().__init__(**given, **kwargs)
+        self._came_up = True
+
+    def _get_worker_security(self, security: Any) -> None:
+        """Not to be written anywhere: the files of the key pair are there already."""
+
+    @property
+    def dashboard_link(self) -> str:
+        """Where the dashboard is: on this machine only, wherever the scheduler listens."""
+        host = self.scheduler_address.split("://")[1].rsplit(":", 1)[0]
+        link: str = super().dashboard_link
+        return link.replace(f"//{host}:", "//127.0.0.1:", 1)
+
+    async def _start(self) -> None:
+        await super()._start()
+        if self.status == Status.running and not self._came_up:
+            # Here, and not with `scale`: the error of one that is refused is then the start's.
+            for _ in range(self._first_jobs):
+                self.worker_spec.update(self.new_worker_spec())
+            watch = PeriodicCallback(self._watch, LOOK_EVERY * 1000)
+            self.periodic_callbacks["jobs"] = watch
+            watch.start()
+
+    async def _correct_state_internal(self) -> None:
+        numbers = set(self.jobs().values())
+        try:
+            await super()._correct_state_internal()
+        except StartFailed as error:
+            if not self._came_up:
+                raise
+            logger.warning("cluster %s stays smaller than asked: %s", self.name, error)
+        if self.status == Status.closing:
+            # Here, and not when it is closed: then nobody waits any more.
+            await self._gone(numbers)
+
+    def jobs(self) -> dict[str, str]:
+        """Number of each job that was submitted, by the name of its worker."""
+        return {name: job.job_id for name, job in self.workers.items() if job.job_id is not None}
+
+    def processes(self, name: str) -> set[str]:
+        """Names of the worker processes of a job."""
+        group = self.new_spec.get("group", [""])
+        return {f"{name}{suffix}" for suffix in group}
+
+    async def hand_over(self, name: str) -> None:
+        """Move the results of a job's workers to others and close them."""
+        await self._the_scheduler().retire_workers(
+            names=sorted(self.processes(name)), close_workers=True, remove=True
+        )
+
+    def _the_scheduler(self) -> Scheduler:
+        """The scheduler, which is in this process."""
+        return cast(Scheduler, self.scheduler)
+
+    def adapt(self, *args: Any, **kwargs: Any) -> Any:
+        """As in Dask; a job is ended when all its worker processes may go, and not only one."""
+        suffixes = tuple(self.new_spec.get("group", ()))
+        kwargs.setdefault("worker_key", partial(_job_of, suffixes=suffixes))
+        return super().adapt(*args, **kwargs)
+
+    async def _watch(self) -> None:
+        """Say what became of jobs whose workers are missing, and forget those that have ended."""
+        here = {worker.name for worker in self._the_scheduler().workers.values()}
+        missing = {
+            name: job for name, job in self.workers.items() if not self.processes(name) <= here
+        }
+        numbers = [job.job_id for job in missing.values() if job.job_id is not None]
+        told = await slurm_queue.ask_meanwhile(numbers)
+        if told is None or self.status != Status.running:
+            return
+        async with self._lock:
+            for name, job in missing.items():
+                found = told.get(job.job_id)
+                if job.job_id is None or found is None or found.ended:
+                    self._forget(name, job, found)
+                elif found.never and job.job_id not in self._warned:
+                    self._warned.add(job.job_id)
+                    logger.warning("job %s will not start: %s; %s", job.job_id, found, found.never)
+
+    def _forget(self, name: str, job: PlannedJob, found: slurm_queue.Told | None) -> None:
+        """Take an ended job out of the plan, so that scale() and adapt() put one in its place."""
+        if self.workers.get(name) is not job:
+            return
+        del self.workers[name]
+        self.worker_spec.pop(name, None)
+        job.status = Status.closed
+        if job.job_id is not None:
+            logger.warning("%s", self._explain(job.job_id, name, found))
+
+    async def _gone(self, numbers: set[str]) -> None:
+        """Wait until jobs have left the queue, and say so where one does not."""
+        deadline = time.monotonic() + GONE_WITHIN
+        while numbers:
+            told = await slurm_queue.ask_meanwhile(sorted(numbers))
+            if told is not None and all(one.ended for one in told.values()):
+                return
+            if told is None or time.monotonic() > deadline:
+                # What Slurm does after a job, as its epilogue, may take long and is no news.
+                running = {n for n, one in (told or {}).items() if not one.leaves_the_queue}
+                if left := " ".join(sorted(numbers if told is None else running)):
+                    logger.warning("Slurm does not say that jobs have ended: scancel %s", left)
+                return
+            await asyncio.sleep(0.2)
+
+
+def _job_of(worker: WorkerState, suffixes: tuple[str, ...]) -> str:
+    name = str(worker.name)
+    return name.rpartition("-")[0] if suffixes else name
+
+
+class GuardedSLURMCluster(GuardedCluster, _WatchedCluster):
+    """A SLURMCluster that leaves nothing behind."""

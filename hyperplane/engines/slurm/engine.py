@@ -1,0 +1,74 @@
+"""The slurm engine: each node of a plan is a job of Slurm, through dask-jobqueue."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from typing import ClassVar
+
+from hyperplane.engines.base import Availability, Feature, Started
+from hyperplane.errors import Fault
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.settings import EngineSettings, SlurmSettings
+
+MODULES = {"dask_jobqueue": "dask-jobqueue", "cryptography": "cryptography"}
+PROGRAMS = ("sbatch", "squeue", "scancel")
+
+
+class SlurmEngine:
+    """Starts the scheduler in this process and a job of Slurm for each node."""
+
+    name: ClassVar[str] = "slurm"
+    unsupported: ClassVar[frozenset[Feature]] = frozenset()
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu", "local_fit"}
+    )
+    settings: ClassVar[type[EngineSettings]] = SlurmSettings
+    uses_pools: ClassVar[bool] = False
+
+    def available(self) -> Availability:
+        """With dask-jobqueue and where Slurm's programs are; Slurm itself is not asked."""
+        missing = [
+            name for module, name in MODULES.items() if importlib.util.find_spec(module) is None
+        ]
+        if missing:
+            needs = " and ".join(missing)
+            return Availability(False, f"it needs {needs}: pip install 'hyperplane[slurm]'")
+        absent = [name for name in PROGRAMS if shutil.which(name) is None]
+        if absent:
+            where = "use a machine from which jobs are submitted"
+            return Availability(False, f"{', '.join(absent)} not on PATH: {where}")
+        return Availability(True, f"dask-jobqueue is installed, and {shutil.which('sbatch')}")
+
+    def capacity(self, settings: EngineSettings) -> None:
+        """Not bound to one machine: Slurm knows its nodes."""
+        del settings
+
+    def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
+        """GPUs that would have to be shared out among processes, which Slurm does not do."""
+        del settings
+        if request.ngpus < 2 or request.nprocs == 1:
+            return []
+        asked = f"{request.ngpus} with nprocs={request.nprocs}"
+        advice = "each node is a job: ask for more nodes of one GPU"
+        return [Fault("ngpus", asked, "1, or more with nprocs=1", advice)]
+
+    def render(self, plan: ClusterPlan) -> str:
+        """The script that would be given to sbatch for each node; Slurm is not asked."""
+        from hyperplane.engines.slurm.script import render
+
+        return render(plan)
+
+    def start(self, plan: ClusterPlan) -> Started:
+        """Start the scheduler here, submit the jobs; return when every worker is there."""
+        from hyperplane.engines.slurm.start import start
+
+        return start(plan)
+
+    def connect(self, name: str, settings: EngineSettings) -> Started:
+        """Attach to a cluster that a process of this user on this machine started."""
+        del settings
+        from hyperplane.engines.attach import attach
+
+        return attach(name, self.name)

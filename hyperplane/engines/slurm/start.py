@@ -1,0 +1,154 @@
+"""From a finished plan to a running cluster of Slurm jobs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from distributed.security import Security
+from distributed.utils import get_ip
+
+from hyperplane.engines import records
+from hyperplane.engines.base import Started
+from hyperplane.engines.dask_settings import as_the_user_has_it
+from hyperplane.engines.elsewhere import key_pair, server_settings
+from hyperplane.engines.guarded import cluster_settings
+from hyperplane.engines.here import LOOPBACK
+from hyperplane.engines.joining import join
+from hyperplane.engines.slurm import script as slurm_script
+from hyperplane.engines.slurm.cluster import GuardedSLURMCluster
+from hyperplane.engines.slurm.told import Look, explained
+from hyperplane.errors import EngineError, StartFailed
+from hyperplane.optional import need
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import SlurmSettings
+
+
+def start(plan: ClusterPlan) -> Started:
+    """Start a scheduler here and a job for each node; return when every worker is there.
+
+    Raises
+    ------
+    StartTimeout
+        When the workers were not there in time, with what Slurm says of the jobs.
+    StartFailed
+        When Slurm refuses a job or will never start one, or something else went wrong. Either way
+        the jobs are cancelled.
+    """
+    settings = cast(SlurmSettings, plan.settings)
+    began = time.monotonic()
+    record = _reserved(plan, settings)
+    folder_of_logs = slurm_script.logs(settings, Path(record.scratch))
+    release = partial(_release, plan.name, record.scratch, slurm_script.shared(settings))
+    try:
+        folder, security = Path(record.scratch), _security(settings)
+        _write_keys(key_pair(security), folder)
+        folder_of_logs.mkdir(parents=True, exist_ok=True)
+        with as_the_user_has_it():
+            arguments = _arguments(plan, settings, folder, security)
+    except OSError as error:
+        release()
+        raise StartFailed("slurm", f"no shared_folder or log_folder: {error}") from error
+    except BaseException:  # from here on the cluster object cleans up after itself
+        release()
+        raise
+    try:
+        cluster = GuardedSLURMCluster(release=release, **arguments)
+    except StartFailed as error:
+        raise StartFailed("slurm", f"{_own(error)} (everything was closed again)") from error
+    except Exception as error:
+        raise StartFailed("slurm", f"{_cause(error)} (everything was closed again)") from error
+    try:
+        client = join(cluster, plan, settings, began, Look(cluster.jobs, folder_of_logs))
+        cluster.used_by(client)
+        scheduler, dashboard = cluster.scheduler_address, cluster.dashboard_link
+        found = replace(record, scheduler=scheduler, dashboard=dashboard)
+        records.write(replace(found, security=key_pair(security)))
+    except BaseException:
+        cluster.close()
+        raise
+    return Started(client, cluster)
+
+
+def _reserved(plan: ClusterPlan, settings: SlurmSettings) -> records.Record:
+    record = records.of_plan(plan, direct_to_workers=plan.tuning.direct_to_workers)
+    shared = slurm_script.shared(settings)
+    try:
+        shared.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartFailed("slurm", f"no shared_folder: {error}") from error
+    try:
+        return records.reserve(record, str(shared))
+    except OSError as error:
+        raise StartFailed("slurm", str(error)) from error
+
+
+def _security(settings: SlurmSettings) -> Security:
+    if settings.security == "none":
+        return Security()
+    need("cryptography", extra="slurm")
+    return cast(Security, Security.temporary())
+
+
+def _write_keys(tls: dict[str, str], folder: Path) -> None:
+    """Put the key pair where the nodes find it; nobody else can enter the folder."""
+    for field, file in zip(
+        ("ca_file", "cert", "key"), slurm_script.TLS_FILES.values(), strict=True
+    ):
+        if field in tls:
+            opened = os.open(folder / file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(opened, "w") as written:
+                written.write(tls[field])
+
+
+def _arguments(
+    plan: ClusterPlan, settings: SlurmSettings, folder: Path, security: Security
+) -> dict[str, Any]:
+    """The plan in the terms of dask-jobqueue."""
+    worker = plan.worker
+    place = {"interface": settings.interface} if settings.interface else {"host": get_ip()}
+    return {
+        "name": plan.name,
+        "first_jobs": plan.nodes,
+        "explain": partial(explained, settings, slurm_script.logs(settings, folder)),
+        "silence_logs": logging.WARNING,
+        "security": security,
+        "protocol": "tls://" if settings.security == "tls" else "tcp://",
+        "scheduler_options": {
+            **place,
+            "dashboard": False,  # see lazy_dashboard
+            "dashboard_address": f"{LOOPBACK}:{plan.dashboard_port}",
+        },
+        "scheduler_config": server_settings(plan, settings),
+        "cluster_config": cluster_settings(settings),
+        "idle_timeout": plan.idle_timeout,
+        # Of a job: scale(cores=...) and scale(memory=...) count by these.
+        "cores": worker.total_threads,
+        "memory": f"{worker.total_ram}B",
+        "processes": worker.nprocs,
+        "script": slurm_script.maker(plan, settings, folder),
+    }
+
+
+def _release(name: str, scratch: str, above: Path) -> None:
+    """Give up the cluster's settings, record and folder."""
+    records.give_up(name, scratch)
+    with suppress(OSError):  # of other clusters
+        above.rmdir()
+
+
+def _own(error: EngineError) -> str:
+    return str(error).removeprefix(f"engine {error.engine}: ")
+
+
+def _cause(error: Exception) -> BaseException:
+    cause: BaseException = error
+    while isinstance(further := cause.__cause__ or cause.__context__, Exception):
+        cause = further
+    return cause

@@ -1,0 +1,154 @@
+"""What is told of the jobs of a cluster: while they start, and when they end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+from hyperplane.engines.slurm import queue as slurm_queue
+from hyperplane.engines.slurm.queue import Told
+from hyperplane.engines.slurm.script import lifetime
+from hyperplane.errors import StartFailed
+from hyperplane.spec.settings import SlurmSettings
+from hyperplane.spec.settings.slurm import seconds_of
+from hyperplane.units import plural
+
+LOG_LINES = 20
+#: Seconds between two questions to squeue while a start waits, at first and at most.
+FIRST_LOOK, LAST_LOOK = 2.0, 20.0
+_ENDS = {
+    "OUT_OF_MEMORY": "used more memory than it asked for. Give ram_gb_per_proc more, or "
+    "hyperplane.engines.slurm.memory_margin_gb when it was not the workers",
+    "PREEMPTED": "had to make room for a job of higher priority",
+    "NODE_FAIL": "was on a node that failed",
+    "BOOT_FAIL": "was on a node that failed",
+    "CANCELLED": "was cancelled",
+}
+_REPLACE = "cluster.scale() or cluster.adapt() puts a new job in its place"
+
+
+class Look:
+    """Looks at the jobs of a cluster that starts.
+
+    Parameters
+    ----------
+    jobs : callable
+        Gives the numbers of the jobs by the names of their workers.
+    logs : Path
+        The folder of what the jobs print.
+    """
+
+    def __init__(self, jobs: Callable[[], Mapping[str, str]], logs: Path) -> None:
+        self._jobs = jobs
+        self._logs = logs
+        self._said = ""
+        self._next = 0.0
+        self._wait = FIRST_LOOK
+
+    def __call__(self) -> str:
+        """Say what keeps the workers away; of long waits, what was so some seconds ago.
+
+        Raises
+        ------
+        StartFailed
+            When a job has ended or will never start.
+        """
+        if time.monotonic() >= self._next:
+            self._said = self._look(list(self._jobs().values()))
+            self._wait = min(self._wait * 1.5, LAST_LOOK)
+            self._next = time.monotonic() + self._wait
+        return self._said
+
+    def _look(self, numbers: list[str]) -> str:
+        told = slurm_queue.ask(numbers)
+        if told is None:
+            return "squeue does not answer"
+        for number in numbers:
+            found = told.get(number, Told("gone from the queue", "", ""))
+            if number not in told or found.leaves_the_queue:
+                raise StartFailed(
+                    "slurm",
+                    f"job {number} ended before its workers came: {found}; all jobs were cancelled",
+                    printed(self._logs, number),
+                )
+            if found.never:
+                raise StartFailed(
+                    "slurm",
+                    f"Slurm will not start job {number}, {found}: {found.never}. All jobs were "
+                    "cancelled",
+                )
+        said = f"squeue says: {slurm_queue.summary(told, len(numbers))}"
+        if any(one.state == "RUNNING" for one in told.values()):
+            running = [number for number in numbers if told[number].state == "RUNNING"]
+            tail = printed(self._logs, running[0])
+            said += (
+                ". Where a job runs and its workers do not come, the nodes do not reach this "
+                "machine (hyperplane.engines.slurm.interface) or start slowly"
+                + (f"; the end of what job {running[0]} printed:\n{tail}" if tail else "")
+            )
+        else:
+            said += ". Raise timeout to wait longer, or ask for less"
+        return said
+
+
+def printed(logs: Path, number: str, lines: int = LOG_LINES) -> str:
+    """The last lines that a job has printed; empty when there are none or they cannot be read."""
+    for file in logs.glob(f"*-{number}.log"):
+        with suppress(OSError):
+            text = file.read_text(encoding="utf-8", errors="replace")
+            return "\n".join(text.splitlines()[-lines:])
+    return ""
+
+
+def explained(
+    settings: SlurmSettings, logs: Path, number: str, name: str, told: Told | None
+) -> str:
+    """Why a job of a running cluster has ended, and what to do.
+
+    Parameters
+    ----------
+    settings : SlurmSettings
+        The settings of the engine.
+    logs : Path
+        The folder of what the jobs print.
+    number : str
+        Of the job.
+    name : str
+        Of its worker.
+    told : Told or None
+        What Slurm says; None when it has forgotten the job.
+    """
+    job = f"job {number} (worker {name})"
+    if told is None:
+        return f"{job} has ended, and squeue no longer knows why; {_REPLACE}"
+    if told.state == "TIMEOUT":
+        limit = f"its time limit of {told.limit}"
+        return (
+            f"{job} was ended by Slurm at {limit}; what only it held is computed again. Set a "
+            f"longer walltime ({_walltime(settings)}); {_REPLACE}"
+        )
+    if told.state == "COMPLETED" and (early := lifetime(settings)) is not None:
+        return (
+            f"{job} left {_time(early)} after it began, before its time limit of {told.limit} "
+            f"({_walltime(settings)}); its results were handed over to workers with "
+            f"more time, if there were any. Set a longer walltime; {_REPLACE}"
+        )
+    tail = printed(logs, number, lines=4) if told.state == "FAILED" else ""
+    # Without control groups Slurm calls it a failure, and says more in the job's own output.
+    state = "OUT_OF_MEMORY" if "xceeded job memory limit" in tail else told.state
+    why = _ENDS.get(state, f"ended: {told}")
+    return f"{job} {why}; {_REPLACE}" + (f". Its last lines:\n{tail}" if tail else "")
+
+
+def _walltime(settings: SlurmSettings) -> str:
+    if settings.walltime is None:
+        return "hyperplane.engines.slurm.walltime is not set, so this is the partition's own"
+    return f"hyperplane.engines.slurm.walltime is {_time(seconds_of(settings.walltime))}"
+
+
+def _time(seconds: float) -> str:
+    whole = timedelta(seconds=round(seconds))
+    return plural(round(seconds), "second") if seconds < 120 else str(whole)

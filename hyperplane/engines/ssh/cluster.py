@@ -1,0 +1,167 @@
+"""Dask's SpecCluster with its processes on hosts that are reached through ssh.
+
+Dask's own SSHCluster writes the whole configuration, keys included, into the command that the host
+runs, where every user of the host can read it, and leaves what it started when its owner is killed.
+This one tells each process through its connection; see :mod:`hyperplane.engines.ssh.process`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+import asyncssh
+from distributed.core import Status
+from distributed.utils import format_dashboard_link
+
+from hyperplane.engines.elsewhere import node_of
+from hyperplane.engines.guarded import GuardedCluster
+from hyperplane.engines.ssh.hosts import Hosts
+from hyperplane.engines.ssh.nodes import HostProcess, HostWorkers
+from hyperplane.errors import EngineError, StartFailed
+
+
+class GuardedSSHCluster(GuardedCluster):
+    """A cluster on hosts that are reached through ssh.
+
+    Parameters
+    ----------
+    hosts : Hosts
+        The connections; closed with the cluster.
+    places : sequence of str
+        A host for each node that the cluster can have.
+    nodes : int
+        How many to start with.
+    dashboard_port : int
+        Port of this machine that leads to the dashboard; 0 for any.
+    **kwargs
+        As for GuardedCluster and SpecCluster.
+    """
+
+    def __init__(
+        self, *, hosts: Hosts, places: Sequence[str], nodes: int, dashboard_port: int, **kwargs: Any
+    ) -> None:
+        self._hosts, self._places = hosts, list(places)
+        self._dashboard_port = dashboard_port
+        self._forward: asyncssh.SSHListener | None = None
+        template = kwargs["worker"]
+        workers: dict[str, Any] = {}
+        for number, host in enumerate(self._places[:nodes]):
+            workers[f"node-{number}"] = _on(host, template)
+        super().__init__(workers=workers, **kwargs)
+
+    async def _start(self) -> None:
+        used = self._used()
+        if self.scheduler_spec["cls"] is HostProcess:
+            used.append(self.scheduler_spec["options"]["host"])
+        try:
+            await self._hosts.open(used)
+        except BaseException:
+            await self._hosts.close()
+            self.status = Status.closed  # nothing has begun that Dask would close
+            raise
+        await super()._start()
+        if isinstance(self.scheduler, HostProcess) and self._forward is None:
+            try:
+                await self._lead_to_dashboard(self.scheduler)
+            except BaseException:
+                await self._close()
+                raise
+            self._following = asyncio.create_task(self._follow(self.scheduler))
+
+    def _used(self) -> list[str]:
+        return [spec["options"]["host"] for spec in self.worker_spec.values()]
+
+    async def _lead_to_dashboard(self, scheduler: HostProcess) -> None:
+        """A port here, on the loopback address, through the connection: pages need no password."""
+        connection = await self._hosts.connection(scheduler.host)
+        port = self._dashboard_port
+        try:
+            self._forward = await connection.forward_local_port(
+                "127.0.0.1", port, "127.0.0.1", cast(int, scheduler.dashboard_port)
+            )
+        except OSError as error:
+            wrong = f"port {port} of this machine cannot be had for the dashboard: {error.strerror}"
+            raise StartFailed("ssh", f"{wrong}; everything was closed again") from error
+
+    async def _follow(self, scheduler: HostProcess) -> None:
+        """Close when the scheduler has ended: another program or the idle timeout wants it so."""
+        await scheduler.ended.wait()
+        if self.status == Status.running:
+            self.shutdown_scheduler = False  # to ask it once more would wait for an answer
+            threading.Thread(target=self.close_all, name="hyperplane-close", daemon=False).start()
+
+    @property
+    def dashboard_link(self) -> str:
+        """Where the dashboard is to be seen from this machine."""
+        if self._forward is None:
+            return str(super().dashboard_link)
+        return str(format_dashboard_link("127.0.0.1", self._forward.get_port()))
+
+    def new_worker_spec(self) -> dict[str, Any]:
+        """One more node, on a host that has a place left."""
+        free = Counter(self._places) - Counter(self._used())
+        if not free:
+            raise EngineError(
+                "ssh",
+                f"no host is free for one more node: hosts has {len(self._places)} "
+                "(hyperplane.engines.ssh.hosts; a host that stands there twice takes two)",
+            )
+        host = next(place for place in self._places if free[place])
+        [(name, template)] = super().new_worker_spec().items()
+        return {name: _on(host, template)}
+
+    def _new_worker_name(self, worker_number: int) -> str:
+        return f"node-{worker_number}"
+
+    def scale(self, n: int = 0, memory: str | int | None = None, cores: int | None = None) -> Any:
+        """Have so many worker processes: as many nodes as have them."""
+        nodes = math.ceil(n / self._processes)
+        if memory is None and cores is None:
+            while len(self.worker_spec) > nodes:  # the newest first, as Dask without groups
+                self.worker_spec.popitem()
+        return super().scale(nodes, memory=memory, cores=cores)
+
+    def forget(self, node: HostWorkers) -> None:
+        """Take a lost node out of the plan, so that scale() and adapt() put one in its place."""
+        if self.workers.get(node.name) is node:
+            del self.workers[node.name]
+            self.worker_spec.pop(node.name, None)
+
+    async def hand_over(self, names: Sequence[str]) -> None:
+        """Move the results of worker processes to others, and close them."""
+        scheduler = cast(Any, self.scheduler_comm)
+        await scheduler.retire_workers(names=list(names), close_workers=True, remove=True)
+
+    @property
+    def _processes(self) -> int:
+        return len(self.new_spec.get("group", ())) or 1
+
+    def _threads_per_worker(self) -> int:
+        told = self.new_spec["options"]["told"]
+        return int(told["options"]["nthreads"]) * self._processes
+
+    def _memory_per_worker(self) -> int:
+        told = self.new_spec["options"]["told"]
+        return int(told["options"]["memory_limit"]) * self._processes
+
+    def adapt(self, *, maximum: float = math.inf, **kwargs: Any) -> Any:  # type: ignore[override]
+        """Scale with the work, by whole nodes, to as many as there are hosts for."""
+        kwargs.setdefault("worker_key", partial(node_of, grouped=self._processes > 1))
+        most = len(self._places) * self._processes
+        return super().adapt(maximum=min(maximum, most), **kwargs)
+
+    async def _close(self) -> None:
+        closed_before = self.status == Status.closed
+        await super()._close()
+        if not closed_before:
+            await self._hosts.close()
+
+
+def _on(host: str, template: Mapping[str, Any]) -> dict[str, Any]:
+    return {**template, "options": {**template["options"], "host": host}}

@@ -1,0 +1,78 @@
+"""The ssh engine: worker processes on a list of hosts, through OpenSSH's protocol."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import ClassVar, cast
+
+import yaml
+
+from hyperplane.engines.base import Availability, Feature, Started
+from hyperplane.errors import Fault
+from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.settings import EngineSettings, SshSettings
+
+
+class SshEngine:
+    """Starts worker processes on hosts that this user can log in to."""
+
+    name: ClassVar[str] = "ssh"
+    unsupported: ClassVar[frozenset[Feature]] = frozenset({Feature.GPUS})
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu", "local_fit"}
+    )
+    settings: ClassVar[type[EngineSettings]] = SshSettings
+    uses_pools: ClassVar[bool] = False
+
+    def available(self) -> Availability:
+        """With asyncssh; whether the hosts answer is seen when a cluster starts."""
+        missing = [name for name in ("asyncssh", "cryptography") if not _is_there(name)]
+        if missing:
+            needs = " and ".join(missing)
+            return Availability(False, f"it needs {needs}: pip install 'hyperplane[ssh]'")
+        return Availability(
+            True, "asyncssh is installed; hosts are in hyperplane.engines.ssh.hosts"
+        )
+
+    def capacity(self, settings: EngineSettings) -> Capacity | None:
+        """Not known before the hosts are asked: each refuses what it has no memory for."""
+        del settings
+        return None
+
+    def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
+        """Nodes without a host."""
+        hosts = cast(SshSettings, settings).hosts
+        if not hosts:
+            where = "hyperplane.engines.ssh.hosts"
+            advice = 'set it, or give engine_options={"hosts": ["a", "b"]}'
+            return [Fault(where, "none", "names or addresses of hosts", advice)]
+        if request.num_workers > len(hosts):
+            allowed = f"at most {len(hosts)}, the number of hyperplane.engines.ssh.hosts"
+            advice = "a host that stands there twice takes two nodes"
+            return [Fault("num_workers", str(request.num_workers), allowed, advice)]
+        return []
+
+    def render(self, plan: ClusterPlan) -> str:
+        """What would run on which host, as YAML; the key pair of the cluster is not in it."""
+        from hyperplane.engines.ssh.start import described
+
+        return str(yaml.safe_dump(described(plan), sort_keys=False, width=100))
+
+    def start(self, plan: ClusterPlan) -> Started:
+        """Start scheduler and workers on the hosts; return when every worker is there."""
+        from hyperplane.engines.ssh.start import start
+
+        return start(plan)
+
+    def connect(self, name: str, settings: EngineSettings) -> Started:
+        """Attach to a cluster that a process of this user on this machine started."""
+        del settings
+        from hyperplane.engines.attach import attach
+
+        return attach(name, self.name)
+
+
+def _is_there(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None

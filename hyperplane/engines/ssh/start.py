@@ -1,0 +1,207 @@
+"""From a finished plan to a cluster on hosts that are reached through ssh."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+from distributed import Scheduler
+from distributed.security import Security
+
+from hyperplane.engines import elsewhere, records
+from hyperplane.engines.base import Started
+from hyperplane.engines.dask_settings import in_force, snapshot
+from hyperplane.engines.guarded import cluster_settings, documented_path
+from hyperplane.engines.here import LOOPBACK, PARENT_DEATH, user_preloads
+from hyperplane.engines.joining import join
+from hyperplane.engines.ssh.cluster import GuardedSSHCluster
+from hyperplane.engines.ssh.hosts import Hosts
+from hyperplane.engines.ssh.nodes import HostProcess, HostWorkers
+from hyperplane.errors import EngineError, StartFailed
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import SshSettings
+from hyperplane.units import plural
+
+logger = logging.getLogger(__name__)
+
+
+def start(plan: ClusterPlan) -> Started:
+    """Start the scheduler and the workers; return when every worker is there.
+
+    Raises
+    ------
+    StartTimeout
+        When the workers were not there in time.
+    StartFailed
+        When something else went wrong. Either way nothing is left running.
+    """
+    settings = cast(SshSettings, plan.settings)
+    began = time.monotonic()
+    tls = elsewhere.key_pair(Security.temporary()) if settings.security == "tls" else {}
+    try:
+        record = records.reserve(records.of_plan(plan, security=tls), None)
+    except OSError as error:
+        raise StartFailed("ssh", str(error)) from error
+    hosts = Hosts(settings)
+    where = {
+        "hosts": hosts,
+        "python": _python(settings),
+        "patience": plan.request.timeout,
+        "deadline": began + plan.request.timeout,
+    }
+    try:
+        cluster = GuardedSSHCluster(
+            name=plan.name,
+            hosts=hosts,
+            places=settings.hosts,
+            nodes=plan.nodes,
+            dashboard_port=plan.dashboard_port,
+            scheduler=_scheduler(plan, settings, tls, where),
+            worker={
+                "cls": HostWorkers,
+                "options": {**where, "group": _group(plan), "told": _workers_told(plan, tls)},
+                **({"group": _group(plan)} if _group(plan) else {}),
+            },
+            security=elsewhere.security_of(tls),
+            scheduler_config=elsewhere.server_settings(plan, settings),
+            cluster_config=cluster_settings(settings),
+            idle_timeout=plan.idle_timeout,
+            release=partial(records.give_up, plan.name, record.scratch),
+        )
+    except BaseException as error:
+        records.give_up(plan.name, record.scratch)
+        if not isinstance(error, Exception):
+            raise
+        raise _failure(error, hosts) from error
+    try:
+        client = join(cluster, plan, settings, began, look=str)
+        cluster.used_by(client)
+        _tell_of_few_cores(cluster, plan)
+        scheduler, dashboard = cluster.scheduler_address, cluster.dashboard_link
+        records.write(replace(record, scheduler=scheduler, dashboard=dashboard))
+    except BaseException:
+        with suppress(OSError, asyncio.TimeoutError):
+            cluster.close()
+        raise
+    return Started(client, cluster)
+
+
+def described(plan: ClusterPlan) -> dict[str, Any]:
+    """What would run where, without what is secret."""
+    settings = cast(SshSettings, plan.settings)
+    told = _workers_told(plan, {})
+    command = [_python(settings), "-m", "hyperplane.engines.ssh.process"]
+    remote = plan.request.scheduler_deploy_mode == "remote"
+    return {
+        "scheduler": {
+            "host": (settings.scheduler_host or settings.hosts[0]) if remote else "this machine",
+            **({"command": command} if remote else {}),
+            "options": _scheduler_options(plan, settings),
+        },
+        "workers": {
+            "hosts": list(settings.hosts[: plan.nodes]),
+            "processes of each": plan.worker.nprocs,
+            "command": list(command),
+            "options": told["options"],
+            "variables": told["variables"],
+        },
+        "settings": elsewhere.server_settings(plan, settings),
+        "security": settings.security,
+    }
+
+
+def _tell_of_few_cores(cluster: GuardedSSHCluster, plan: ClusterPlan) -> None:
+    threads = plan.worker.total_threads
+    few = {node.host: node.cores for node in cluster.workers.values() if node.cores < threads}
+    if few:
+        named = ", ".join(f"{host} has {plural(cores, 'core')}" for host, cores in few.items())
+        logger.warning("%s for the %s of a node: they take turns", named, plural(threads, "thread"))
+
+
+def _python(settings: SshSettings) -> str:
+    return settings.python or sys.executable
+
+
+def _group(plan: ClusterPlan) -> list[str]:
+    processes = plan.worker.nprocs
+    return [f"-{number}" for number in range(processes)] if processes > 1 else []
+
+
+def _protocol(settings: SshSettings) -> str:
+    return "tls://" if settings.security == "tls" else "tcp://"
+
+
+def _scheduler_options(plan: ClusterPlan, settings: SshSettings) -> dict[str, Any]:
+    return {
+        "protocol": _protocol(settings),
+        "interface": settings.interface,
+        "port": 0,
+        # Pages need no password, so they are not on the network.
+        "dashboard_address": f"{LOOPBACK}:0",
+        "dashboard": False,  # see lazy_dashboard
+    }
+
+
+def _scheduler(
+    plan: ClusterPlan, settings: SshSettings, tls: dict[str, str], where: Mapping[str, Any]
+) -> dict[str, Any]:
+    options = _scheduler_options(plan, settings)
+    if plan.request.scheduler_deploy_mode == "local":
+        security = elsewhere.security_of(tls)
+        return {"cls": Scheduler, "options": {**options, "security": security}}
+    told = {
+        **_told(plan, "scheduler", tls),
+        "options": options,
+        "idle_timeout": plan.idle_timeout,
+        "ram": 0,
+    }
+    host = settings.scheduler_host or settings.hosts[0]
+    return {"cls": HostProcess, "options": {**where, "host": host, "told": told}}
+
+
+def _workers_told(plan: ClusterPlan, tls: dict[str, str]) -> dict[str, Any]:
+    settings = cast(SshSettings, plan.settings)
+    options = {
+        "nthreads": plan.worker.nthreads,
+        "memory_limit": plan.worker.ram_per_proc,
+        "protocol": _protocol(settings),
+        "interface": settings.interface,
+        "local_directory": settings.local_directory,
+        "dashboard_address": f"{LOOPBACK}:0",
+        "death_timeout": plan.request.timeout,
+        "preload": [*user_preloads(), PARENT_DEATH],
+    }
+    return {**_told(plan, "worker", tls), "options": options, "ram": plan.worker.total_ram}
+
+
+def _told(plan: ClusterPlan, role: str, tls: dict[str, str]) -> dict[str, Any]:
+    settings = cast(SshSettings, plan.settings)
+    with in_force({**elsewhere.server_settings(plan, settings), **documented_path()}):
+        whole = snapshot()
+    return {
+        "role": role,
+        "settings": whole,
+        "variables": elsewhere.worker_variables(plan),
+        "tls": tls,
+    }
+
+
+def _failure(error: Exception, hosts: Hosts) -> EngineError:
+    """What went wrong, on all hosts."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, EngineError):
+        cause = cause.__cause__ or cause.__context__
+    if hosts.faults:
+        tail = cause.log_tail if isinstance(cause, EngineError) else ""
+        faults = "\n  ".join(dict.fromkeys(hosts.faults))
+        return StartFailed("ssh", f"everything was closed again:\n  {faults}", tail)
+    if isinstance(cause, EngineError):
+        return cause
+    return StartFailed("ssh", f"{error} (everything was closed again)")
