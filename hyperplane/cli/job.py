@@ -18,12 +18,14 @@ from hyperplane.cli.job_options import (
     ParametersOption,
     RetriesOption,
     RunnerOption,
+    RunnerOptionsOption,
     ScheduleOption,
     TimeoutOption,
     asked_job,
     code_of,
 )
 from hyperplane.cli.job_screen import document, show_end
+from hyperplane.cli.options import settings_of
 from hyperplane.cli.output import JsonOption, write_json
 from hyperplane.errors import Fault, check
 from hyperplane.jobs import submitting
@@ -52,6 +54,7 @@ def run(
     max_retries: RetriesOption = None,
     schedule: ScheduleOption = "",
     runner: RunnerOption = "local",
+    runner_option: RunnerOptionsOption = None,
     given: Annotated[
         str | None,
         typer.Option("--input", metavar="FILE|JSON", help="For *.asl.json: the machine's input."),
@@ -84,14 +87,15 @@ def run(
     if machine:
         job_machine.run_machine_file(file, given, task or (), as_json=as_json)
         return
+    options = settings_of(runner_option or (), "--runner-option")
     job = asked_job(
         file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
-        max_retries=max_retries, schedule=schedule, runner=runner,
+        max_retries=max_retries, schedule=schedule, runner=runner, runner_options=options,
     )  # fmt: skip
     store = the_store()
     from hyperplane.cli.job_foreground import run_here  # it needs the packages for jobs
 
-    _finish([asyncio.run(run_here(store, job, quiet=as_json))], store, as_json)
+    _finish([asyncio.run(run_here(store, job, options, quiet=as_json))], store, as_json)
 
 
 @app.command()
@@ -104,6 +108,7 @@ def submit(
     max_retries: RetriesOption = None,
     schedule: ScheduleOption = "",
     runner: RunnerOption = "local",
+    runner_option: RunnerOptionsOption = None,
     no_overlap: Annotated[
         bool,
         typer.Option(
@@ -119,9 +124,10 @@ def submit(
     """Submit a job, which goes on when this terminal is closed; print its id and run id."""
     if no_overlap and not schedule:
         check([Fault("--no-overlap", "no schedule", "--schedule NAME beside it")])
+    options = settings_of(runner_option or (), "--runner-option")
     job = asked_job(
         file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
-        max_retries=max_retries, schedule=schedule, runner=runner,
+        max_retries=max_retries, schedule=schedule, runner=runner, runner_options=options,
     )  # fmt: skip
     if dry_run:
         job_render.show_local(job, as_json)
@@ -134,7 +140,7 @@ def submit(
         else:
             typer.echo(f"nothing submitted: job {earlier[0].id} of {schedule} is not over")
         return
-    sent = submitting.send(job, warn=False)  # it is told already
+    sent = submitting.send(job, warn=False, runner_options=options)  # warned already
     if as_json and not wait:
         write_json({"id": sent.id, "run_id": sent.run_id})
     elif not as_json:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import typer
 
@@ -14,6 +15,7 @@ from hyperplane.cli.job_screen import Screen
 from hyperplane.jobs.kept import keep
 from hyperplane.jobs.processes import Command, Process
 from hyperplane.jobs.programs import traces
+from hyperplane.jobs.runners import settle
 from hyperplane.jobs.states import IN_PROGRESS, Job, Unit
 from hyperplane.jobs.store import JobStore
 from hyperplane.jobs.submitting import cancelled, handed_over, look_after
@@ -28,7 +30,9 @@ _BY_SIGNAL: dict[int, str] = {
 }
 
 
-async def run_here(store: JobStore, job: Job, *, quiet: bool) -> Job:
+async def run_here(
+    store: JobStore, job: Job, runner_options: Mapping[str, Any], *, quiet: bool
+) -> Job:
     """Run a job in this process to its end.
 
     The first Ctrl-C, SIGTERM or SIGHUP, and a terminal or pipe that is gone, cancel it politely;
@@ -36,7 +40,8 @@ async def run_here(store: JobStore, job: Job, *, quiet: bool) -> Job:
     """
     handed = handed_over()
     claim = claimed(job.place)
-    keep(job, handed.environment)  # for whoever goes on when this terminal is killed
+    # For whoever goes on when this terminal is killed.
+    keep(job, handed.environment, settle(job.runner, runner_options))
     store.add(job)
     supervisor = Supervisor(store, handed, only=job.id, claim=claim)
     supervisor.told({job.id: handed})

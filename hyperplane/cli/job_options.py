@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from dask.utils import parse_timedelta
@@ -46,7 +46,16 @@ RetriesOption = Annotated[
     int | None, typer.Option(help="How often a job that failed is tried again, 0 to 10.")
 ]
 RunnerOption = Annotated[
-    str, typer.Option(help="Where its steps run: local, on this machine, or slurm, as batch jobs.")
+    str,
+    typer.Option(help="Where its steps run: local (here), slurm or kubernetes."),
+]
+RunnerOptionsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--runner-option",
+        metavar="NAME=VALUE",
+        help="For kubernetes: root, and settings of the engine, as image; several times.",
+    ),
 ]
 ScheduleOption = Annotated[
     str, typer.Option(metavar="NAME", help="Mark it as a run of this schedule.")
@@ -67,6 +76,7 @@ def asked_job(
     max_retries: int | None = None,
     schedule: str = "",
     runner: str = "local",
+    runner_options: Mapping[str, Any] | None = None,
     here: bool = True,
 ) -> Job:
     """The job that the options ask for, to run here or not; its warnings go to standard error.
@@ -92,6 +102,7 @@ def asked_job(
             parameters=parameters,
             schedule=schedule,
             runner=runner,
+            runner_options=runner_options,
             here=here,
         )
     except RequestError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import typer
@@ -116,22 +116,25 @@ def _arguments(options: dict[str, Any]) -> dict[str, Any]:
         if name.startswith(_MEMORY) and name in given
     }
     if "engine_options" in given:
-        given["engine_options"] = dict(map(_setting, given["engine_options"]))
+        given["engine_options"] = settings_of(given["engine_options"], "engine_options")
     if thresholds:
         given["memory"] = {**config.memory_policy().to_dict(), **thresholds}
     return given
 
 
-def _setting(text: str) -> tuple[str, object]:
-    """``name=value`` as a name and what YAML reads of the value."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        advice = "write hosts=[a,b], for one"
-        raise RequestError([Fault("engine_options", repr(text), "NAME=VALUE", advice)])
-    try:
-        return name.strip(), yaml.safe_load(value)
-    except yaml.YAMLError:
-        return name.strip(), value
+def settings_of(texts: Iterable[str], where: str) -> dict[str, object]:
+    """Texts ``name=value`` as names and what YAML reads of the values."""
+    found: dict[str, object] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            advice = "write name=value, or name=[a,b] for several values"
+            raise RequestError([Fault(where, repr(text), "NAME=VALUE", advice)])
+        try:
+            found[name.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            found[name.strip()] = value
+    return found
 
 
 def _threshold(text: str) -> object:

@@ -7,6 +7,7 @@ import errno
 import time
 from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
 
 from dask.utils import parse_timedelta
 
@@ -68,7 +69,10 @@ class Attempts:
         self.hopeless: set[str] = set()
         #: What attempts become that are ended because the job is; empty while it goes on.
         self.ending = ""
-        self.runner = runners.runner_of(job.runner, handed.environment)
+        self.runner = runners.runner_of(job.runner, handed.environment, kept.runner)
+        #: The job as its steps find it where they run.
+        self._seen = self.runner.there(job)
+        self._pools = {one.name: one.resources.pool or "" for one in job.pipeline.steps}
         self._settings = kept.settings
         self._looking = asyncio.Lock()
         self._there: dict[str, shards_done.Found] = {}
@@ -153,6 +157,9 @@ class Attempts:
             wrong = f"no secret {', '.join(missing)}: set the variable, or resume with it"
             return self._keep(replace(attempt, status=FAILED, reason=wrong, fault=INPUT))
         command = self._command(step, unit, attempt.number, memory_faults, values)
+        # Whoever looks at it while it waits for its turn finds nothing, and no error.
+        command.traces.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        command.file(".log").write_bytes(b"")
         self._keep(replace(attempt, log=str(command.file(".log").relative_to(self.job.place))))
         try:
             process = await self.runner.start(command, step, times_more)
@@ -166,17 +173,29 @@ class Attempts:
         self, step: Step, unit: Unit, number: int, memory_faults: int, values: dict[str, str]
     ) -> Command:
         pieces = (step.split or 1) ** memory_faults
-        python = requirements.interpreter(self.job.pipeline, self.job.python)
+        python = requirements.interpreter(self.job.pipeline, self._seen.python)
         files = traces(self.job, unit, number)
+        there = self._seen
+        seen = next((one for one in there.pipeline.steps if one.name == step.name), step)
+        own = {**variables(there, step, unit, pieces), **grown(step, memory_faults)}
+        hidden = secret_variables(values)
         environment = {
             **hidden_from(step, self.steps, self.handed.environment),
-            **variables(self.job, step, unit, pieces),
-            **grown(step, memory_faults),
-            **secret_variables(values),
+            **own,
+            **hidden,
             PROGRESS: str(files.with_name(f"{files.name}.progress")),
         }
-        folder = folder_of(self.job.pipeline, step)
-        return Command(arguments(self.job, step, unit, python), environment, folder, files)
+        return Command(
+            arguments(there, seen, unit, python),
+            environment,
+            folder_of(there.pipeline, seen),
+            files,
+            own,
+            hidden,
+            Path(self.job.pipeline.root, step.path) if step.path else None,
+            self._pools.get(step.name, ""),
+            notebook_output(self.job, step, unit) if step.kind == "notebook" else None,
+        )
 
     async def _watch(self, step: Step, attempt: Attempt, process: StepProcess) -> Attempt:
         """Wait for the end of an attempt, and write it down."""

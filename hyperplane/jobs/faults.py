@@ -76,6 +76,8 @@ def reason_of(exit_code: int | None, log: str) -> str:
     """One line on why an attempt failed."""
     if exit_code is None:
         return "its process was killed"
+    if exit_code == -signal.SIGKILL:
+        return "ended by SIGKILL, as what needs more memory than there is"
     if exit_code < 0:
         return f"ended by {_signal(-exit_code)}"
     lines = [line.strip() for line in log.splitlines() if line.strip()]

@@ -209,6 +209,7 @@ def submit(
     max_retries: int | None = None,
     parameters: Mapping[str, Any] | None = None,
     runner: str = "local",
+    runner_options: Mapping[str, Any] | None = None,
 ) -> JobHandle:
     r"""Submit a pipeline job, which goes on when this session ends.
 
@@ -228,8 +229,12 @@ def submit(
         How often it is tried again, from its finished steps, after a fault that may pass.
     parameters : mapping, optional
         Names and values; each step finds them in its environment, a notebook in a cell, too.
-    runner : {"local", "slurm"}
-        Where its steps run: as processes of this machine, or as batch jobs of Slurm.
+    runner : {"local", "slurm", "kubernetes"}
+        Where its steps run: as processes of this machine, batch jobs of Slurm, or pods.
+    runner_options : mapping, optional
+        For Kubernetes, settings of the engine of that name, such as ``image`` and ``namespace``,
+        in place of those of the configuration; and ``root``, the folder of the image with the
+        pipeline's files, without which each step's own file goes with it.
 
     Returns
     -------
@@ -266,5 +271,6 @@ def submit(
         max_retries=max_retries,
         parameters=parameters,
         runner=runner,
+        runner_options=runner_options,
     )
-    return JobHandle(submitting.send(made).id)
+    return JobHandle(submitting.send(made, runner_options=runner_options).id)

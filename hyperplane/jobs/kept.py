@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hyperplane import config
 from hyperplane.errors import JobError, UnknownPool
@@ -34,7 +34,7 @@ OF_A_JOB = ("retry_wait", "retry_wait_most", "grace", "chunks_at_once", "secrets
 _PLAIN = re.compile(
     r"PATH|PYTHONPATH|LD_LIBRARY_PATH|DYLD_LIBRARY_PATH|NODE_PATH|JUPYTER_PATH|JUPYTER_DATA_DIR|"
     r"VIRTUAL_ENV|CONDA_PREFIX|CONDA_DEFAULT_ENV|JAVA_HOME|SPARK_HOME|HADOOP_HOME|CUDA_HOME|"
-    r"DASK_CONFIG|SLURM_CONF|SBATCH_[A-Z_]+|TMPDIR|TZ|LANG|LANGUAGE|LC_[A-Z]+|CUDA_VISIBLE_DEVICES|[A-Z]+_NUM_THREADS"
+    r"DASK_CONFIG|KUBECONFIG|SLURM_CONF|SBATCH_[A-Z_]+|TMPDIR|TZ|LANG|LANGUAGE|LC_[A-Z]+|CUDA_VISIBLE_DEVICES|[A-Z]+_NUM_THREADS"
 )
 
 
@@ -50,11 +50,14 @@ class Kept:
         What the pools that steps name have, as the submission knew them.
     environment : mapping of str to str, or None
         The plain variables; None when nothing was kept.
+    runner : mapping
+        The options of the runner.
     """
 
     settings: JobSettings
     pools: Mapping[str, Resources] = field(default_factory=dict)
     environment: Mapping[str, str] | None = None
+    runner: Mapping[str, Any] = field(default_factory=dict)
 
     def sized(self, step: Step) -> Step:
         """A step with the cores, memory and GPUs of its pool in place of the pool's name."""
@@ -79,7 +82,7 @@ class Kept:
         return {**others, **self.environment}
 
 
-def keep(job: Job, environment: Mapping[str, str]) -> None:
+def keep(job: Job, environment: Mapping[str, str], runner: Mapping[str, Any]) -> None:
     """Keep what a job needs of this configuration and of an environment.
 
     Parameters
@@ -88,6 +91,8 @@ def keep(job: Job, environment: Mapping[str, str]) -> None:
         The job.
     environment : mapping of str to str
         What its steps run in.
+    runner : mapping
+        The options of its runner, as :func:`hyperplane.jobs.runners.settle` gives them.
 
     Raises
     ------
@@ -99,6 +104,7 @@ def keep(job: Job, environment: Mapping[str, str]) -> None:
         "settings": {name: settings[name] for name in OF_A_JOB},
         "pools": _pools(job),
         "environment": _plain(job, environment),
+        "runner": dict(runner),
     }
     file = job.place / _FILE
     draft = file.with_suffix(".draft")
@@ -123,6 +129,7 @@ def of(job: Job) -> Kept:
             type(settings)(**{**settings.model_dump(), **known}),
             {name: Resources(**sizes) for name, sizes in document["pools"].items()},
             {str(name): str(text) for name, text in document["environment"].items()},
+            document["runner"],
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return Kept(settings)

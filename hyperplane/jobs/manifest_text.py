@@ -20,11 +20,6 @@ SAFE_CONTAINER: Mapping[str, Any] = {
 _PLAIN = re.compile("[A-Za-z][A-Za-z0-9./-]+")
 
 
-def verbatim(text: str) -> str:
-    """A text in which Kubernetes sees no reference to a variable."""
-    return text.replace("$", "$$")
-
-
 def as_yaml(manifest: Mapping[str, Any]) -> str:
     """A manifest as text, which every parser takes for the same."""
     found: str = yaml.dump(

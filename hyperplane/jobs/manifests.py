@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from hyperplane.engines.kubernetes.pods import verbatim
 from hyperplane.errors import Fault, check
-from hyperplane.jobs.manifest_text import SAFE_CONTAINER, SAFE_POD, as_yaml, verbatim
+from hyperplane.jobs.manifest_text import SAFE_CONTAINER, SAFE_POD, as_yaml
 
 #: Seconds that a job has to end after it is asked to, before its pod is killed.
 _GRACE = 30

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from hyperplane import config
@@ -72,13 +74,17 @@ def label_warnings(label: str) -> list[str]:
     return [f"{said}: {advice} It is a label"]
 
 
-def runner_faults(runner: str) -> list[Fault]:
-    """A runner that there is not, or that has nothing to run steps with."""
+def runner_faults(
+    runner: str, options: Mapping[str, Any], pipeline: Pipeline | None
+) -> list[Fault]:
+    """A runner that there is not, that has nothing to run steps with, or cannot run these."""
     try:
-        missing = runners.runner_of(runner).missing()
+        found = runners.runner_of(runner, os.environ, runners.settle(runner, options))
     except RequestError as error:
         return list(error.faults)
-    return [Fault("runner", repr(runner), "a runner that works here", missing)] if missing else []
+    missing = found.missing()
+    faults = [Fault("runner", repr(runner), "a runner that works here", missing)] if missing else []
+    return faults + (found.unsupported(pipeline) if pipeline is not None else [])
 
 
 def pool_faults(pipeline: Pipeline) -> list[Fault]:

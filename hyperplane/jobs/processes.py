@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hyperplane.jobs.around import started
@@ -42,12 +42,27 @@ class Command:
         Where it runs.
     traces : Path
         Beginning of the names of the files for the log, the exit code and so on.
+    own : mapping of str to str
+        What of the environment is the step's, and not of whoever submitted it; without secrets.
+    hidden : mapping of str to str
+        The variables with secrets.
+    script : Path, optional
+        The file of this machine that the step runs, if it is one.
+    pool : str
+        The pool that the step names.
+    notebook : Path, optional
+        Where the executed notebook is written, if it runs one.
     """
 
     argv: Sequence[str]
     environment: Mapping[str, str]
     folder: str
     traces: Path
+    own: Mapping[str, str] = field(default_factory=dict)
+    hidden: Mapping[str, str] = field(default_factory=dict, repr=False)
+    script: Path | None = None
+    pool: str = ""
+    notebook: Path | None = None
 
     def file(self, suffix: str) -> Path:
         """One of the files."""

@@ -19,6 +19,7 @@ from hyperplane.jobs.definition.reading import read_pipeline
 from hyperplane.jobs.environment import as_text, parameter_faults, secrets
 from hyperplane.jobs.home import home, the_store, this_machine
 from hyperplane.jobs.kept import keep
+from hyperplane.jobs.kept import of as kept_of
 from hyperplane.jobs.options import (
     label_faults,
     label_warnings,
@@ -27,6 +28,7 @@ from hyperplane.jobs.options import (
     runner_faults,
 )  # fmt: skip
 from hyperplane.jobs.programs import Handed
+from hyperplane.jobs.runners import settle
 from hyperplane.jobs.states import CANCELLED, OPEN, PENDING, PROCESSED, Job
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ def new_job(
     parameters: Mapping[str, Any] | None = None,
     schedule: str = "",
     runner: str = "local",
+    runner_options: Mapping[str, Any] | None = None,
     here: bool = True,
 ) -> Job:
     """A job that is not kept yet; see :func:`hyperplane.jobs.submit`.
@@ -71,8 +74,8 @@ def new_job(
         As there.
     schedule : str
         The schedule that it is a run of.
-    runner : {"local", "slurm"}
-        Where its steps run.
+    runner, runner_options
+        As there.
     here : bool
         Whether its steps find what this machine has: then what they need must be there.
 
@@ -100,11 +103,11 @@ def new_job(
     label = "basic" if made is None or made.job_type is None else made.job_type
     label = label if job_type is None else job_type
     faults += label_faults(label)
-    faults += runner_faults(runner) if here else []
+    faults += runner_faults(runner, runner_options or {}, made) if here else []
     if made is not None:
         faults += requirements.name_faults(made)
         faults += pool_faults(made)
-        faults += notebooks.kernel_faults(made) if here else []
+        faults += notebooks.kernel_faults(made) if here and runner != "kubernetes" else []
         # What is rendered finds its secrets where it is submitted or runs.
         wanted = {secret for step in made.steps for secret in step.secrets if here}
         _, missing = secrets(sorted(wanted), os.environ, settings.secrets)
@@ -150,7 +153,9 @@ def warnings_of(job: Job) -> list[str]:
     return found + notebooks.warnings_of(job.pipeline, job.parameters)
 
 
-def send(job: Job, *, warn: bool = True) -> Submitted:
+def send(
+    job: Job, *, warn: bool = True, runner_options: Mapping[str, Any] | None = None
+) -> Submitted:
     """Keep a job and have it carried on, whatever becomes of this process.
 
     Parameters
@@ -159,6 +164,8 @@ def send(job: Job, *, warn: bool = True) -> Submitted:
         The job.
     warn : bool
         Whether to warn of what may be a slip.
+    runner_options : mapping, optional
+        Those that it was made with.
 
     Raises
     ------
@@ -168,7 +175,7 @@ def send(job: Job, *, warn: bool = True) -> Submitted:
     for text in warnings_of(job) if warn else ():
         warnings.warn(text, stacklevel=3)
     handed = handed_over()
-    keep(job, handed.environment)
+    keep(job, handed.environment, settle(job.runner, runner_options or {}))
     # First of the environment: the supervisor looks into the store by itself, too.
     wake.tell(job.id, handed)
     the_store().add(job)
@@ -232,7 +239,7 @@ def resume(job_id: str | Submitted) -> Submitted:
         "tries": 0, "cancelled": False,
     }  # fmt: skip
     handed = handed_over()
-    keep(job, handed.environment)
+    keep(job, handed.environment, kept_of(job).runner)
     wake.tell(job.id, handed)
     store.update(job.id, among=PROCESSED, **again)
     wake.tell()

@@ -171,13 +171,22 @@ def smallest_pool(pools: Iterable[PoolSpec], cores: float, ram: int, gpus: int =
         if enough and gpus <= pool.gpus:
             return pool
     largest = max(ordered, key=lambda pool: (pool.gpus >= gpus, pool.allocatable_ram))
+    allowed = f"what one pool can give; the one with most memory is {largest}"
+    advice = "ask for less on each node and for more nodes"
+    if gpus > largest.gpus:
+        most = max(pool.gpus for pool in ordered)
+        allowed = (
+            f"at most {plural(most, 'GPU')} on one node, as of the pools" if most else "no GPU"
+        )
+        allowed += "" if most else ": none of the pools has one"
+        advice = "add a pool that says how many gpus its nodes have, in the configuration"
     raise DoesNotFit(
         largest.name,
         f"{format_number(cores)} cores and {format_bytes(ram)}"
         + (f" and {plural(gpus, 'GPU')}" if gpus else "")
         + " on one node",
-        f"what one pool can give; the one with most memory is {largest}",
-        "ask for less on each node and for more nodes",
+        allowed,
+        advice,
     )
 
 

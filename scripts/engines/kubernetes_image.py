@@ -2,7 +2,7 @@
 
 ``kubernetes_image.py FOLDER`` writes ``FOLDER/pause.tar`` and ``FOLDER/dask.tar``. The second holds
 the Python that runs this, the packages of :data:`WANTED` with all they need, in just the versions
-that are installed here, and the shared libraries that these load; nothing else, not even a shell.
+that are installed here, bash and sleep, and the shared libraries that these load; nothing else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 PREFIX = "test.invalid/hyperplane"
-WANTED = ("hyperplane", "pandas", "pyarrow", "bokeh", "cryptography", "dask-kubernetes")
+WANTED = (
+    *("hyperplane", "pandas", "pyarrow", "bokeh", "cryptography", "dask-kubernetes"),
+    *("papermill", "ipykernel"),  # for jobs with notebooks
+)
 #: Declared by kopf and kr8s for other ways than the one they take here.
 NOT_NEEDED = {"kubernetes", "kubernetes-asyncio"}
 NOT_COPIED = re.compile(r"(^|/)(test|tests|idlelib|tkinter|ensurepip|site-packages|config-[^/]+)/")
@@ -150,7 +153,11 @@ def pause(out: Path, scratch: Path) -> None:
 def dask(out: Path, scratch: Path) -> None:
     """Python, Dask and the operator."""
     image, native = Image(scratch), [Path(sys.executable).resolve()]
-    image.add(native[0], "/opt/python/bin/python3")
+    for name in ("python3", "python"):
+        image.add(native[0], f"/opt/python/bin/{name}")
+    for name in ("bash", "sleep"):  # for steps of jobs
+        native.append(Path("/bin", name).resolve())
+        image.add(native[-1], f"/opt/bin/{name}")
     shared = Path(sysconfig.get_config_var("LIBDIR")) / str(sysconfig.get_config_var("LDLIBRARY"))
     if shared.suffix == ".so" and shared.exists():
         image.add(shared, f"/opt/python/lib/{shared.resolve().name}")

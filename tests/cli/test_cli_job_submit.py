@@ -176,8 +176,24 @@ def test_a_runner_that_there_is_not_or_that_has_nothing_to_run_with(
 ) -> None:
     answer = run("job", "submit", "say.sh", "--runner", "slrum")
     assert answer.code == 2
-    assert "runner = 'slrum': allowed is one of local, slurm; did you mean slurm?" in answer.err
+    assert (
+        "runner = 'slrum': allowed is one of local, slurm, kubernetes; did you mean slurm?"
+        in answer.err
+    )
     monkeypatch.setenv("PATH", "/nonexistent")
     answer = run("job", "submit", "say.sh", "--runner", "slurm")
     assert answer.code == 2
     assert "no sbatch, squeue, scancel on the PATH" in answer.err
+
+
+def test_options_of_a_runner(run: Run) -> None:
+    answer = run("job", "submit", "say.sh", "--runner", "kubernetes", "--runner-option", "imag=x")
+    assert answer.code == 2
+    assert "runner_options.imag = 'x'" in answer.err
+    assert "did you mean image?" in answer.err
+    answer = run("job", "submit", "say.sh", "--runner", "kubernetes", "--runner-option", "image")
+    assert "--runner-option = 'image': allowed is NAME=VALUE" in answer.err
+    answer = run("job", "submit", "say.sh", "--runner", "kubernetes")
+    assert "it needs an image: set hyperplane.engines.kubernetes.image" in answer.err
+    answer = run("job", "run", "say.sh", "--runner-option", "image=x")
+    assert "the runner local has no options" in answer.err

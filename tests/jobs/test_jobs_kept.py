@@ -66,7 +66,7 @@ def test_a_secret_of_a_folder_that_only_the_submission_knows(tmp_path):
 def test_a_pool_that_only_the_submission_knows():
     with dask.config.set({"hyperplane.pools.mine": POOL}):
         job = submitted(bash("a", "true", resources=Resources(pool="mine", gpus=1)), max_retries=0)
-        kept.keep(job.job, {})
+        kept.keep(job.job, {}, {})
     assert job.wait(30) == DONE, job.job.reason
     step = kept.of(job.job).sized(job.job.pipeline.steps[0])
     assert step.resources == Resources(cores=2, ram_gb=6, gpus=1)
@@ -135,7 +135,7 @@ def test_what_is_kept_holds_no_secret_and_is_closed_to_others(monkeypatch):
 @pytest.mark.parametrize("text", ["", "[]", '{"settings": {}}', '{"settings": 7}', "\0"])
 def test_what_cannot_be_read_is_as_if_nothing_were_kept(text):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
-    kept.keep(made, {"PATH": "/bin"})
+    kept.keep(made, {"PATH": "/bin"}, {})
     (made.place / "submission.json").write_text(text)
     assert kept.of(made).instead({"PATH": "/usr/bin"}) == {"PATH": "/usr/bin"}
     assert kept.of(made).settings.retry_wait == "0.1s"
@@ -146,7 +146,7 @@ def test_a_folder_that_cannot_be_used_is_told(monkeypatch):
     made.place.parent.mkdir(parents=True, exist_ok=True)
     made.place.write_text("a file")
     with pytest.raises(JobError, match="cannot be used"):
-        kept.keep(made, {})
+        kept.keep(made, {}, {})
 
 
 def test_pools_that_there_are_not_are_told_at_submission():

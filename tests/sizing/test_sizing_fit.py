@@ -379,7 +379,6 @@ class TestClosestPool:
         [
             ((95, 1), "95 cores and 1 GB on one node"),
             ((1, 676), "1 cores and 676 GB on one node"),
-            ((8, 8, 1), "8 cores and 8 GB and 1 GPU on one node"),
         ],
     )
     def test_when_none_is_the_largest_is_named(self, asked, words):
@@ -407,6 +406,10 @@ class TestClosestPool:
         assert smallest_pool(pools, 4, gb_to_bytes(4), 1).name == "gpu"
         with pytest.raises(DoesNotFit) as caught:
             smallest_pool(pools, 64, gb_to_bytes(4), 1)
+        with pytest.raises(DoesNotFit, match="at most 1 GPU on one node, as of the pools"):
+            smallest_pool(pools, 4, gb_to_bytes(4), 2)
+        with pytest.raises(DoesNotFit, match=r"no GPU: none of the pools has one; add a pool"):
+            smallest_pool([_pool(8, 32)], 4, gb_to_bytes(4), 1)
         assert caught.value.pool == "gpu"
 
 

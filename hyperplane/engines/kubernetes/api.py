@@ -6,7 +6,7 @@ import json
 import os
 import ssl
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,13 @@ class Api:
         #: kr8s' own, which all of one event loop share.
         self.kr8s: Any = None
 
-    async def connect(self) -> None:
+    async def connect(self, kubeconfig: str | None = None) -> None:
         """Find the way to the API server and ask it who it is.
+
+        Parameters
+        ----------
+        kubeconfig : str, optional
+            Another file than the one that kubectl would take here.
 
         Raises
         ------
@@ -62,7 +67,7 @@ class Api:
         """
         with plain_words("reach the API server", self.namespace):
             try:
-                self.kr8s = await kr8s.asyncio.api()
+                self.kr8s = await kr8s.asyncio.api(kubeconfig=kubeconfig)
             except (ValueError, KeyError, TypeError) as error:
                 where = os.environ.get("KUBECONFIG", "~/.kube/config")
                 raise StartFailed(
@@ -128,6 +133,15 @@ class Api:
             ) as answer:
                 text: str = answer.text
                 return text.rstrip("\n")
+
+    async def log_parts(self, pod: str, container: str, *, follow: bool) -> AsyncIterator[bytes]:
+        """What a container has written, from its beginning; and what it writes, if asked for."""
+        params = {"container": container, "follow": "true" if follow else "false"}
+        where = {"version": "v1", "url": f"pods/{pod}/log", "namespace": self.namespace}
+        with plain_words("get pods/log", self.namespace):
+            async with self.kr8s.call_api("GET", **where, params=params, stream=True) as answer:
+                async for part in answer.aiter_bytes():
+                    yield part
 
     async def _call(
         self, method: str, url: str, version: str, verb: str, **more: Any

@@ -6,12 +6,13 @@ import functools
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any, cast
 
 import yaml
 
+from hyperplane.engines.kubernetes.pods import container_of, pairs, pod_of, verbatim
 from hyperplane.engines.kubernetes.template import merged, read, selector
 from hyperplane.errors import Fault, check
 from hyperplane.spec.plan import ClusterPlan
@@ -49,11 +50,11 @@ def manifest(plan: ClusterPlan) -> dict[str, Any]:
     name of the one process in it.
     """
     settings = cast(KubernetesSettings, plan.settings)
-    labels = {"app.kubernetes.io/managed-by": "hyperplane", **_pairs(settings.labels)}
+    labels = {"app.kubernetes.io/managed-by": "hyperplane", **pairs(settings.labels)}
     if plan.pool is not None:
         labels["hyperplane.dev/pool"] = plan.pool.name
     annotations = {
-        **_pairs(settings.annotations),
+        **pairs(settings.annotations),
         CLIENT: json.dumps(plan.tuning.client, sort_keys=True),
     }
     if settings.security == "tls":
@@ -108,7 +109,7 @@ def _scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any
             "failureThreshold": 10,
         },
     }
-    return _pod(container, _pairs(settings.scheduler_node_selector), plan, settings)
+    return _pod(container, pairs(settings.scheduler_node_selector), plan, settings)
 
 
 def _worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
@@ -152,14 +153,9 @@ def worker_variables(plan: ClusterPlan) -> dict[str, str]:
 
 
 def _container(name: str, args: list[str], settings: KubernetesSettings) -> dict[str, Any]:
-    policy = {"imagePullPolicy": settings.image_pull_policy} if settings.image_pull_policy else {}
-    found: dict[str, Any] = {"name": name, "image": settings.image, **policy}
+    found = container_of(name, settings)
     # Not "command": the entry point of the image stays. $$ is one $ that names no variable.
-    found["args"] = [one if one == "$(DASK_WORKER_NAME)" else _verbatim(one) for one in args]
-    found["securityContext"] = {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-    }
+    found["args"] = [one if one == "$(DASK_WORKER_NAME)" else verbatim(one) for one in args]
     if settings.security == "tls":
         mount = {"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True}
         found["volumeMounts"] = [mount]
@@ -172,26 +168,7 @@ def _pod(
     plan: ClusterPlan,
     settings: KubernetesSettings,
 ) -> dict[str, Any]:
-    context: dict[str, Any] = {"runAsNonRoot": settings.run_as_non_root}
-    if settings.run_as_user is not None:
-        context["runAsUser"] = settings.run_as_user
-    found: dict[str, Any] = {
-        "automountServiceAccountToken": False,
-        # Else every service of the namespace becomes variables, and Dask reads all DASK_ ones.
-        "enableServiceLinks": False,
-        "securityContext": {**context, "seccompProfile": {"type": "RuntimeDefault"}},
-    }
-    if settings.service_account:
-        found["serviceAccountName"] = settings.service_account
-    if settings.image_pull_secrets:
-        found["imagePullSecrets"] = [{"name": name} for name in settings.image_pull_secrets]
-    if nodes:
-        found["nodeSelector"] = nodes
-    if settings.tolerations:
-        found["tolerations"] = [
-            one.model_dump(exclude_none=True, by_alias=True) for one in settings.tolerations
-        ]
-    found["containers"] = [container]
+    found = pod_of(container, nodes, settings)
     if settings.security == "tls":
         secret = {"secretName": secret_name(plan.name), "defaultMode": 0o444}
         found["volumes"] = [{"name": "tls", "secret": secret}]
@@ -205,7 +182,7 @@ def _node_selector(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str,
     name, alias = (plan.pool.name, plan.pool.alias) if plan.pool else ("", "")
     return {
         key: value.replace("{pool}", name).replace("{alias}", alias)
-        for key, value in _pairs(settings.node_selector).items()
+        for key, value in pairs(settings.node_selector).items()
     }
 
 
@@ -220,8 +197,8 @@ def _environ(
     if settings.security == "tls":
         files = {field: f"{TLS_FOLDER}/{file}" for field, file in TLS_FILES.items()}
         told.update(as_settings(files))
-    variables = {**as_variables(told), **own, **_pairs(settings.environ)}
-    return [{"name": name, "value": _verbatim(value)} for name, value in sorted(variables.items())]
+    variables = {**as_variables(told), **own, **pairs(settings.environ)}
+    return [{"name": name, "value": verbatim(value)} for name, value in sorted(variables.items())]
 
 
 def _scheduler_routes() -> list[str]:
@@ -258,16 +235,6 @@ def _idle_preload() -> str:
     """The text of a module: the scheduler reads it, so that its image need not have it."""
     file = resources.files("hyperplane.engines.kubernetes") / "idle.py"
     return file.read_text(encoding="utf-8")
-
-
-def _pairs(texts: Iterable[str]) -> dict[str, str]:
-    """What stands before and behind the first = of each text."""
-    return {key: value for key, _, value in (text.partition("=") for text in texts)}
-
-
-def _verbatim(text: str) -> str:
-    """A text in which Kubernetes sees no reference to a variable."""
-    return text.replace("$", "$$")
 
 
 class _Dumper(yaml.SafeDumper):

@@ -155,7 +155,7 @@ async def run(
 
 def _squeue(jobs: list[str]) -> list[str]:
     format_ = "--format=%i|%T|%l|%r"
-    return ["squeue", "--noheader", "--states=all", f"--jobs={','.join(jobs)}", format_]
+    return ["squeue", "--noheader", "--array", "--states=all", f"--jobs={','.join(jobs)}", format_]
 
 
 def _understood(code: int | None, out: str, err: str) -> dict[str, Told] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 RUNNERS = {
     "local": "hyperplane.jobs.runners.local:LocalRunner",
     "slurm": "hyperplane.jobs.runners.slurm_run:SlurmRunner",
+    "kubernetes": "hyperplane.jobs.runners.kubernetes_run:KubernetesRunner",
 }
 #: What can be told to run a job without us -> the class.
 RENDERERS = {
@@ -27,27 +27,57 @@ RENDERERS = {
 }
 
 
-def runner_of(name: str, environment: Mapping[str, str] | None = None) -> Runner:
+def runner_of(name: str, environment: Mapping[str, str], settled: Mapping[str, Any]) -> Runner:
     """The runner of a name.
 
     Parameters
     ----------
-    name : {"local", "slurm"}
+    name : {"local", "slurm", "kubernetes"}
         Which one.
-    environment : mapping of str to str, optional
-        What the submission runs in: a scheduler's commands are found there. This process's by
-        default.
+    environment : mapping of str to str
+        What the submission runs in: a scheduler's commands are found there.
+    settled : mapping
+        Its options, as :func:`settle` gives them.
 
     Raises
     ------
     RequestError
         When there is none of that name.
     """
+    made: Runner = _runner(name)(environment, settled)
+    return made
+
+
+def settle(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a submission for its runner, with what the configuration says.
+
+    Parameters
+    ----------
+    name : {"local", "slurm", "kubernetes"}
+        The runner.
+    options : mapping
+        For Kubernetes settings of the engine of that name, and ``root``; the others have none.
+
+    Returns
+    -------
+    dict
+        As JSON can hold it.
+
+    Raises
+    ------
+    RequestError
+        When there is no such runner, or with all that is wrong with the options.
+    """
+    found: dict[str, Any] = _runner(name).settled(options)
+    return found
+
+
+def _runner(name: str) -> type[Runner]:
     if name not in RUNNERS:
         advice = did_you_mean(str(name), RUNNERS)
         raise RequestError([Fault("runner", shown(name), "one of " + ", ".join(RUNNERS), advice)])
-    made: Runner = _class(RUNNERS[name])(os.environ if environment is None else environment)
-    return made
+    found: type[Runner] = _class(RUNNERS[name])
+    return found
 
 
 def _class(home: str) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-from hyperplane.errors import Fault
+from hyperplane.errors import Fault, check
 from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.processes import Command
@@ -60,8 +61,32 @@ class Runner(Protocol):
 
     name: ClassVar[str]
 
+    def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None: ...
+
+    #: Whether steps find nothing of this machine there.
+    apart: ClassVar[bool]
+
+    @classmethod
+    def settled(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options of a submission with what the configuration says, to be kept with the job.
+
+        Raises
+        ------
+        RequestError
+            With all that is wrong with them.
+        """
+        ...
+
     def missing(self) -> str:
         """Why nothing can run there, and what to do; empty when it can."""
+        ...
+
+    def unsupported(self, pipeline: Pipeline) -> list[Fault]:
+        """All that keeps a pipeline from running there."""
+        ...
+
+    def there(self, job: Job) -> Job:
+        """The job with the folders and the interpreter that its steps find."""
         ...
 
     def demand(self, capacity: Capacity, step: Step, times_more: float) -> Demand:
@@ -85,6 +110,32 @@ class Runner(Protocol):
     def found(self, command: Command) -> StepProcess:
         """The attempt that somebody who was killed since has begun with these traces."""
         ...
+
+
+class OfThisMachine:
+    """What runners have in common whose steps find the files of this machine."""
+
+    name: ClassVar[str]
+    apart: ClassVar[bool] = False
+
+    def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
+        del environment, options
+
+    @classmethod
+    def settled(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Nothing: there are no options."""
+        allowed = f"nothing: the runner {cls.name} has no options"
+        check(Fault(f"runner_options.{name}", "an option", allowed) for name in options)
+        return {}
+
+    def unsupported(self, pipeline: Pipeline) -> list[Fault]:
+        """Nothing."""
+        del pipeline
+        return []
+
+    def there(self, job: Job) -> Job:
+        """The same."""
+        return job
 
 
 class Renderer(Protocol):

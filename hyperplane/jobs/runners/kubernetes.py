@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from hyperplane.engines.kubernetes.pods import verbatim
 from hyperplane.errors import Fault
 from hyperplane.jobs import calls
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.wording import shown
 from hyperplane.jobs.environment import PARAMETERS
-from hyperplane.jobs.manifest_text import SAFE_CONTAINER, SAFE_POD, as_yaml, verbatim
+from hyperplane.jobs.manifest_text import SAFE_CONTAINER, SAFE_POD, as_yaml
 from hyperplane.jobs.programs import folder_of
 from hyperplane.jobs.runners.base import Document
 from hyperplane.jobs.runners.item import ITEMS
@@ -77,7 +78,8 @@ class Kubernetes:
     def _options(self) -> Iterator[Fault]:
         if not (isinstance(self.image, str) and _IMAGE.fullmatch(self.image)):
             asked = "nothing" if self.image is None else shown(self.image)
-            yield Fault("image", asked, "the name of an image, as registry/name:tag")
+            advice = "on the command line: --option image=registry/name:tag"
+            yield Fault("image", asked, "the name of an image, as registry/name:tag", advice)
         root = self.root
         if root is not None and not (
             isinstance(root, str) and root.startswith("/") and root.isprintable()

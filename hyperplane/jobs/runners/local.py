@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.processes import Command, Process
+from hyperplane.jobs.runners.base import OfThisMachine
 
 
-class LocalRunner:
-    """Steps as processes of this machine.
-
-    Parameters
-    ----------
-    environment : mapping of str to str
-        As for all runners; nothing of it is needed here.
-    """
+class LocalRunner(OfThisMachine):
+    """Steps as processes of this machine."""
 
     name: ClassVar[str] = "local"
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        del environment
 
     def missing(self) -> str:
         """Nothing."""

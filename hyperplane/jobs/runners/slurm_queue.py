@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
-from hyperplane.engines.slurm.queue import ask_meanwhile, ended, run
+from hyperplane.engines.slurm.queue import Told, ask_meanwhile, ended, run
+from hyperplane.jobs.runners.slurm_together import Together
 
 #: Seconds for which an answer holds.
 FRESH = 1.5
@@ -14,15 +17,20 @@ FRESH = 1.5
 AT_ONCE = 8
 #: What is taken for the state of a job while Slurm does not answer.
 SILENT = "RUNNING"
+#: The state of a task of which Slurm knows no more, while it knows its array: one that is cancelled
+#: while it waits leaves no trace.
+TAKEN_OUT = "TAKEN OUT"
+#: Whom scancel has not reached.
+_MISSED = re.compile(r"job id (\S+): ")
 
 
 def going_on(state: str) -> bool:
     """Whether a job in this state, as :meth:`Queue.state_of` says it, waits or runs."""
-    return bool(state) and not ended(state)
+    return state not in ("", TAKEN_OUT) and not ended(state)
 
 
 class Queue:
-    """What Slurm knows of this user's jobs.
+    """What Slurm knows of this user's jobs, a task of an array among them, as ``42_7``.
 
     Parameters
     ----------
@@ -36,6 +44,9 @@ class Queue:
         self._asking = asyncio.Lock()
         self._asked, self._answered = float("-inf"), False
         self._names: dict[str, str] = {}
+        self._waiting: dict[str, Told] = {}
+        self._states = Together(self._all_states)
+        self._polite, self._sure = Together(self._end_politely), Together(self._cancel)
 
     async def has(self, number: str) -> bool:
         """Whether a job waits or runs."""
@@ -44,48 +55,123 @@ class Queue:
         return number in self._names or going_on(await self.state_of(number))
 
     async def number_of(self, name: str) -> str | None:
-        """The number of the job of that name; empty when there is none, None without an answer."""
+        """The number of the job or array of a name; empty without one, None without an answer."""
         if not await self._ask():
             return None
-        return next((number for number, found in self._names.items() if found == name), "")
+        numbers = (number for number, found in self._names.items() if found == name)
+        return _whole(next(numbers, ""))
+
+    def waiting(self, number: str) -> Told | None:
+        """Why a job waits, when it was seen last; None for one that did not."""
+        return self._waiting.get(number)
 
     async def state_of(self, number: str) -> str:
         """The state of a job; empty when Slurm knows no more of it."""
-        async with self._at_once:
-            told = await ask_meanwhile([number], self._environment)
-        if told is None:
-            return SILENT
-        return told[number].state if number in told else ""
+        return await self._states.ask(number)
 
     async def end_politely(self, number: str) -> bool:
         """Ask all processes of a job to end; one that waits is taken out of the queue.
 
         Whether Slurm has heard it.
         """
-        pending, _ = await self._said("scancel", "--state=PENDING", number)
-        running, _ = await self._said("scancel", "--full", "--signal=TERM", number)
-        return not (pending and running)
+        return await self._polite.ask(number)
 
     async def cancel(self, number: str) -> None:
         """End a job."""
-        await self._said("scancel", number)
+        await self._sure.ask(number)
+
+    async def _told(self, numbers: Iterable[str]) -> dict[str, Told] | None:
+        async with self._at_once:
+            return await ask_meanwhile(sorted(set(map(_whole, numbers))), self._environment)
+
+    async def _all_states(self, numbers: list[str]) -> list[str]:
+        told = await self._told(numbers)
+        if told is None:
+            return [SILENT for _ in numbers]
+        arrays = set(map(_whole, told))
+        unknown = {one: TAKEN_OUT for one in numbers if "_" in one and _whole(one) in arrays}
+        return [told[one].state if one in told else unknown.get(one, "") for one in numbers]
+
+    async def _end_politely(self, numbers: list[str]) -> list[bool]:
+        tasks = [one for one in numbers if "_" in one]
+        single = [one for one in numbers if "_" not in one]
+        missed = await self._end_single(single) | await self._end_tasks(tasks)
+        return [one not in missed for one in numbers]
+
+    async def _end_single(self, numbers: list[str]) -> set[str]:
+        pending = await self._missed("--state=PENDING", numbers=numbers)
+        return pending & await self._missed("--full", "--signal=TERM", numbers=numbers)
+
+    async def _end_tasks(self, numbers: list[str]) -> set[str]:
+        """As for jobs; but this looks first what waits, and what begins just then is cancelled.
+
+        Whenever scancel is asked for a state, or to send a signal, it takes the whole array for a
+        task that waits.
+        """
+        told = await self._told(numbers) if numbers else {}
+        if told is None:
+            return set(numbers)
+        states = {one: told[one].state for one in numbers if one in told}
+        waiting = [one for one, state in states.items() if state == "PENDING"]
+        if waiting:
+            await self._cancel(waiting)
+        running = [one for one, state in states.items() if state != "PENDING" and going_on(state)]
+        return await self._missed("--full", "--signal=TERM", numbers=running)
+
+    async def _cancel(self, numbers: list[str]) -> list[None]:
+        await self._said("scancel", *_together(numbers))
+        return [None for _ in numbers]
+
+    async def _missed(self, *options: str, numbers: list[str]) -> set[str]:
+        """Whom one scancel does not reach."""
+        if not numbers:
+            return set()
+        code, _, complaint = await self._said("scancel", *options, *numbers)
+        if not code:
+            return set()
+        return set(_MISSED.findall(complaint)) & set(numbers) or set(numbers)
 
     async def _ask(self) -> bool:
         """Look, if the last look is old; whether Slurm has answered."""
         async with self._asking:
             if time.monotonic() - self._asked < FRESH:
                 return self._answered
-            code, said = await self._said("squeue", "--me", "--noheader", "--format=%i %T %j")
+            code, said, _ = await self._said(
+                *("squeue", "--me", "--array", "--noheader", "--format=%i %T %r|%j")
+            )
             self._asked = time.monotonic()
             self._answered = code == 0
             if code:  # what was there is taken to be there
                 return False
-            lines = [line.split(" ", 2) for line in said.splitlines()]
-            self._names = {line[0]: line[2] for line in lines if len(line) == 3}
+            self._names, self._waiting = {}, {}
+            for line in said.splitlines():
+                number, state, rest = line.split(" ", 2)
+                reason, _, self._names[number] = rest.partition("|")
+                if state == "PENDING":
+                    self._waiting[number] = Told(state, reason, "")
             return True
 
-    async def _said(self, *words: str) -> tuple[int, str]:
-        """The exit code of one of Slurm's commands, and what it prints."""
+    async def _said(self, *words: str) -> tuple[int, str, str]:
+        """The exit code of one of Slurm's commands, what it prints, and what it complains of."""
         async with self._at_once:
-            code, out, _ = await run(words, self._environment)
-            return code, out
+            return await run(words, self._environment)
+
+
+def _whole(number: str) -> str:
+    """The number of the array, for one of a task."""
+    return number.partition("_")[0]
+
+
+def _together(numbers: Iterable[str]) -> list[str]:
+    """Numbers as scancel takes them fastest: an array once, with those of its tasks.
+
+    Examples
+    --------
+    >>> _together(["7", "8_0", "8_12", "9_3"])
+    ['7', '8_[0,12]', '9_[3]']
+    """
+    tasks: dict[str, list[str]] = defaultdict(list)
+    for number in numbers:
+        whole, _, task = number.partition("_")
+        tasks[whole] += [task] if task else []
+    return [f"{whole}_[{','.join(ones)}]" if ones else whole for whole, ones in tasks.items()]

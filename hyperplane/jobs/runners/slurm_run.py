@@ -1,9 +1,10 @@
-"""Slurm as the place where the steps of a job run: each attempt is a batch job.
+"""Slurm as the place where the steps of a job run: each attempt is a batch job, or a task of one.
 
 The same small program is around a step as on this machine, and leaves the same traces in the job's
 folder, which the nodes must share. The supervisor submits an attempt when those before it are done,
-sees how it ended, and submits the next one; Slurm decides when and on which node. When the
-supervisor is killed the batch jobs go on, and whoever carries the job on finds them by their names.
+sees how it ended, and submits the next one; Slurm decides when and on which node. Attempts at
+chunks of a step that begin together are one job array. When the supervisor is killed the batch jobs
+go on, and whoever carries the job on finds them by their names.
 """
 
 from __future__ import annotations
@@ -14,17 +15,21 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.faults import tail
 from hyperplane.jobs.processes import Command, Process
-from hyperplane.jobs.runners.slurm_queue import FRESH, Queue, going_on
-from hyperplane.jobs.runners.slurm_submit import name_of, outside_of, submit
+from hyperplane.jobs.runners.base import OfThisMachine
+from hyperplane.jobs.runners.slurm_array import REFUSED, kind_of, submit_array, whole_of
+from hyperplane.jobs.runners.slurm_number import Number, expect
+from hyperplane.jobs.runners.slurm_queue import FRESH, TAKEN_OUT, Queue, going_on
+from hyperplane.jobs.runners.slurm_submit import outside_of, submit
+from hyperplane.jobs.runners.slurm_together import Together
 
 #: Chunks of a step that are in the queue at once, unless the step says.
 AT_ONCE = 1000
@@ -37,8 +42,10 @@ PROGRAMS = ("sbatch", "squeue", "scancel")
 _NOBODYS_FAULT = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"}
 #: What a program ends with that was asked to end, or killed.
 _OF_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL)
-#: Seconds in which a submission whose end nobody has seen may come to the queue.
-UNSURE = 30.0
+#: Seconds for which Slurm must say that it will never start a job.
+NEVER = 30.0
+#: What a step ends with that can never run: a wrong configuration, by sysexits.h.
+WRONG = 78
 #: Seconds between requests to end what has not ended.
 AGAIN = 10.0
 #: Looks until a batch job whose program is gone has a last state.
@@ -47,6 +54,10 @@ SETTLED = 10
 _SUBMITTING = ThreadPoolExecutor(8, "hyperplane-sbatch")
 #: What Slurm writes into a log where it looks at the memory of jobs itself.
 _MEMORY = re.compile("Exceeded (job|step) memory limit|oom.kill", re.I)
+
+
+#: An attempt, its step, and how many times the memory that it asks for.
+_Asked = tuple[Command, Step, float]
 
 
 class SlurmProcess:
@@ -61,8 +72,9 @@ class SlurmProcess:
     """
 
     def __init__(self, command: Command, queue: Queue) -> None:
-        self.command, self._queue = command, queue
+        self.command, self._queue, self._number = command, queue, Number(command)
         self._asked_to_end = False
+        self._waits, self._since = "", 0.0
         # The traces of an attempt and the waiting for a process are those of this machine.
         self._traces = Process(command)
 
@@ -79,41 +91,61 @@ class SlurmProcess:
     async def begun(self) -> None:
         """Return when a node runs it, or when Slurm has no more of it."""
         while not self.command.file(".pid").exists() and self.exit_code() is None:
-            if not await self._in_queue() and not self._may_come():
+            if not await self._in_queue() and not self._number.may_come():
                 return
+            await self._tell()
             await asyncio.sleep(LOOK)
+
+    async def _tell(self) -> None:
+        """Say in the log why it waits; end it when it waits for what will not come."""
+        number = self._number.told()
+        waits = self._queue.waiting(number)
+        if waits is None or self.command.file(".pid").exists():
+            return
+        if str(waits) != self._waits:
+            self._waits, self._since = str(waits), time.monotonic()
+            self._say(f"waiting for Slurm: job {number} is {waits}")
+        elif waits.never and time.monotonic() - self._since > NEVER:
+            self._say(f"Slurm will not start job {number}, {waits}: {waits.never}")
+            self._asked_to_end = True
+            self.command.file(".exit").write_text(str(WRONG))
+            await self._queue.cancel(number)
+
+    def _say(self, words: str) -> None:
+        with self.command.file(".log").open("a") as log:
+            log.write(f"{words}\n")
 
     async def wait(self) -> int | None:
         """Its exit code, once Slurm has no more of it."""
         state = ""
         while self.exit_code() is None:
             if not await self._in_queue():
-                if not self._number():
-                    if self._may_come():
+                if not self._number.told():
+                    if self._number.may_come():
                         await asyncio.sleep(LOOK)
                         continue
                     break  # nobody has submitted it
-                state = await self._queue.state_of(self._number())
+                state = await self._state()
                 if not going_on(state):
                     break
             await asyncio.sleep(LOOK)
         # Without a word of Slurm's, too: it forgets a job some minutes after its end.
         deadline = time.monotonic() + (LATE if state in ("", "COMPLETED", "FAILED") else LOOK)
-        while self.exit_code() is None and self._number() and time.monotonic() < deadline:
+        while self.exit_code() is None and self._number.told() and time.monotonic() < deadline:
             await asyncio.sleep(LOOK / 5)
         return await self._explained()
 
     async def _explained(self) -> int | None:
         """The exit code, with Slurm's word in the log where Slurm has ended it."""
-        code, number = self.exit_code(), self._number()
+        code, number = self.exit_code(), self._number.told()
         if not number or self._asked_to_end or code not in (None, *_OF_SIGNALS):
             return code
-        state = await self._queue.state_of(number)
+        state = await self._state()
         for _ in range(SETTLED):  # a step that a signal has ended is gone before its batch job
             if not going_on(state):
                 break
             await asyncio.sleep(LOOK)
-            state = await self._queue.state_of(number)
+            state = await self._state()
         if state in _NOBODYS_FAULT:
             return None
         nothing_to_say = state in ("", "COMPLETED") or going_on(state)
@@ -121,17 +153,16 @@ class SlurmProcess:
             return code
         log = self.command.file(".log")
         of_memory = state == "OUT_OF_MEMORY" or _MEMORY.search(tail(log))
-        with log.open("a") as opened:
-            opened.write(f"\nSlurm ended job {number}: {state}\n")
+        self._say(f"\nSlurm ended job {number}{' for its memory' * bool(of_memory)}: {state}")
         # Not as a signal, which would hide the line above from the reason of the attempt.
         return -signal.SIGKILL if of_memory else 1
 
     async def end(self, grace: float) -> int | None:
         """End the batch job: politely, and after a while surely."""
         self._asked_to_end = True
-        while not await self._in_queue() and self._may_come():
+        while not await self._in_queue() and self._number.may_come():
             await asyncio.sleep(LOOK)
-        number = self._number()
+        number = self._number.told()
         if not number:
             return self.exit_code()
         heard = await self._queue.end_politely(number)
@@ -142,32 +173,24 @@ class SlurmProcess:
             await asyncio.wait({ending}, timeout=AGAIN)
         return await ending
 
-    def _may_come(self) -> bool:
-        """Whether somebody may be submitting it just now, or was killed while he did."""
-        try:
-            file = self.command.file(".slurm").stat()
-        except OSError:
-            return False
-        return file.st_size == 0 and time.time() - file.st_mtime < UNSURE
-
-    def _number(self) -> str:
-        try:
-            return self.command.file(".slurm").read_text()
-        except OSError:
-            return ""
+    async def _state(self) -> str:
+        state = await self._queue.state_of(self._number.told())
+        if state != TAKEN_OUT:
+            return state
+        return "" if self.command.file(".pid").exists() else "CANCELLED"
 
     async def _in_queue(self) -> bool:
-        number: str | None = self._number()
-        if not number:  # whoever submitted it was killed before it wrote the number down
-            number = await self._queue.number_of(name_of(self.command))
-            if number is None:
+        if not self._number.told():  # whoever submitted it was killed before he wrote it down
+            found = await self._queue.number_of(self._number.name())
+            if found is None:
                 return True  # Slurm does not say
-            if number:
-                self.command.file(".slurm").write_text(number)
-        return bool(number) and await self._queue.has(number)
+            if not found:
+                return False
+            self._number.keep(found)
+        return await self._queue.has(self._number.told())
 
 
-class SlurmRunner:
+class SlurmRunner(OfThisMachine):
     """Steps as batch jobs of Slurm.
 
     Parameters
@@ -178,9 +201,12 @@ class SlurmRunner:
 
     name: ClassVar[str] = "slurm"
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
+        super().__init__(environment, options)
         self._outside = outside_of(environment)
         self._queue = Queue(self._outside)
+        self._arrays = True
+        self._submissions = Together(self._submit, binding=True)
 
     def missing(self) -> str:
         """Slurm's commands."""
@@ -205,28 +231,54 @@ class SlurmRunner:
     async def start(self, command: Command, step: Step, times_more: float) -> SlurmProcess:
         """Submit an attempt."""
         command.traces.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for suffix in (".exit", ".pid", ".slurm", ".log"):
+        for suffix in (".exit", ".pid", ".slurm"):
             command.file(suffix).unlink(missing_ok=True)
-        command.file(".slurm").touch()  # its number comes into it
-        loop = asyncio.get_running_loop()
-        submitting = loop.run_in_executor(
-            _SUBMITTING, submit, command, step, times_more, self._outside
+        # One that is always alone is the only one of its kind.
+        kind = kind_of(command, step, times_more) or command.traces
+        wrong = await self._submissions.ask((command, step, times_more), kind)
+        if wrong is not None:
+            raise wrong
+        return SlurmProcess(command, self._queue)
+
+    async def _submit(self, asked: list[_Asked]) -> list[BaseException | None]:
+        """Submit attempts of one kind; what is wrong with each."""
+        commands = [command for command, _, _ in asked]
+        _, step, times_more = asked[0]
+        if len(asked) > 1 and self._arrays:
+            whole = whole_of(commands)
+            try:
+                await self._given(
+                    whole, partial(submit_array, whole, commands, step, times_more, self._outside)
+                )
+            except OSError as error:
+                if REFUSED not in str(error):
+                    raise
+                self._arrays = False
+            else:
+                return [None for _ in asked]
+        for command in commands:
+            expect(command)
+        return await asyncio.gather(
+            *(
+                self._given(command, partial(submit, command, step, times_more, self._outside))
+                for command in commands
+            ),
+            return_exceptions=True,
         )
+
+    async def _given(self, command: Command, submission: Callable[[], str]) -> None:
+        """Submit one batch job or array, and write its number down."""
+        number = Number(command)
         try:
-            number = await asyncio.shield(submitting)
-        except asyncio.CancelledError:  # it is on its way: whoever ends it must know its number
-            with suppress(OSError):
-                command.file(".slurm").write_text(await submitting)
-            raise
+            told = await asyncio.get_running_loop().run_in_executor(_SUBMITTING, submission)
         except OSError as error:
             if error.errno != errno.EAGAIN:
                 raise
             await asyncio.sleep(FRESH)  # Slurm may have it all the same
-            number = await self._queue.number_of(name_of(command)) or ""
-            if not number:
+            told = await self._queue.number_of(number.name()) or ""
+            if not told:
                 raise
-        command.file(".slurm").write_text(number)
-        return SlurmProcess(command, self._queue)
+        number.keep(told)
 
     def found(self, command: Command) -> SlurmProcess:
         """The batch job that somebody else has submitted."""

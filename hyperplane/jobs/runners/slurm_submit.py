@@ -9,8 +9,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from hyperplane.jobs import around
 from hyperplane.jobs.definition.models import Step
@@ -23,6 +24,27 @@ _OF_A_BATCH_JOB = (
 )
 #: What sbatch says when it would say something else later.
 _PASSING = re.compile(r"contact slurm controller|temporarily|timed out|Socket|try again", re.I)
+
+
+class Batch(NamedTuple):
+    """A batch job as sbatch takes it.
+
+    Parameters
+    ----------
+    command : Command
+        The attempt, or the array: its name, its folder and its environment count.
+    argv : sequence of str
+        Program and arguments.
+    log : str
+        Its log, in Slurm's words.
+    options : sequence of str, optional
+        More for sbatch.
+    """
+
+    command: Command
+    argv: Sequence[str]
+    log: str
+    options: Sequence[str] = ()
 
 
 def submit(command: Command, step: Step, times_more: float, outside: Mapping[str, str]) -> str:
@@ -44,18 +66,26 @@ def submit(command: Command, step: Step, times_more: float, outside: Mapping[str
     OSError
         With EAGAIN for what may pass, and with what sbatch said.
     """
+    inner = (sys.executable, "-I", "-S", around.__file__, str(command.traces), *command.argv)
+    batch = Batch(command, inner, literal(command.file(".log")))
+    return sbatch(batch, step, times_more, outside)
+
+
+def sbatch(batch: Batch, step: Step, times_more: float, outside: Mapping[str, str]) -> str:
+    """As :func:`submit`, for a batch job or an array."""
+    command = batch.command
     if not Path(command.folder).is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such folder", command.folder)
-    inner = [sys.executable, "-I", "-S", around.__file__, str(command.traces), *command.argv]
     enter = f"cd -- {shlex.quote(command.folder)} || exit 126"
-    script = f"#!/bin/sh\n{enter}\nexec {shlex.join(inner)}\n"
+    script = f"#!/bin/sh\n{enter}\nexec {shlex.join(batch.argv)}\n"
     options = [
         f"--job-name={name_of(command)}",
         "--parsable",
         "--no-requeue",
         # All of the step's environment, and by this way only: it has its secrets.
         "--export=ALL",
-        f"--output={_literal(command.file('.log'))}",
+        f"--output={batch.log}",
+        *batch.options,
         *_resources(step, times_more),
     ]
     # Where Slurm is, even when the step shall not see it.
@@ -99,7 +129,7 @@ def name_of(command: Command) -> str:
     return re.sub("[^A-Za-z0-9.-]+", "-", f"hyperplane-{Path(above).name}-{attempt}")
 
 
-def _literal(path: Path) -> str:
+def literal(path: Path) -> str:
     """A path without the signs that Slurm replaces."""
     return str(path).replace("\\", "\\\\").replace("%", "%%")
 

@@ -6,7 +6,7 @@ from hyperplane.spec.settings.base import EngineSettings, PatientSettings, Remot
 from hyperplane.spec.settings.cuda import CudaSettings
 from hyperplane.spec.settings.gateway import GatewaySettings
 from hyperplane.spec.settings.jobs import JobSettings
-from hyperplane.spec.settings.kubernetes import KubernetesSettings
+from hyperplane.spec.settings.kubernetes import KubernetesJobSettings, KubernetesSettings
 from hyperplane.spec.settings.local import LocalSettings
 from hyperplane.spec.settings.slurm import SlurmSettings
 from hyperplane.spec.settings.ssh import SshSettings
@@ -27,6 +27,7 @@ __all__ = [
     "EngineSettings",
     "GatewaySettings",
     "JobSettings",
+    "KubernetesJobSettings",
     "KubernetesSettings",
     "LocalSettings",
     "PatientSettings",

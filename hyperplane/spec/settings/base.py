@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from dask.utils import parse_timedelta
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from hyperplane.errors import Fault, RequestError
-from hyperplane.spec.faults import faults_of
+from hyperplane.errors import RequestError
+from hyperplane.spec.faults import faults_of, with_known
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -24,7 +22,7 @@ def _duration(value: str | float) -> str | float:
     try:
         parse_timedelta(value)
     except (ValueError, LookupError):
-        raise ValueError("seconds, or text such as '300s'") from None
+        raise ValueError("seconds, or text such as '300s', '30m' or '2 hours'") from None
     return value
 
 
@@ -38,7 +36,7 @@ class EngineSettings(BaseModel):
 
     idle_timeout: Duration | None = None
 
-    def with_options(self, options: Mapping[str, Any]) -> Self:
+    def with_options(self, options: Mapping[str, Any], where: str = "engine_options") -> Self:
         """The settings with some of them as one call wants them.
 
         Raises
@@ -50,17 +48,9 @@ class EngineSettings(BaseModel):
         try:
             return type(self)(**{**self.model_dump(), **given})
         except ValidationError as error:
-            found = faults_of(error, "engine_options")
-            raise RequestError([self._known(fault) for fault in found]) from error
-
-    def _known(self, fault: Fault) -> Fault:
-        """A fault; of a name that is not known, with those that are."""
-        name = fault.where.removeprefix("engine_options.")
-        if name.partition(".")[0] in type(self).model_fields:
-            return fault
-        near = difflib.get_close_matches(name, type(self).model_fields, n=1)
-        advice = f"did you mean {near[0]}?" if near else ""
-        return replace(fault, allowed="one of " + ", ".join(type(self).model_fields), advice=advice)
+            found = faults_of(error, where)
+            known = type(self).model_fields
+            raise RequestError([with_known(fault, known, where) for fault in found]) from error
 
 
 class PatientSettings(EngineSettings):

@@ -99,7 +99,7 @@ class KubernetesSettings(RemoteSettings):
     labels: tuple[Label, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     environ: tuple[Variable, ...] = ()
-    scheduler_cpu: Cpu = 1
+    scheduler_cpu: Cpu = 1.0
     scheduler_ram: Bytes = "2Gi"
     memory_overhead: Bytes = "0"
     cpu_reserved: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -107,3 +107,9 @@ class KubernetesSettings(RemoteSettings):
     run_as_user: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     port_forward: Literal["auto", "always", "never"] = "auto"
     security: Literal["tls", "none"] = "tls"
+
+
+class KubernetesJobSettings(KubernetesSettings):
+    """What steps of jobs have of them, and where the image has the files of the pipeline."""
+
+    root: Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")] | None = None

@@ -19,8 +19,8 @@ def test_an_unknown_runner_and_one_that_was_meant():
     assert fault == "runner = 'slrum': allowed is one of slurm, kubernetes; did you mean slurm?"
     assert list(RENDERERS) == ["slurm", "kubernetes"]
     assert [load(name).name for name in RENDERERS] == list(RENDERERS)
-    with pytest.raises(RequestError, match="one of local, slurm; did you mean local"):
-        runner_of("locale")
+    with pytest.raises(RequestError, match="one of local, slurm, kubernetes; did you mean local"):
+        runner_of("locale", {}, {})
 
 
 def test_unknown_options_and_those_that_were_meant():
@@ -54,6 +54,7 @@ def test_all_that_kubernetes_cannot_do_at_once():
         "parameters['a']",
     ]
     assert found["image"].startswith("image = nothing: allowed is the name of an image")
+    assert "--option image=" in found["image"]
     assert "did you mean 16_16" in found["steps[3].resources.pool"]
     assert "140004 bytes" in found["steps[2].foreach"]
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runner_cases import HOSTILE, command, made, typical
 
+from hyperplane.engines.kubernetes.pods import verbatim
 from hyperplane.jobs import Resources, Step, manifest_text
 from hyperplane.jobs.environment import PARAMETERS, PREFIX, variables
 from hyperplane.jobs.faults import kind_of
@@ -66,7 +67,7 @@ def started(manifest, index=None):
 
 @given(st.text())
 def test_no_text_holds_a_reference_for_kubernetes(text):
-    assert expanded(manifest_text.verbatim(text), {"A": "wrong", "PATH": "wrong"}) == text
+    assert expanded(verbatim(text), {"A": "wrong", "PATH": "wrong"}) == text
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))

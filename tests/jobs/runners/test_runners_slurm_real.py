@@ -35,12 +35,17 @@ def _in_its_own_folder(tmp_path, monkeypatch):
 def queue():
     """The batch jobs that there are."""
     said = subprocess.run(
-        ["squeue", "--me", "--noheader", "--format=%i %T %j"],
+        ["squeue", "--me", "--array", "--noheader", "--format=%i %T %j"],
         capture_output=True,
         text=True,
         check=True,
     )
     return said.stdout.splitlines()
+
+
+def logs_of(job):
+    """Files with what its attempts write."""
+    return sorted(Path(job.job.folder).rglob("*.log"))
 
 
 def until(true, seconds=60):
@@ -146,6 +151,25 @@ def test_the_timeout_of_a_step_counts_from_when_it_runs():
     ended = {one.step: one.status for one in job.attempts}
     assert ended == {"a": DONE, "b": DONE, "c": TIMED_OUT}
     assert "the step's timeout of 1 s is over" in job.job.reason
+
+
+def test_why_it_waits_is_in_the_log():
+    everything = {"cores": 8, "ram_gb": 0.1}
+    steps = [bash(name, "sleep 6", resources=everything, depends_on=()) for name in "ab"]
+    job = submitted(*steps, runner="slurm")
+    until(lambda: "is PENDING (" in "".join(map(Path.read_text, logs_of(job))), 30)
+    assert job.wait(60) == DONE
+    # What a step writes itself takes the place of it.
+    assert [log.read_text() for log in logs_of(job)] == ["", ""]
+
+
+def test_what_no_node_can_hold_ends_with_what_to_do():
+    large = {"cores": 15, "ram_gb": 0.1}
+    job = submitted(bash("a", "true", resources=large), runner="slurm", max_retries=2)
+    assert job.wait(90) == FAILED
+    assert "Slurm will not start job" in job.job.reason
+    assert "ask for fewer cores or less memory per node" in job.job.reason
+    assert len(job.attempts) == 1
 
 
 def test_what_sbatch_refuses_is_said_and_not_tried_again(monkeypatch):

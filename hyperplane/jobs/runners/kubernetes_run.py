@@ -1,0 +1,188 @@
+"""Kubernetes as the place where the steps of a job run: each attempt is a Job with one pod.
+
+Whoever looks after the job creates the Job of an attempt when those before it are done, keeps what
+its pod writes in the job's folder, sees how it ended, takes it away, and creates the next one. When
+the supervisor is killed the pods go on, and the next one finds their Jobs by the attempts' names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hyperplane import config
+from hyperplane.errors import EngineError, Fault
+from hyperplane.jobs import calls, notebook
+from hyperplane.jobs.capacity import Capacity, Demand
+from hyperplane.jobs.definition.models import Pipeline, Step
+from hyperplane.jobs.definition.wording import shown
+from hyperplane.jobs.processes import Command
+from hyperplane.jobs.runners.kubernetes_attempt import (
+    FOLDER,
+    LONGEST_FILE,
+    Sent,
+    job_of,
+    name_of,
+    secret_of,
+)
+from hyperplane.jobs.runners.kubernetes_pod import PodProcess
+from hyperplane.jobs.runners.kubernetes_watch import BATCH, PATIENCE, Watch, said
+from hyperplane.jobs.states import Job
+from hyperplane.spec.settings import KubernetesJobSettings
+
+#: Chunks of a step that have a Job at once, unless the step says.
+AT_ONCE = 500
+_PYTHON = "python"
+_NOTEBOOK = Path(notebook.__file__)
+
+
+class KubernetesRunner:
+    """Steps as Jobs of Kubernetes.
+
+    Parameters
+    ----------
+    environment : mapping of str to str
+        What the submission runs in: ``KUBECONFIG`` is taken from it.
+    options : mapping
+        As :meth:`settled` gives them.
+    """
+
+    name: ClassVar[str] = "kubernetes"
+    apart: ClassVar[bool] = True
+
+    def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
+        self._settings = KubernetesJobSettings(**options)
+        self._kubeconfig = environment.get("KUBECONFIG")
+        self._watch: Watch | None = None
+
+    @classmethod
+    def settled(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings of the engine of this name, with those of the submission over them."""
+        settings = config.engine_settings("kubernetes", KubernetesJobSettings)
+        found = settings.with_options(options, "runner_options")
+        return found.model_dump(mode="json", by_alias=True, warnings="none")
+
+    def missing(self) -> str:
+        """What it needs: kr8s, an image, and an API server that answers."""
+        if importlib.util.find_spec("kr8s") is None:
+            return "it needs kr8s: pip install 'hyperplane[kubernetes]'"
+        if self._settings.image is None:
+            return (
+                "it needs an image: set hyperplane.engines.kubernetes.image, or give the option "
+                "image=registry/name:tag"
+            )
+        with ThreadPoolExecutor(1) as apart:  # a notebook has an event loop of its own
+            return apart.submit(asyncio.run, self._unreachable()).result()
+
+    async def _unreachable(self) -> str:
+        from hyperplane.engines.kubernetes.api import Api
+
+        api = Api(self._settings.namespace)
+        try:
+            await asyncio.wait_for(api.connect(self._kubeconfig), PATIENCE)
+            await asyncio.wait_for(api.list("jobs", BATCH), PATIENCE)
+        except EngineError as error:
+            return said(error)
+        except asyncio.TimeoutError:
+            return f"the API server of Kubernetes does not answer within {PATIENCE:g} s"
+        finally:
+            with suppress(KeyError):
+                await api.close()
+        return ""
+
+    def unsupported(self, pipeline: Pipeline) -> list[Fault]:
+        """All that keeps a pipeline from running there."""
+        faults = []
+        if pipeline.requirements is not None:
+            advice = "install them in the image, and leave the key out"
+            asked = shown(pipeline.requirements)
+            faults.append(Fault("requirements", asked, "nothing on kubernetes", advice))
+        for step in pipeline.steps:
+            where = f"step {step.name!r}: "
+            if step.argv[1:] == ("-m", calls.PROGRAM):
+                allowed = "a script or notebook, or a program that the image has"
+                faults.append(Fault(f"{where}argv", "a Python function", allowed))
+            if step.path and self._settings.root is None:
+                faults += _file_faults(where, Path(pipeline.root, step.path))
+        return faults
+
+    def there(self, job: Job) -> Job:
+        """The job with the folders and the interpreter of the image."""
+        pipeline, root = job.pipeline, self._settings.root
+        steps = pipeline.steps
+        if root is None:  # each step's own file goes with it
+            steps = tuple(
+                one.model_copy(update={"path": Path(one.path).name, "working_dir": None})
+                for one in steps
+            )
+            pipeline = pipeline.model_copy(update={"working_dir": None})
+        moved = pipeline.model_copy(update={"root": root or FOLDER, "steps": steps})
+        return replace(job, definition=moved.to_json(), folder=FOLDER, python=_PYTHON)
+
+    def demand(self, capacity: Capacity, step: Step, times_more: float) -> Demand:
+        """Nothing of this machine."""
+        del capacity, step, times_more
+        return Demand()
+
+    def chunks_at_once(self, capacity: Capacity, step: Step, usual: int) -> int:
+        """What the step says, or more than most namespaces have room for."""
+        del capacity, usual
+        return step.max_parallel or AT_ONCE
+
+    async def start(self, command: Command, step: Step, times_more: float) -> PodProcess:
+        """Create the Job of an attempt, and the Secret that it owns."""
+        for suffix in (".exit", ".pid"):
+            command.file(suffix).unlink(missing_ok=True)
+        sent = []
+        if command.script is not None and self._settings.root is None:
+            where = f"{FOLDER}/{command.script.name}"
+            sent.append(Sent("hyperplane-file", where, command.script.read_bytes()))
+        if step.kind == "notebook":
+            # The program that runs it goes with it, too: it needs nothing else of this package.
+            where = f"{FOLDER}/.hyperplane-notebook.py"
+            program = Sent("hyperplane-program", where, _NOTEBOOK.read_bytes())
+            sent.append(program)
+            words = (_PYTHON, program.where, *command.argv[2:])
+            command = replace(command, argv=words, own={**command.own, notebook.SEND: "1"})
+            command.file(".notebook").write_text(str(command.notebook))
+        watch = self._watching()
+        job = job_of(command, step, times_more, self._settings, sent)
+        made = {"apiVersion": job["apiVersion"], "kind": job["kind"]} | await watch.create(
+            "jobs", job, BATCH
+        )
+        # After the Job, which owns it: whatever ends the Job ends the secret. The pod waits for it.
+        if (secret := secret_of(made, command, sent)) is not None:
+            try:
+                await watch.create("secrets", secret)
+            except OSError:
+                await watch.delete(name_of(command))
+                raise
+        return PodProcess(command, watch, time.monotonic())
+
+    def found(self, command: Command) -> PodProcess:
+        """The Job that somebody else has created."""
+        return PodProcess(command, self._watching())
+
+    def _watching(self) -> Watch:
+        if self._watch is None:
+            self._watch = Watch(self._settings.namespace, self._kubeconfig)
+        return self._watch
+
+
+def _file_faults(where: str, file: Path) -> list[Fault]:
+    try:
+        size = file.stat().st_size
+    except OSError:
+        return []  # it is told of already
+    if size <= LONGEST_FILE:
+        return []
+    allowed = f"at most {LONGEST_FILE} bytes, which go with the step"
+    advice = "put it into the image, and give the option root=FOLDER"
+    return [Fault(f"{where}{file.name}", f"{size} bytes", allowed, advice)]

@@ -1,0 +1,75 @@
+"""The number of an attempt's batch job: written down beside its traces, or to be found by name.
+
+A single batch job has it in ``attempt-1.slurm``, which is empty while it is being submitted. For a
+task of an array that file says which array and which task, and the number of the array is in a file
+of the same kind beside the folders of the chunks.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from hyperplane.jobs.processes import Command
+from hyperplane.jobs.runners.slurm_submit import name_of
+
+#: Seconds in which a submission whose end nobody has seen may come to the queue.
+UNSURE = 30.0
+
+
+class Number:
+    """The number of the batch job of one attempt.
+
+    Parameters
+    ----------
+    command : Command
+        The attempt.
+    """
+
+    def __init__(self, command: Command) -> None:
+        self._command, self._known = command, ""
+
+    def told(self) -> str:
+        """The number, as ``42`` or ``42_7``; empty while nobody has written it down."""
+        if not self._known:
+            whole, task = self._where()
+            number = _text(whole.file(".slurm"))
+            self._known = f"{number}_{task}" if number and task else number
+        return self._known
+
+    def name(self) -> str:
+        """The name of the batch job or array."""
+        return name_of(self._where()[0])
+
+    def keep(self, number: str) -> None:
+        """Write down the number of the batch job or array."""
+        self._where()[0].file(".slurm").write_text(number)
+
+    def may_come(self) -> bool:
+        """Whether somebody may be submitting it just now, or was killed while he did."""
+        try:
+            file = self._where()[0].file(".slurm").stat()
+        except OSError:
+            return False
+        return file.st_size == 0 and time.time() - file.st_mtime < UNSURE
+
+    def _where(self) -> tuple[Command, str]:
+        """Whose number it is, and which of its tasks."""
+        array, _, task = _text(self._command.file(".slurm")).rpartition("/")
+        if not array:
+            return self._command, ""
+        folder = self._command.traces.parent.parent
+        return Command((), {}, "", folder / array), task
+
+
+def expect(command: Command, array: Command | None = None, task: int = 0) -> None:
+    """Write down before an attempt is submitted where its number will be."""
+    text = "" if array is None else f"{array.traces.name}/{task}"
+    command.file(".slurm").write_text(text)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

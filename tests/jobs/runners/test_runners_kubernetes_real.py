@@ -1,0 +1,256 @@
+"""Steps as pods of a real Kubernetes: what arrives, what is repeated, what ends."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from job_cases import bash, ran, submitted
+from services import until
+from services_kubernetes import LONGEST, NAMESPACE, kubectl, service
+from test_jobs_killed import kill_supervisor
+
+from hyperplane.errors import RequestError
+from hyperplane.jobs import JobHandle, Pipeline, Step, submit
+from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.slow,
+    pytest.mark.timeout(LONGEST),
+    pytest.mark.filterwarnings("ignore:Kubernetes version:UserWarning"),
+]
+
+SMALL = {"cores": 0.1, "ram_gb": 0.1}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kubernetes():
+    with service():
+        yield
+    kill_supervisor()  # it has the configuration of this module
+
+
+@pytest.fixture(autouse=True)
+def _in_its_own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    yield
+    until(lambda: not left(), 90)
+
+
+def left():
+    """Jobs, pods and Secrets of jobs that there are."""
+    words = ("-n", NAMESPACE, "get", "jobs,pods,secrets", "-l", "hyperplane.dev/job", "-o", "name")
+    return kubectl(*words).split()
+
+
+def objects(kind):
+    """All of a kind that belong to jobs."""
+    words = ("-n", NAMESPACE, "get", kind, "-l", "hyperplane.dev/job", "-o", "json")
+    return json.loads(kubectl(*words))["items"]
+
+
+def python(name, text, **options):
+    """A step that runs a line of Python."""
+    return Step(name=name, kind="command", argv=("python", "-c", text), **options)
+
+
+SHOW = """
+import json, os
+names = ("TEXT", "HYPERPLANE_JOB_PARAMETER_YEAR", "THE_TOKEN", "HOME", "MY_OWN", "TWO")
+print(json.dumps({**{name: os.environ.get(name) for name in names}, "folder": os.getcwd()}))
+"""
+
+
+def test_everything_arrives_as_it_was_said(monkeypatch):
+    monkeypatch.setenv("THE_TOKEN", "s3cret 'word' $(HOME)")
+    monkeypatch.setenv("MY_OWN", "stays here")
+    text = "a 'b' \"c\"\n$(TEXT) $$ $HOME; ü \\n %j"
+    step = python("first", SHOW, env={"TEXT": text, "TWO": "$(TEXT)"}, secrets=("THE_TOKEN",))
+    seen = []
+
+    job = submitted(step, runner="kubernetes", parameters={"year": text})
+    until(lambda: seen.extend(objects("jobs")) or seen)
+    assert job.wait(120) == DONE, job.logs()
+    # The value of the secret is taken out of the log.
+    assert "s3cret" not in job.logs()
+    told = json.loads(job.logs("first"))
+    assert told["TEXT"] == told["HYPERPLANE_JOB_PARAMETER_YEAR"] == text
+    assert told["TWO"] == "$(TEXT)"
+    assert told["HOME"] == "/tmp"
+    assert told["MY_OWN"] is None
+    assert told["folder"] == "/var/lib/hyperplane"
+    assert "s3cret" not in json.dumps(seen)
+    assert job.job.runner == "kubernetes"
+
+
+def test_the_value_of_a_secret_is_the_one_of_here(monkeypatch):
+    monkeypatch.setenv("THE_TOKEN", "s3cret 'word' $(HOME) ü")
+    count = "import os; print(len(os.environ['THE_TOKEN'].encode()))"
+    job = ran(python("a", count, secrets=("THE_TOKEN",)), runner="kubernetes", wait=120)
+    assert job.logs() == f"{len(b's3cret') + len(''' 'word' $(HOME) ü'''.encode())}\n"
+
+
+def test_a_steps_own_file_goes_with_it(tmp_path):
+    (tmp_path / "steps").mkdir()
+    (tmp_path / "steps" / "clean.py").write_text(
+        "import os, pathlib, sys\npathlib.Path('made').write_text('x')\n"
+        "print(sys.argv[0], os.environ['YEAR'])\n"
+    )
+    (tmp_path / "flights.yaml").write_text(
+        "pipeline:\n  name: flights\n  tasks:\n  - name: clean\n    type: python script\n"
+        "    py_path: steps/clean.py\n"
+    )
+    job = submit(tmp_path / "flights.yaml", runner="kubernetes", parameters={"year": "2013"})
+    assert job.wait(120) == DONE, job.logs()
+    assert job.logs() == "/var/lib/hyperplane/clean.py 2013\n"
+
+
+def test_an_executed_notebook_comes_back_also_when_a_cell_fails(tmp_path):
+    cells = [nbformat.v4.new_code_cell(text) for text in ("print(year)", "1 / 0", "print('no')")]
+    cells[0].metadata["tags"] = []
+    kernel = {"kernelspec": {"name": "python3", "language": "python", "display_name": "Python 3"}}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
+    nbformat.write(notebook, tmp_path / "flights.ipynb")
+    (tmp_path / "flights.yaml").write_text(
+        "pipeline:\n  name: flights\n  tasks:\n  - name: years\n    type: jupyter notebook\n"
+        "    notebook_path: flights.ipynb\n    notebook_output_path: out/done.ipynb\n"
+    )
+    job = submit(
+        tmp_path / "flights.yaml", runner="kubernetes", parameters={"year": 2013}, max_retries=0
+    )
+    assert job.wait(120) == FAILED
+    done = nbformat.read(tmp_path / "out" / "done.ipynb", as_version=4)
+    outputs = [cell.get("outputs") for cell in done.cells if cell.cell_type == "code"]
+    assert "ZeroDivisionError" in json.dumps(outputs)
+    assert "2013" in json.dumps(outputs)
+    assert "ZeroDivisionError" in job.job.reason
+    assert "hyperplane-notebook:" not in job.logs()
+
+
+def test_steps_follow_each_other_and_chunks_run_beside_each_other():
+    job = ran(
+        bash("a", "echo first; sleep 1"),
+        bash("chunks", "echo $CHUNK_ID $ITEM; sleep 1", foreach=("x y", "ü", "'"), resources=SMALL),
+        bash("last", "echo last"),
+        runner="kubernetes",
+        wait=200,
+    )
+    assert job.status == DONE, job.logs()
+    ended = {one.step: one.ended for one in job.attempts if one.chunk in (-1, 0)}
+    assert ended["a"] < ended["chunks"] < ended["last"]
+    logs = [Path(job.job.folder, one.log).read_text() for one in job.attempts if one.chunk >= 0]
+    assert sorted(logs) == ["0 x y\n", "1 ü\n", "2 '\n"]
+    assert {one.number for one in job.attempts} == {1}
+
+
+def test_what_it_writes_is_seen_while_it_runs():
+    job = submitted(bash("slow", "echo begun; sleep 20; echo ended"), runner="kubernetes")
+    until(lambda: "begun" in job.logs(), 60)
+    assert "ended" not in job.logs()
+    assert job.wait(90) == DONE
+    assert job.logs() == "begun\nended\n"
+
+
+def test_a_killed_supervisor_costs_no_attempt():
+    steps = [bash(name, f"echo {name}; sleep 5; echo {name}") for name in "ab"]
+    job = submitted(*steps, runner="kubernetes")
+    until(lambda: "a" in job.logs(), 60)
+    assert kill_supervisor()
+    time.sleep(8)  # the pod ends while nobody looks
+    assert JobHandle(job.id).wait(120) == DONE
+    assert [(one.step, one.number) for one in job.attempts] == [("a", 1), ("b", 1)]
+    assert job.logs("a") == "a\na\n"
+
+
+def test_cancelling_ends_what_runs_and_what_waits():
+    polite = "trap 'echo asked; exit 3' TERM; echo begun; sleep 60 & wait"
+    large = {"cores": 0.7, "ram_gb": 0.1}
+    job = submitted(bash("slow", polite, chunks=4, resources=large), runner="kubernetes")
+    until(lambda: "begun" in job.logs(), 60)
+    job.cancel()
+    assert job.wait(90) == CANCELLED
+    assert "asked" in "".join(one.read_text() for one in Path(job.job.folder).rglob("*.log"))
+
+
+def test_a_step_that_runs_out_of_memory_gets_more():
+    hungry = "x = bytearray(300_000_000); print('fits')"
+    job = ran(
+        python("hungry", hungry, resources={"cores": 0.2, "ram_gb": 0.1}, more_memory=6),
+        runner="kubernetes",
+        max_retries=1,
+        wait=180,
+    )
+    first, second = job.attempts
+    assert (first.status, first.fault) == (FAILED, "memory"), (first, job.logs())
+    assert second.status == DONE
+    assert job.status == DONE
+
+
+def test_the_timeout_of_a_step_ends_its_pod():
+    job = ran(bash("slow", "echo begun; sleep 100", timeout=4), runner="kubernetes", max_retries=0)
+    assert job.status == FAILED
+    assert [one.status for one in job.attempts] == [TIMED_OUT]
+    assert "the step's timeout of 4 s is over" in job.job.reason
+
+
+def test_exit_codes_decide_on_another_attempt():
+    job = ran(bash("a", "echo no >&2; exit 65"), runner="kubernetes", max_retries=3, wait=120)
+    assert (job.status, len(job.attempts)) == (FAILED, 1)
+    assert job.job.reason.endswith("exit code 65: no")
+    job = ran(bash("a", "exit 9"), runner="kubernetes", max_retries=1, wait=120)
+    assert [one.exit_code for one in job.attempts] == [9, 9]
+
+
+def test_a_pod_that_somebody_deletes_is_lost_and_made_again():
+    job = submitted(bash("a", "echo begun; sleep 8"), runner="kubernetes", max_retries=1)
+    until(lambda: "begun" in job.logs(), 60)
+    [pod] = objects("pods")
+    kubectl("-n", NAMESPACE, "delete", "pod", pod["metadata"]["name"], "--wait=false")
+    assert job.wait(120) == DONE
+    assert [one.status for one in job.attempts] == ["lost", DONE]
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "said"),
+    [
+        ("true", {"image": "test.invalid/hyperplane/nothing:1"}, "ErrImageNeverPull"),
+        ("true", {"image": "test.invalid/hyperplane/pause:1"}, "not root"),
+        ("no-such-program", {}, "executable file not found"),
+    ],
+)
+def test_what_can_never_run_is_said_and_not_tried_again(program, options, said):
+    step = Step(name="a", kind="command", argv=(program,))
+    job = submitted(step, runner="kubernetes", runner_options=options, max_retries=3)
+    assert job.wait(120) == FAILED
+    assert said in job.job.reason
+    assert len(job.attempts) == 1
+
+
+def test_why_it_waits_is_in_the_log():
+    job = submitted(bash("a", "true", resources={"cores": 64}), runner="kubernetes")
+    until(lambda: "Insufficient cpu" in job.logs(), 90)
+    job.cancel()
+    assert job.wait(60) == CANCELLED
+
+
+def test_what_cannot_run_there_is_refused_before_anything_is_submitted(tmp_path):
+    (tmp_path / "needs.txt").write_text("polars\n")
+    steps = [Step(name="a", kind="command", argv=("true",))]
+    with pytest.raises(RequestError, match=r"requirements = 'needs\.txt'"):
+        submit(
+            Pipeline.from_steps("a", steps, root=tmp_path, requirements="needs.txt"),
+            runner="kubernetes",
+        )
+    with pytest.raises(RequestError, match="did you mean image"):
+        submitted(*steps, runner="kubernetes", runner_options={"imag": "x"})
+
+
+def test_not_without_an_api_server(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setenv("KUBECONFIG", str(tmp_path / "none"))
+        with pytest.raises(RequestError, match="no usable configuration of kubectl"):
+            submitted(bash("a", "true"), runner="kubernetes")

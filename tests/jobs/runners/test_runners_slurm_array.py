@@ -1,0 +1,189 @@
+"""What is one array and what is not, the file for its tasks, and requests done together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hyperplane.jobs import Step
+from hyperplane.jobs.processes import Command
+from hyperplane.jobs.runners import slurm_task
+from hyperplane.jobs.runners.slurm_array import (
+    common_to,
+    kind_of,
+    task_of,
+    whole_of,
+    write_tasks,
+)
+from hyperplane.jobs.runners.slurm_number import Number, expect
+from hyperplane.jobs.runners.slurm_together import Together
+
+STEP = Step(name="a", kind="command", argv=("true",), chunks=9, secrets=("the/token",))
+TEXT = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), max_size=9)
+NAME = st.text("ABC_", min_size=1, max_size=3)
+
+
+def command(chunk=0, place="/p", argv=("true",), attempt=1, folder="/work", **environment):
+    traces = Path(place, "job", "steps", "000-a", f"chunk-{chunk:05d}", f"attempt-{attempt}")
+    return Command(argv, environment, folder, traces)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.dictionaries(NAME, TEXT), st.lists(TEXT, min_size=1)), min_size=1, max_size=5
+    )
+)
+def test_each_task_finds_what_is_its_own(drawn):
+    commands = [
+        command(2 * n, argv=argv, **environment) for n, (environment, argv) in enumerate(drawn)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "tasks")
+        common = common_to(commands)
+        write_tasks(path, commands, common)
+        assert path.stat().st_mode & 0o777 == 0o600
+        for one in commands:
+            traces, variables, argv = slurm_task.entry(str(path), task_of(one))
+            assert traces == os.fsencode(one.traces)
+            assert argv == [os.fsencode(word) for word in one.argv]
+            own = dict(os.fsdecode(variable).split("=", 1) for variable in variables)
+            assert {**common, **own} == one.environment
+            assert not set(own.items()) & set(common.items())
+        with pytest.raises(LookupError, match="no task 1 in"):
+            slurm_task.entry(str(path), 1)
+
+
+def test_the_program_of_a_task_becomes_the_one_that_was_named(tmp_path):
+    around = tmp_path / "around.py"
+    around.write_text("import os, sys; print(sys.argv[1:], sys.flags.isolated, dict(os.environ))")
+    commands = [command(n, argv=("run", "", f"{n} ü\n"), ITEM=f"i={n}", SAME="1") for n in (4, 7)]
+    write_tasks(tmp_path / "tasks", commands, {"SAME": "1"})
+    environment = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_JOB_ID": "1", "SLURM_JOB_ID": "8"}
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", slurm_task.__file__, str(tmp_path / "tasks"), str(around)],
+        env={**environment, "SAME": "1", "LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    words = [str(commands[1].traces), "run", "", "7 ü\n"]
+    seen = {"SLURM_JOB_ID": "8", "SAME": "1", "LC_ALL": "C.UTF-8", "ITEM": "i=7"}
+    assert done.stdout == f"{words} 1 {seen}\n"
+
+
+def test_only_what_differs_in_nothing_but_its_chunk_is_one_array():
+    first = kind_of(command(3, CHUNK_ID="3"), STEP, 1.0)
+    assert first is not None
+    assert kind_of(command(999, CHUNK_ID="999"), STEP, 1.0) == first
+    others = [
+        kind_of(command(1003), STEP, 1.0),
+        kind_of(command(123_003), STEP, 1.0),
+        kind_of(command(4, attempt=2), STEP, 1.0),
+        kind_of(command(4, folder="/elsewhere"), STEP, 1.0),
+        kind_of(command(4), STEP, 2.0),
+        kind_of(command(4, THE_TOKEN="of another day"), STEP, 1.0),
+        kind_of(command(4, HYPERPLANE_CUSTOM_SECRET_KEY_THE_TOKEN="another"), STEP, 1.0),
+    ]
+    assert len({first, *others}) == 8
+    assert None not in others
+    assert kind_of(command(4, place="/a\\b"), STEP, 1.0) is None
+    alone = Command(("true",), {}, "/work", Path("/p/job/steps/000-a/attempt-1"))
+    assert kind_of(alone, STEP, 1.0) is None
+
+
+def test_what_the_chunks_have_in_common_is_not_in_the_file(tmp_path):
+    commands = [command(n, THE_TOKEN="s3cret", CHUNK_ID=str(n), SLURM_X="1") for n in range(3)]
+    assert common_to(commands) == {"THE_TOKEN": "s3cret"}
+    write_tasks(tmp_path / "tasks", commands, common_to(commands))
+    written = (tmp_path / "tasks").read_bytes()
+    assert b"CHUNK_ID=2" in written
+    assert b"TOKEN" not in written
+    assert b"SLURM_X" not in written
+
+
+def test_the_number_of_a_task_is_that_of_its_array(tmp_path):
+    single, first, second = (command(n, place=tmp_path) for n in range(3))
+    for one in (single, first, second):
+        one.traces.parent.mkdir(parents=True)
+    whole = whole_of([first, second])
+    assert not Number(first).may_come()
+    for one in (single, whole):
+        expect(one)
+    for one in (first, second):
+        expect(one, whole, task_of(one))
+    number = Number(second)
+    assert (number.told(), number.may_come()) == ("", True)
+    assert number.name() == "hyperplane-job-000-a-array-chunk-00001-attempt-1"
+    Number(first).keep("42")
+    assert (number.told(), Number(first).told(), number.may_come()) == ("42_2", "42_1", False)
+    assert Number(single).told() == ""
+    Number(single).keep("43")
+    assert Number(single).told() == "43"
+    assert Number(single).name() == "hyperplane-job-000-a-chunk-00000-attempt-1"
+
+
+def test_requests_of_a_moment_and_of_a_kind_are_answered_together():
+    asked = []
+
+    async def answer(ones):
+        asked.append(ones)
+        return [2 * one for one in ones]
+
+    async def go():
+        together = Together(answer)
+        told = await asyncio.gather(*(together.ask(n, n % 2) for n in range(6)))
+        return [*told, await together.ask(7, 1)]
+
+    assert asyncio.run(go()) == [0, 2, 4, 6, 8, 10, 14]
+    assert asked == [[0, 2, 4], [1, 3, 5], [7]]
+
+
+def test_what_goes_wrong_is_told_to_all():
+    async def answer(ones):
+        raise OSError(f"not {ones}")
+
+    async def go():
+        together = Together(answer)
+        return await asyncio.gather(*map(together.ask, range(2)), return_exceptions=True)
+
+    assert [str(wrong) for wrong in asyncio.run(go())] == ["not [0, 1]"] * 2
+
+
+@pytest.mark.parametrize("binding", [True, False])
+def test_who_is_cancelled_in_time_has_not_asked_and_later_may_wait_on(binding):
+    asked, done = [], []
+
+    async def answer(ones):
+        asked.append(ones)
+        await asyncio.sleep(0.2)
+        done.append(ones)
+        return ones
+
+    async def go():
+        together = Together(answer, binding=binding)
+        early, late, stays = (asyncio.ensure_future(together.ask(n)) for n in range(3))
+        await asyncio.sleep(0)
+        early.cancel()
+        await asyncio.wait({early})
+        while not asked:
+            await asyncio.sleep(0.01)
+        late.cancel()
+        await asyncio.wait({late})
+        assert bool(done) is binding
+        assert (early.cancelled(), late.cancelled(), await stays) == (True, True, 2)
+        nobody = asyncio.ensure_future(together.ask(3))
+        await asyncio.sleep(0)
+        nobody.cancel()
+        await asyncio.sleep(0.2)
+
+    asyncio.run(go())
+    assert asked == [[1, 2]]

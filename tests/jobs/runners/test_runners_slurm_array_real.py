@@ -1,0 +1,213 @@
+"""Chunks as one job array of a real Slurm: what arrives, what is repeated, what ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from job_cases import bash, ran, submitted
+from test_jobs_killed import kill_supervisor
+from test_runners_slurm_real import _in_its_own_folder, _slurm, queue, until  # noqa: F401
+
+from hyperplane.jobs import JobHandle
+from hyperplane.jobs.processes import Command
+from hyperplane.jobs.runners.slurm_run import SlurmRunner
+from hyperplane.jobs.states import CANCELLED, DONE, FAILED
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+SMALL = {"cores": 1, "ram_gb": 0.1}
+LARGE = {"cores": 4, "ram_gb": 0.1}  # two of them at once
+
+
+@pytest.fixture(autouse=True)
+def calls(tmp_path, monkeypatch):
+    """The calls of Slurm's programs: each one its words."""
+    told, folder = tmp_path / "calls", tmp_path / "counting"
+    folder.mkdir()
+    for name in ("sbatch", "scancel"):
+        program = folder / name
+        program.write_text(
+            f"#!/bin/sh\nprintf '%s ' {name} \"$@\" >> {told}\necho >> {told}\n"
+            f'[ -e {folder}/refuse ] && case "$*" in *--array*) echo "sbatch: error: Batch job '
+            'submission failed: Invalid job array specification" >&2; exit 1;; esac\n'
+            f'exec {shutil.which(name)} "$@"\n'
+        )
+        program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def calls(name):
+        lines = told.read_text().splitlines() if told.exists() else []
+        return [line.split() for line in lines if line.startswith(f"{name} ")]
+
+    return calls
+
+
+def numbers(job):
+    """Attempts of each chunk."""
+    return Counter(one.chunk for one in job.attempts)
+
+
+def test_two_hundred_chunks_are_few_calls_and_each_has_what_is_its_own(
+    tmp_path, monkeypatch, calls
+):
+    monkeypatch.setenv("THE_TOKEN", "s3cret 'word'")
+    items = [f"a '{n}' \"c\"\n$(id); ü \\n %a" for n in range(200)]
+    names = ("CHUNK_ID", "ITEM", "HYPERPLANE_SHARD_INDEX", "HYPERPLANE_JOB_PARAMETERS", "YEAR")
+    step = bash(
+        "many",
+        "".join(f'printf "%s\\0" "${name}" >> got.$CHUNK_ID; ' for name in (*names, "THE_TOKEN"))
+        + "pwd; echo chunk $CHUNK_ID; env | grep ^SLURM_ARRAY_; [ $CHUNK_ID = 7 ] || exit 0; "
+        "scontrol show job $SLURM_JOB_ID > shown; "
+        "scontrol write batch_script $SLURM_JOB_ID script > written 2>&1; "
+        "cat /proc/*/cmdline > processes 2> gone; true",
+        foreach=tuple(items),
+        secrets=("THE_TOKEN",),
+        resources=SMALL,
+    )
+    job = ran(step, runner="slurm", parameters={"year": "ü '"}, wait=120)
+    assert job.status == DONE, job.job.reason
+    assert set(numbers(job).values()) == {1}
+    for chunk, item in enumerate(items):
+        *got, parameters, year, token, _ = Path(f"got.{chunk}").read_text().split("\0")
+        assert got == [str(chunk), item, str(chunk)]
+        assert json.loads(parameters) == {"year": "ü '", "chunk_id": str(chunk), "item": item}
+        assert (year, token) == ("ü '", "s3cret 'word'")
+    logs = sorted(Path(job.job.folder).rglob("attempt-1.log"))
+    assert [one.read_text() for one in logs] == [f"{tmp_path}\nchunk {n}\n" for n in range(200)]
+    assert 1 <= len(calls("sbatch")) <= 4
+    for name in ("shown", "script", "processes", "calls"):
+        assert Path(name).read_text(errors="replace")
+        assert "s3cret" not in Path(name).read_text(errors="replace")
+    files = [one for one in Path(job.job.folder).rglob("*") if one.is_file()]
+    assert not [one for one in files if b"s3cret" in one.read_bytes()]
+    tasks = [one for one in files if one.suffix == ".tasks"]
+    assert {one.stat().st_mode & 0o777 for one in tasks} == {0o600}
+
+
+def test_one_that_fails_is_begun_again_and_the_others_are_not(calls):
+    fails = '[ "$CHUNK_ID" != 2 ] || [ -e tried ] || { touch tried; exit 3; }'
+    job = ran(bash("a", fails, chunks=6, resources=SMALL), runner="slurm", max_retries=1)
+    assert job.status == DONE
+    assert numbers(job) == {0: 1, 1: 1, 2: 2, 3: 1, 4: 1, 5: 1}
+    # A single one is a batch job as ever.
+    assert ["--array" in " ".join(words) for words in calls("sbatch")] == [True, False]
+
+
+def test_one_that_runs_out_of_memory_gets_more_and_the_others_do_not(calls):
+    size = "$((CHUNK_ID == 1 ? 400000000 : 1))"
+    hungry = f"python3 -c 'import sys, time; x = bytearray(int(sys.argv[1])); time.sleep(4)' {size}"
+    job = ran(
+        bash("a", hungry, chunks=3, resources={"cores": 1, "ram_gb": 0.2}, more_memory=4),
+        runner="slurm",
+        max_retries=1,
+        wait=120,
+    )
+    assert job.status == DONE
+    assert numbers(job) == {0: 1, 1: 2, 2: 1}
+    assert [(one.chunk, one.fault) for one in job.attempts if one.status == FAILED] == [
+        (1, "memory")
+    ]
+    asked = [[word for word in words if "--mem" in word] for words in calls("sbatch")]
+    assert asked == [["--mem=191M"], ["--mem=763M"]]
+
+
+def test_cancelling_when_half_is_done_leaves_nothing(tmp_path, calls):
+    polite = (
+        "trap 'echo asked; exit 3' TERM; [ $CHUNK_ID -ge 4 ] || exit 0; touch $CHUNK_ID.begun; "
+        "sleep 60 & wait"
+    )
+    job = submitted(bash("slow", polite, chunks=40, resources=LARGE), runner="slurm")
+    until(lambda: len(list(tmp_path.glob("*.begun"))) == 2)
+    until(lambda: sum(one.status == DONE for one in job.attempts) == 4)
+    job.cancel()
+    began = time.monotonic()
+    assert job.wait(60) == CANCELLED
+    assert time.monotonic() - began < 15
+    until(lambda: queue() == [], 30)
+    ended = Counter(one.status for one in job.attempts)
+    assert ended == {DONE: 4, CANCELLED: 36}
+    logs = [one.read_text() for one in Path(job.job.folder).rglob("*.log")]
+    assert sum("asked" in one for one in logs) == 2
+    assert len(list(tmp_path.glob("*.begun"))) == 2
+    assert len(calls("scancel")) <= 4
+
+
+@pytest.mark.parametrize("written", ["yes", "not yet", "lost"])
+def test_a_killed_supervisor_costs_no_attempt(tmp_path, calls, written):
+    told = "echo $CHUNK_ID >> told; sleep 1; echo $CHUNK_ID >> told"
+    job = submitted(bash("a", told, chunks=6, resources=LARGE), runner="slurm")
+    until((tmp_path / "told").exists)
+    assert kill_supervisor()
+    [number] = Path(job.job.folder).rglob("array-*.slurm")
+    if written == "lost":
+        number.unlink()
+    elif written == "not yet":
+        number.write_text("")
+    time.sleep(1.5)  # some end while nobody looks
+    assert JobHandle(job.id).wait(60) == DONE
+    assert Counter((tmp_path / "told").read_text().split()) == dict.fromkeys("012345", 2)
+    assert set(numbers(job).values()) == {1}
+    assert len(calls("sbatch")) == 1
+
+
+def test_what_an_administrator_ends_is_a_failed_attempt_and_the_others_go_on(tmp_path):
+    job = submitted(
+        bash("a", "touch $CHUNK_ID.begun; sleep 4", chunks=4, resources=LARGE),
+        runner="slurm",
+        max_retries=0,
+    )
+    until(lambda: len(list(tmp_path.glob("*.begun"))) == 2)
+    whole = queue()[0].partition("_")[0]
+    subprocess.run(["scancel", f"{whole}_1", f"{whole}_3"], check=True)  # one runs, one waits
+    assert job.wait(60) == FAILED
+    assert [one.status for one in sorted(job.attempts, key=lambda one: one.chunk)] == [
+        *(DONE, FAILED),
+        *(DONE, FAILED),
+    ]
+    for one in job.attempts:
+        ended = f"Slurm ended job {whole}_{one.chunk}: CANCELLED"
+        assert one.reason.endswith(ended if one.status == FAILED else ""), one
+    assert sorted(one.name for one in tmp_path.glob("*.begun")) == [f"{n}.begun" for n in (0, 1, 2)]
+
+
+def test_where_there_are_no_arrays_each_is_alone(tmp_path, calls):
+    (tmp_path / "counting" / "refuse").touch()
+    job = ran(bash("a", "echo $CHUNK_ID", chunks=5, resources=SMALL), runner="slurm")
+    assert job.status == DONE
+    assert len(calls("sbatch")) == 6
+    assert sorted(one.read_text() for one in Path(job.job.folder).rglob("*.log")) == [
+        f"{n}\n" for n in range(5)
+    ]
+
+
+def test_arrays_of_more_than_a_thousand_chunks(tmp_path, calls):
+    step = bash("a", "true", chunks=9, resources=SMALL)
+    chunks = (3, 999, 1000, 1003, 1999, 123456)
+
+    async def go():
+        runner = SlurmRunner(dict(os.environ), {})
+        commands = [
+            Command(
+                (sys.executable, "-c", "import os; print(os.environ['N'])"),
+                {**os.environ, "N": str(n)},
+                str(tmp_path),
+                tmp_path / "j%b" / "steps" / "000-a" / f"chunk-{n:05d}" / "attempt-1",
+            )
+            for n in chunks
+        ]
+        started = await asyncio.gather(*(runner.start(one, step, 1.0) for one in commands))
+        return await asyncio.gather(*(one.wait() for one in started))
+
+    assert asyncio.run(go()) == [0] * len(chunks)
+    for n in chunks:
+        [log] = tmp_path.glob(f"j*/steps/000-a/chunk-{n:05d}/attempt-1.log")
+        assert log.read_text() == f"{n}\n"
+    assert len(calls("sbatch")) == 3
