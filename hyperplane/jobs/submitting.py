@@ -107,7 +107,6 @@ def new_job(
     if made is not None:
         faults += requirements.name_faults(made)
         faults += pool_faults(made)
-        faults += notebooks.kernel_faults(made) if here and runner != "kubernetes" else []
         # What is rendered finds its secrets where it is submitted or runs.
         wanted = {secret for step in made.steps for secret in step.secrets if here}
         _, missing = secrets(sorted(wanted), os.environ, settings.secrets)

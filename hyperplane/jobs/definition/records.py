@@ -66,10 +66,11 @@ class Record(BaseModel):
 
     @classmethod
     def _told(cls, fault: Fault) -> Fault:
-        """A fault of pydantic without secrets, and with a name that was meant."""
+        """A fault of pydantic without secrets, and with the names that there are."""
         top = _top(fault)
         if top not in cls.model_fields:
-            return replace(fault, advice=did_you_mean(top, cls.model_fields))
+            allowed = "one of " + ", ".join(cls.model_fields)
+            return replace(fault, allowed=allowed, advice=did_you_mean(top, cls.model_fields))
         if top not in _CLOSED:
             return fault
         return replace(fault, asked="a value not shown here", advice=_CLOSED[top])

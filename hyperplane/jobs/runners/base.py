@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from hyperplane.errors import Fault, check
+from hyperplane.jobs import notebooks
 from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.processes import Command
@@ -63,9 +64,6 @@ class Runner(Protocol):
 
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None: ...
 
-    #: Whether steps find nothing of this machine there.
-    apart: ClassVar[bool]
-
     @classmethod
     def settled(cls, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options of a submission with what the configuration says, to be kept with the job.
@@ -116,7 +114,6 @@ class OfThisMachine:
     """What runners have in common whose steps find the files of this machine."""
 
     name: ClassVar[str]
-    apart: ClassVar[bool] = False
 
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
         del environment, options
@@ -129,13 +126,29 @@ class OfThisMachine:
         return {}
 
     def unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """Nothing."""
-        del pipeline
-        return []
+        """Kernels of notebooks that are not here."""
+        return notebooks.kernel_faults(pipeline)
 
     def there(self, job: Job) -> Job:
         """The same."""
         return job
+
+
+class Queued:
+    """What runners have in common whose steps wait in somebody else's queue."""
+
+    #: Chunks of a step that are there at once, unless the step says; more than most run at once.
+    at_once: ClassVar[int]
+
+    def demand(self, capacity: Capacity, step: Step, times_more: float) -> Demand:
+        """Nothing of this machine."""
+        del capacity, step, times_more
+        return Demand()
+
+    def chunks_at_once(self, capacity: Capacity, step: Step, usual: int) -> int:
+        """What the step says, or the most."""
+        del capacity, usual
+        return step.max_parallel or self.at_once
 
 
 class Renderer(Protocol):

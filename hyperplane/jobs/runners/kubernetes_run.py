@@ -20,10 +20,10 @@ from typing import Any, ClassVar
 from hyperplane import config
 from hyperplane.errors import EngineError, Fault
 from hyperplane.jobs import calls, notebook
-from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.wording import shown
 from hyperplane.jobs.processes import Command
+from hyperplane.jobs.runners.base import Queued
 from hyperplane.jobs.runners.kubernetes_attempt import (
     FOLDER,
     LONGEST_FILE,
@@ -37,13 +37,11 @@ from hyperplane.jobs.runners.kubernetes_watch import BATCH, PATIENCE, Watch, sai
 from hyperplane.jobs.states import Job
 from hyperplane.spec.settings import KubernetesJobSettings
 
-#: Chunks of a step that have a Job at once, unless the step says.
-AT_ONCE = 500
 _PYTHON = "python"
 _NOTEBOOK = Path(notebook.__file__)
 
 
-class KubernetesRunner:
+class KubernetesRunner(Queued):
     """Steps as Jobs of Kubernetes.
 
     Parameters
@@ -55,7 +53,7 @@ class KubernetesRunner:
     """
 
     name: ClassVar[str] = "kubernetes"
-    apart: ClassVar[bool] = True
+    at_once: ClassVar[int] = 500
 
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
         self._settings = KubernetesJobSettings(**options)
@@ -125,16 +123,6 @@ class KubernetesRunner:
             pipeline = pipeline.model_copy(update={"working_dir": None})
         moved = pipeline.model_copy(update={"root": root or FOLDER, "steps": steps})
         return replace(job, definition=moved.to_json(), folder=FOLDER, python=_PYTHON)
-
-    def demand(self, capacity: Capacity, step: Step, times_more: float) -> Demand:
-        """Nothing of this machine."""
-        del capacity, step, times_more
-        return Demand()
-
-    def chunks_at_once(self, capacity: Capacity, step: Step, usual: int) -> int:
-        """What the step says, or more than most namespaces have room for."""
-        del capacity, usual
-        return step.max_parallel or AT_ONCE
 
     async def start(self, command: Command, step: Step, times_more: float) -> PodProcess:
         """Create the Job of an attempt, and the Secret that it owns."""

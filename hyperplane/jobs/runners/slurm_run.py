@@ -20,19 +20,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ClassVar
 
-from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.faults import tail
 from hyperplane.jobs.processes import Command, Process
-from hyperplane.jobs.runners.base import OfThisMachine
+from hyperplane.jobs.runners.base import OfThisMachine, Queued
 from hyperplane.jobs.runners.slurm_array import REFUSED, kind_of, submit_array, whole_of
 from hyperplane.jobs.runners.slurm_number import Number, expect
 from hyperplane.jobs.runners.slurm_queue import FRESH, TAKEN_OUT, Queue, going_on
 from hyperplane.jobs.runners.slurm_submit import outside_of, submit
 from hyperplane.jobs.runners.slurm_together import Together
 
-#: Chunks of a step that are in the queue at once, unless the step says.
-AT_ONCE = 1000
 #: Seconds between looks.
 LOOK = 1.0
 #: Seconds after the end of a batch job in which its traces come over a network file system.
@@ -190,7 +187,7 @@ class SlurmProcess:
         return await self._queue.has(self._number.told())
 
 
-class SlurmRunner(OfThisMachine):
+class SlurmRunner(Queued, OfThisMachine):
     """Steps as batch jobs of Slurm.
 
     Parameters
@@ -200,6 +197,7 @@ class SlurmRunner(OfThisMachine):
     """
 
     name: ClassVar[str] = "slurm"
+    at_once: ClassVar[int] = 1000
 
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
         super().__init__(environment, options)
@@ -217,16 +215,6 @@ class SlurmRunner(OfThisMachine):
         return (
             f"no {', '.join(absent)} on the PATH; submit from a machine where Slurm's commands are"
         )
-
-    def demand(self, capacity: Capacity, step: Step, times_more: float) -> Demand:
-        """Nothing of this machine."""
-        del capacity, step, times_more
-        return Demand()
-
-    def chunks_at_once(self, capacity: Capacity, step: Step, usual: int) -> int:
-        """What the step says, or more than most sites run at once."""
-        del capacity, usual
-        return step.max_parallel or AT_ONCE
 
     async def start(self, command: Command, step: Step, times_more: float) -> SlurmProcess:
         """Submit an attempt."""
