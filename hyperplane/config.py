@@ -8,19 +8,20 @@ and what is allowed.
 from __future__ import annotations
 
 import difflib
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import entry_points
 from typing import Any, NamedTuple, TypeVar
 
 import dask.config
 from pydantic import BaseModel, ValidationError
 
 from hyperplane import defaults
+from hyperplane.config_sources import SET, VARIABLE, source_of, underscored, value_at
 from hyperplane.errors import ConfigError, Fault, UnknownPool
 from hyperplane.sizing.rules import SizingRules
-from hyperplane.spec.faults import faults_of
+from hyperplane.spec.faults import faults_of, with_known
 from hyperplane.spec.memory import MemoryPolicy, policy_faults
 from hyperplane.spec.pool import PoolSpec, canonical_pool_name
 from hyperplane.spec.settings import ENGINES, EngineSettings, JobSettings
@@ -44,8 +45,7 @@ Settings = TypeVar("Settings", bound=EngineSettings)
 
 _ROOT = "hyperplane"
 _POOLS = "hyperplane.pools"
-_SET, _VARIABLE = "dask.config.set", "environment variable"
-_MISSING: Any = object()
+_ENGINES = f"{_ROOT}.engines"
 _QUOTE_IT = "write it as pool_<cores>_<GB>: YAML reads a bare 16_16 as the number 1616"
 
 
@@ -95,8 +95,8 @@ def _pool_entries(section: Mapping[Any, Any]) -> tuple[dict[str, _Entry], list[F
             found.append(_fault(path, content, "a mapping of the keys of a pool"))
             continue
         entry = entries.setdefault(canonical_pool_name(key), _Entry(path, {}, {}))
-        shipped = _value(defaults.load_file("pools.yaml"), path.split("."))
-        for field, value in _underscored(content).items():
+        shipped = value_at(defaults.load_file("pools.yaml"), path.split("."))
+        for field, value in underscored(content).items():
             if field == "name":
                 found.append(_fault(f"{path}.{field}", value, "no such key"))
             elif field not in entry.values or _beats(path, shipped, field, value, entry):
@@ -117,8 +117,8 @@ def _beats(path: str, shipped: Any, field: str, value: object, entry: _Entry) ->
 
 
 def _strength(path: str) -> int:
-    source = _source(path)
-    return 2 if source == _SET else int(source.startswith(_VARIABLE))
+    source = source_of(path)
+    return 2 if source == SET else int(source.startswith(VARIABLE))
 
 
 def get_pool(name: str | PoolSpec) -> PoolSpec:
@@ -176,7 +176,7 @@ def tuning() -> TuningSection:
 
 def engine_settings(engine: str, model: type[Settings]) -> Settings:
     """The settings of an engine, checked against its model."""
-    return _read(f"{_ROOT}.engines.{engine}", model)
+    return _read(f"{_ENGINES}.{engine}", model)
 
 
 def jobs() -> JobSettings:
@@ -186,7 +186,7 @@ def jobs() -> JobSettings:
 
 def auto_engines() -> tuple[str, ...]:
     """The engines that ``engine="auto"`` may take, best first."""
-    path = "hyperplane.engines.auto"
+    path = f"{_ENGINES}.auto"
     names = dask.config.get(path)
     if (
         not isinstance(names, list | tuple)
@@ -225,6 +225,25 @@ def _unknown_sections() -> list[Fault]:
         _fault(f"{_ROOT}.{key}", section[key], "one of the sections " + ", ".join(sorted(known)))
         for key in section
         if key not in known
+    ] + _unknown_engines()
+
+
+def _unknown_engines() -> list[Fault]:
+    """Sections of engines that there are not: what is set there would hold nowhere."""
+    section = dask.config.get(_ENGINES)
+    if not isinstance(section, Mapping):
+        return []
+    known = {"auto": "auto", **{name: name for name in ENGINES}}
+    if all(key in known for key in section):
+        return []
+    for point in entry_points(group=_ENGINES):  # of other packages
+        known.setdefault(point.name.replace("-", "_"), point.name)
+    return [
+        with_known(
+            _fault(f"{_ENGINES}.{key}", section[key], "no such engine"), known.values(), _ENGINES
+        )
+        for key in section
+        if str(key).replace("-", "_") not in known
     ]
 
 
@@ -234,67 +253,15 @@ def _read(path: str, model: type[Model]) -> Model:
         raise ConfigError([_fault(path, section, "a mapping")])
     try:
         # What lies deeper in an engine's section are names of somebody else's.
-        return model(**_underscored(section, deep=not issubclass(model, EngineSettings)))
+        return model(**underscored(section, deep=not issubclass(model, EngineSettings)))
     except ValidationError as error:
-        raise ConfigError(_with_sources(faults_of(error, path))) from error
+        found = [with_known(fault, model.model_fields, path) for fault in faults_of(error, path)]
+        raise ConfigError(_with_sources(found)) from error
 
 
 def _fault(path: str, value: object, allowed: str, advice: str = "") -> Fault:
-    return Fault(path, repr(value), allowed, advice, _source(path))
+    return Fault(path, repr(value), allowed, advice, source_of(path))
 
 
 def _with_sources(found: list[Fault]) -> list[Fault]:
-    return [replace(fault, source=_source(fault.where)) for fault in found]
-
-
-def _source(path: str) -> str:
-    """What set a key, or the nearest parent of a key that is missing."""
-    parts = path.split(".")
-    now = _value(dask.config.config, parts)
-    while now is _MISSING and len(parts) > 1:
-        parts = parts[:-1]
-        now = _value(dask.config.config, parts)
-    for source, content in _sources(parts):
-        if _gave(_value(content, parts), now):
-            return source
-    return _SET
-
-
-def _sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Everything that is read into the configuration, the strongest first."""
-    variable = "DASK_" + "__".join(parts).upper() + "__"
-    set_ = [
-        name
-        for name in sorted(os.environ)
-        if name.startswith("DASK_HYPERPLANE")
-        and (variable.startswith(f"{name.upper()}__") or name.upper().startswith(variable))
-    ]
-    yield f"{_VARIABLE} {', '.join(set_)}", dask.config.collect_env()
-    files = list(dask.config.collect_yaml(dask.config.paths, return_paths=True))
-    yield from ((str(file), content) for file, content in reversed(files))
-    for name in defaults.FILES:
-        yield str(defaults.folder() / name), defaults.load_file(name)
-
-
-def _gave(value: object, now: object) -> bool:
-    """Whether a value, or something in it, is what is in force now."""
-    if isinstance(value, Mapping) and isinstance(now, Mapping):
-        return any(_gave(value[key], now.get(key, _MISSING)) for key in value)
-    return value is not _MISSING and value == now
-
-
-def _value(content: object, parts: list[str]) -> Any:
-    for part in parts:
-        if not isinstance(content, Mapping):
-            return _MISSING
-        content = {str(key).replace("-", "_"): value for key, value in content.items()}.get(
-            part.replace("-", "_"), _MISSING
-        )
-    return content
-
-
-def _underscored(section: Mapping[Any, Any], deep: bool = True) -> dict[str, Any]:
-    """A section with ``_`` for ``-`` in its keys, which are one and the same to Dask."""
-    found = {str(key).replace("-", "_"): value for key, value in section.items()}
-    inner = {key: value for key, value in found.items() if deep and isinstance(value, Mapping)}
-    return {**found, **{key: _underscored(value) for key, value in inner.items()}}
+    return [replace(fault, source=source_of(fault.where)) for fault in found]

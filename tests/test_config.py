@@ -234,14 +234,11 @@ class TestFaults:
         [
             ("pools.pool_16_16.coers", "no such key"),
             ("pools.pool_16_16.name", "no such key"),
-            ("sizing.mulitpliers", "no such key"),
             ("sizing.multipliers.huge", "no such key"),
             ("sizing.families.some_tasks", "no such key"),
             ("sizing.split.form_gb", "no such key"),
             ("sizing.checks.full", "no such key"),
             ("memory.pauze", "one of target, spill, pause, terminate"),
-            ("engines.local.fitt", "no such key"),
-            ("tuning.profil", "no such key"),
             ("tuning.profiles.fast.servers", "no such key"),
             (
                 "memroy",

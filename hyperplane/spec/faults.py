@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,6 +27,7 @@ _KINDS = {
     "tuple_": "a list",
     "finite_": "a finite number",
 }
+_LIST = 'a list, such as ["a", "b"] ([a,b] in YAML and on the command line)'
 
 
 def faults_of(
@@ -64,6 +67,36 @@ def faults_of(
     ]
 
 
+def with_known(fault: Fault, known: Iterable[str], prefix: str = "") -> Fault:
+    """A fault; that of a key which there is not, with those that there are.
+
+    Parameters
+    ----------
+    fault : Fault
+        One of :func:`faults_of`.
+    known : iterable of str
+        The fields of the model.
+    prefix : str
+        As it was given there.
+
+    Returns
+    -------
+    Fault
+
+    Examples
+    --------
+    >>> print(with_known(Fault("site.prot", "22", "no such key"), ["host", "port"], "site"))
+    site.prot = 22: allowed is one of host, port; did you mean port?
+    """
+    names = list(known)
+    name = fault.where.removeprefix(f"{prefix}.") if prefix else fault.where
+    if name.partition(".")[0] in names:
+        return fault
+    near = difflib.get_close_matches(name, names, n=1)
+    advice = f"did you mean {near[0]}?" if near else ""
+    return replace(fault, allowed="one of " + ", ".join(names), advice=advice)
+
+
 def _names_a_branch(part: int | str) -> bool:
     """Whether a part of a location names a branch of a union rather than a key."""
     return isinstance(part, str) and ("[" in part or part in {"str", "int", "float", "none"})
@@ -87,6 +120,9 @@ def _allowed(entry: Any) -> str:
         return f"text that matches {context['pattern']}"
     for start, words in _KINDS.items():
         if kind.startswith(start):
+            # Text is what most give instead: they may not know how a list is written.
+            if words == "a list" and isinstance(entry["input"], str):
+                return _LIST
             return words
     return str(entry["msg"])
 

@@ -169,9 +169,21 @@ def test_a_template_adds_and_the_plan_decides() -> None:
 
 
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hyperplane.engines import kubernetes
+    from hyperplane.engines.kubernetes import engine
 
-    monkeypatch.setattr(kubernetes.importlib.util, "find_spec", lambda name: None)
-    usable, reason = kubernetes.KubernetesEngine().available()
+    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: None)
+    usable, reason = engine.KubernetesEngine().available()
     assert not usable
     assert "hyperplane[kubernetes]" in reason
+    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: object())
+    usable, reason = engine.KubernetesEngine().available()
+    assert usable
+    assert "whether Kubernetes answers is seen when a cluster starts" in reason
+
+
+def test_without_an_image_both_ways_to_give_one_are_told() -> None:
+    with pytest.raises(hyperplane.RequestError) as caught:
+        hyperplane.plan_cluster(engine="kubernetes")
+    [fault] = caught.value.faults
+    assert 'engine_options={"image": ' in fault.advice
+    assert "--engine-options image=" in fault.advice

@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from hyperplane.spec.faults import faults_of
+from hyperplane.errors import Fault
+from hyperplane.spec.faults import faults_of, with_known
 
 
 class Inner(BaseModel):
@@ -55,7 +56,13 @@ def _faults(prefix="", sources=None, **values):
         ({"code": 5}, "code", "5", "text"),
         ({"code": "A"}, "code", "'A'", "text that matches ^[a-z]+$"),
         ({"odd": 2}, "odd", "2", "an odd number"),
-        ({"names": "a"}, "names", "'a'", "a list"),
+        (
+            {"names": "a"},
+            "names",
+            "'a'",
+            'a list, such as ["a", "b"] ([a,b] in YAML and on the command line)',
+        ),
+        ({"names": 5}, "names", "5", "a list"),
         ({"names": [1]}, "names.0", "1", "text"),
         ({"inner": 5}, "inner", "5", "an object of type Inner"),
         ({"inner": {"kind": "c"}}, "inner.kind", "'c'", "one of 'a' or 'b'"),
@@ -84,3 +91,23 @@ def test_a_long_value_is_cut():
     [fault] = _faults(count="x" * 500)
     assert len(fault.asked) == 80
     assert fault.asked.endswith("...")
+
+
+@pytest.mark.parametrize(
+    ("where", "prefix", "advice"),
+    [
+        ("site.prot", "site", "did you mean port?"),
+        ("prot", "", "did you mean port?"),
+        ("site.zzz", "site", ""),
+    ],
+)
+def test_a_key_that_there_is_not_comes_with_those_that_there_are(where, prefix, advice):
+    fault = Fault(where, "1", "no such key", source="a.yaml")
+    found = with_known(fault, ["host", "port"], prefix)
+    assert found == Fault(where, "1", "one of host, port", advice, "a.yaml")
+
+
+@pytest.mark.parametrize("where", ["site.port", "site.port.0.zzz"])
+def test_what_is_wrong_in_a_known_key_stays_as_it_is(where):
+    fault = Fault(where, "1", "no such key")
+    assert with_known(fault, ["host", "port"], "site") is fault

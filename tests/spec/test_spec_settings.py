@@ -1,8 +1,11 @@
 """The settings of engines."""
 
+import re
+
 import pytest
 from pydantic import ValidationError
 
+from hyperplane.spec.faults import faults_of
 from hyperplane.spec.settings import EngineSettings, LocalSettings
 
 
@@ -22,3 +25,13 @@ def test_a_duration_is_seconds_or_text(value):
 def test_anything_else_is_no_duration(value):
     with pytest.raises(ValidationError):
         LocalSettings(idle_timeout=value)
+
+
+def test_the_forms_that_a_fault_names_are_durations():
+    with pytest.raises(ValidationError) as caught:
+        LocalSettings(idle_timeout="30 min")
+    [fault] = faults_of(caught.value)
+    forms = re.findall("'([^']+)'", fault.allowed)
+    assert len(forms) == 3
+    for form in forms:
+        LocalSettings(idle_timeout=form)

@@ -33,7 +33,9 @@ class GatewayEngine:
         """With dask-gateway; whether its server answers is seen when a cluster starts."""
         if importlib.util.find_spec("dask_gateway") is None:
             return Availability(False, "it needs dask-gateway: pip install 'hyperplane[gateway]'")
-        return Availability(True, f"dask-gateway is installed; the server is {_SECTION}.address")
+        address = f"the server is {_SECTION}.address or gateway.address"
+        seen = "whether it answers is seen when a cluster starts"
+        return Availability(True, f"dask-gateway is installed; {address}; {seen}")
 
     def capacity(self, settings: EngineSettings) -> Capacity | None:
         """Not known before the server is asked: it refuses what it does not give."""
@@ -45,7 +47,10 @@ class GatewayEngine:
         found = cast(GatewaySettings, settings)
         faults = _unmapped(request, found)
         if found.address is None and dask.config.get("gateway.address", default=None) is None:
-            advice = 'set it, or give engine_options={"address": "https://..."}'
+            advice = (
+                'set it, or give engine_options={"address": "https://..."} '
+                "(on the command line --engine-options address=https://...)"
+            )
             allowed = "the address of a dask-gateway server"
             faults.append(Fault(f"{_SECTION}.address", "none", allowed, advice))
         for name, kinds in (

@@ -32,7 +32,9 @@ class KubernetesEngine:
             reason = "it needs dask-kubernetes: pip install 'hyperplane[kubernetes]'"
             return Availability(False, reason)
         return Availability(
-            True, "dask-kubernetes is installed; it uses the context that kubectl uses"
+            True,
+            "dask-kubernetes is installed; it uses the context that kubectl uses; "
+            "whether Kubernetes answers is seen when a cluster starts",
         )
 
     def capacity(self, settings: EngineSettings) -> Capacity | None:
@@ -45,7 +47,10 @@ class KubernetesEngine:
         found = []
         if cast(KubernetesSettings, settings).image is None:
             where = "hyperplane.engines.kubernetes.image"
-            advice = 'set it, or give engine_options={"image": "..."}'
+            advice = (
+                'set it, or give engine_options={"image": "..."} '
+                "(on the command line --engine-options image=...)"
+            )
             found.append(Fault(where, "none", "an image with the Python of here", advice))
         if request.scheduler_deploy_mode == "local":
             allowed = "'remote': the operator runs the scheduler in a pod"

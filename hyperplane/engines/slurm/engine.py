@@ -39,7 +39,9 @@ class SlurmEngine:
         if absent:
             where = "use a machine from which jobs are submitted"
             return Availability(False, f"{', '.join(absent)} not on PATH: {where}")
-        return Availability(True, f"dask-jobqueue is installed, and {shutil.which('sbatch')}")
+        sbatch = shutil.which("sbatch")
+        seen = "whether Slurm answers is seen when a cluster starts"
+        return Availability(True, f"dask-jobqueue is installed, and {sbatch}; {seen}")
 
     def capacity(self, settings: EngineSettings) -> None:
         """Not bound to one machine: Slurm knows its nodes."""

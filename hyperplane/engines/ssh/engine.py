@@ -33,7 +33,9 @@ class SshEngine:
             needs = " and ".join(missing)
             return Availability(False, f"it needs {needs}: pip install 'hyperplane[ssh]'")
         return Availability(
-            True, "asyncssh is installed; hosts are in hyperplane.engines.ssh.hosts"
+            True,
+            "asyncssh is installed; hosts are in hyperplane.engines.ssh.hosts; "
+            "whether they answer is seen when a cluster starts",
         )
 
     def capacity(self, settings: EngineSettings) -> Capacity | None:
@@ -46,12 +48,22 @@ class SshEngine:
         hosts = cast(SshSettings, settings).hosts
         if not hosts:
             where = "hyperplane.engines.ssh.hosts"
-            advice = 'set it, or give engine_options={"hosts": ["a", "b"]}'
+            advice = (
+                'set it, or give engine_options={"hosts": ["a", "b"]} '
+                "(on the command line --engine-options 'hosts=[a,b]')"
+            )
             return [Fault(where, "none", "names or addresses of hosts", advice)]
         if request.num_workers > len(hosts):
             allowed = f"at most {len(hosts)}, the number of hyperplane.engines.ssh.hosts"
-            advice = "a host that stands there twice takes two nodes"
-            return [Fault("num_workers", str(request.num_workers), allowed, advice)]
+            asked = str(request.num_workers)
+            # Those who have named one host may not know that they ask for two nodes.
+            if request.num_workers == ClusterRequest.model_fields["num_workers"].default:
+                asked += " (the default)"
+            advice = (
+                f"ask for num_workers={len(hosts)}, or name more hosts: "
+                "one that stands there twice takes two nodes"
+            )
+            return [Fault("num_workers", asked, allowed, advice)]
         return []
 
     def render(self, plan: ClusterPlan) -> str:

@@ -1,0 +1,85 @@
+"""Where what is in force in the configuration came from: files, variables, the shipped defaults."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import dask.config
+
+from hyperplane import defaults
+
+#: What :func:`source_of` says of values that were set from Python, and how it begins of variables.
+SET, VARIABLE = "dask.config.set", "environment variable"
+_MISSING: Any = object()
+
+
+def source_of(path: str) -> str:
+    """What set a key, or the nearest parent of a key that is missing.
+
+    Parameters
+    ----------
+    path : str
+        Of the key, with dots.
+
+    Returns
+    -------
+    str
+        The path of a file, ``environment variable ...`` or ``dask.config.set``.
+
+    Examples
+    --------
+    >>> source_of("hyperplane.memory.pause").endswith("memory.yaml")
+    True
+    """
+    parts = path.split(".")
+    now = value_at(dask.config.config, parts)
+    while now is _MISSING and len(parts) > 1:
+        parts = parts[:-1]
+        now = value_at(dask.config.config, parts)
+    for source, content in _sources(parts):
+        if _gave(value_at(content, parts), now):
+            return source
+    return SET
+
+
+def _sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Everything that is read into the configuration, the strongest first."""
+    variable = "DASK_" + "__".join(parts).upper() + "__"
+    set_ = [
+        name
+        for name in sorted(os.environ)
+        if name.startswith("DASK_HYPERPLANE")
+        and (variable.startswith(f"{name.upper()}__") or name.upper().startswith(variable))
+    ]
+    yield f"{VARIABLE} {', '.join(set_)}", dask.config.collect_env()
+    files = list(dask.config.collect_yaml(dask.config.paths, return_paths=True))
+    yield from ((str(file), content) for file, content in reversed(files))
+    for name in defaults.FILES:
+        yield str(defaults.folder() / name), defaults.load_file(name)
+
+
+def _gave(value: object, now: object) -> bool:
+    """Whether a value, or something in it, is what is in force now."""
+    if isinstance(value, Mapping) and isinstance(now, Mapping):
+        return any(_gave(value[key], now.get(key, _MISSING)) for key in value)
+    return value is not _MISSING and value == now
+
+
+def value_at(content: object, parts: list[str]) -> Any:
+    """What stands at a path in nested mappings; an object of no meaning where nothing does."""
+    for part in parts:
+        if not isinstance(content, Mapping):
+            return _MISSING
+        content = {str(key).replace("-", "_"): value for key, value in content.items()}.get(
+            part.replace("-", "_"), _MISSING
+        )
+    return content
+
+
+def underscored(section: Mapping[Any, Any], deep: bool = True) -> dict[str, Any]:
+    """A section with ``_`` for ``-`` in its keys, which are one and the same to Dask."""
+    found = {str(key).replace("-", "_"): value for key, value in section.items()}
+    inner = {key: value for key, value in found.items() if deep and isinstance(value, Mapping)}
+    return {**found, **{key: underscored(value) for key, value in inner.items()}}

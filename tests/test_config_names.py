@@ -1,0 +1,52 @@
+"""Names in the configuration that there are not: each comes with those that there are."""
+
+from importlib.metadata import EntryPoint
+
+import dask.config
+import pytest
+
+import hyperplane
+from hyperplane import config
+from hyperplane.errors import ConfigError
+from hyperplane.sizing.rules import SizingRules
+from hyperplane.spec.settings import ENGINES, JobSettings, LocalSettings, SshSettings
+
+
+@pytest.mark.parametrize(
+    ("path", "known", "near"),
+    [
+        ("sizing.mulitpliers", SizingRules.model_fields, "multipliers"),
+        ("tuning.profil", ["profile", "profiles"], "profile"),
+        ("engines.local.fitt", LocalSettings.model_fields, "fit"),
+        ("engines.ssh.host", SshSettings.model_fields, "hosts"),
+        ("engines.ssh.zzz", SshSettings.model_fields, ""),
+        ("engines.shs", ["auto", *ENGINES], "ssh"),
+        ("engines.zzz", ["auto", *ENGINES], ""),
+        ("jobs.hom", JobSettings.model_fields, "home"),
+    ],
+)
+def test_the_keys_that_there_are_and_the_nearest(path, known, near):
+    with dask.config.set({f"hyperplane.{path}": 0.9}):
+        [fault] = config.faults()
+    assert (fault.where, fault.asked) == (f"hyperplane.{path}", "0.9")
+    assert set(fault.allowed.removeprefix("one of ").split(", ")) == set(known)
+    assert fault.advice == (f"did you mean {near}?" if near else "")
+    assert fault.source == "dask.config.set"
+
+
+def test_an_engine_that_there_is_not_is_refused_before_anything_is_planned():
+    settings = dask.config.set({"hyperplane.engines.shs": {"hosts": ["a"]}})
+    with settings, pytest.raises(ConfigError) as caught:
+        hyperplane.plan_cluster(engine="local")
+    [fault] = caught.value.faults
+    assert fault.where == "hyperplane.engines.shs"
+
+
+def test_an_engine_of_another_package_may_have_a_section(monkeypatch):
+    points = [EntryPoint("my-engine", "somewhere:Engine", "hyperplane.engines")]
+    monkeypatch.setattr(config, "entry_points", lambda group: points)
+    with dask.config.set({"hyperplane.engines.my-engine": {"a": 1}}):
+        assert config.faults() == []
+    with dask.config.set({"hyperplane.engines.my_engin": {"a": 1}}):
+        [fault] = config.faults()
+    assert fault.advice == "did you mean my-engine?"
