@@ -7,6 +7,7 @@ documented output stays what it is.
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -45,15 +46,17 @@ def after(plan: ClusterPlan, dashboard: str, seconds: float) -> None:
 
 
 def documented_address(dashboard: str, name: str) -> str:
-    """The documented form of a dashboard's address, ``.../<cluster name>/status``.
+    """The documented form of a dashboard's address, ``.../<cluster name>/status``, if there is one.
 
     Examples
     --------
     >>> documented_address("http://127.0.0.1:8787/status", "dask-cluster-1")
     'http://127.0.0.1:8787/dask-cluster-1/status'
+    >>> documented_address("http://127.0.0.1:8000/clusters/1f2e/status", "dask-cluster-1")
+    'http://127.0.0.1:8000/clusters/1f2e/status'
     """
-    # A link that a site has configured is a path through its proxy: it stays as it is.
-    if not dashboard.startswith("http://127.0.0.1:"):
+    # Other links lead through a proxy, of a site or a gateway, which knows no such path.
+    if not re.fullmatch(r"http://127\.0\.0\.1:\d+/status", dashboard):
         return dashboard
     return dashboard.removesuffix("/status") + f"/{name}/status"
 

@@ -230,8 +230,7 @@ def initialize_cluster(
 
 def _of_the_step() -> dict[str, Any]:
     """What the pipeline says of the cluster, in a step that has one; a call's own words win."""
-    told = os.environ.get("HYPERPLANE_CLUSTER")
-    return dict(json.loads(told)) if told else {}
+    return dict(json.loads(os.environ.get("HYPERPLANE_CLUSTER") or "{}"))
 
 
 def _chosen(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -248,15 +247,16 @@ def _chosen(arguments: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def get_cluster(name: str, engine: str = "local") -> Started:
+def get_cluster(name: str, engine: str | None = None) -> Started:
     """Attach to a running cluster that any process of this user started.
 
     Parameters
     ----------
     name : str
         Its name, ``dask-cluster-<uuid4>``; ``hyperplane cluster list`` shows those that run.
-    engine : str
-        The engine that runs it.
+    engine : str, optional
+        The engine that runs it; by default the one that started a cluster of that name on this
+        machine. One on Kubernetes, or that was started elsewhere, needs it.
 
     Returns
     -------
@@ -267,8 +267,12 @@ def get_cluster(name: str, engine: str = "local") -> Started:
     Raises
     ------
     EngineError
-        When no such cluster runs.
+        When no such cluster runs, with those that this machine has started and their engines.
     """
+    if engine is None:
+        from hyperplane.engines.attach import engine_of
+
+        engine = engine_of(name)
     found = registry.load(engine)
     started = found.connect(name, config.engine_settings(engine, found.settings))
     keep_old_methods(started.client)

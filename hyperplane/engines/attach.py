@@ -28,6 +28,8 @@ PATIENCE = 30.0
 LOOK_EVERY = 1.0
 #: How long a running cluster may take to answer the first question.
 ANSWER_WITHIN = 30.0
+#: What an error names as the engine where none is known.
+ANY = "any"
 
 
 class AttachedCluster(Cluster):
@@ -137,14 +139,10 @@ def attach(name: str, engine: str) -> Started:
         When no such cluster runs, with the names of those that do; when it does not answer; and
         when the list of clusters cannot be read.
     """
-    try:
-        running = [record for record in records.read_all() if record.engine == engine]
-    except OSError as error:
-        raise EngineError(engine, f"the list of clusters cannot be read: {error}") from error
-    found = next((record for record in running if record.name == name), None)
+    running = _running(engine)
+    found = next((one for one in running if (one.name, one.engine) == (name, engine)), None)
     if found is None:
-        names = ", ".join(record.name for record in running) or "none"
-        raise EngineError(engine, f"this machine runs no cluster {name!r}; running: {names}")
+        raise EngineError(engine, f"this machine runs no cluster {name!r}; {_list_of(running)}")
     cluster = AttachedCluster(found)
     try:
         direct = found.direct_to_workers or None
@@ -153,3 +151,40 @@ def attach(name: str, engine: str) -> Started:
     except (OSError, asyncio.TimeoutError) as error:
         cluster.let_go()
         raise _no_answer(found) from error
+
+
+def engine_of(name: str) -> str:
+    """The engine that runs the cluster of that name, which this machine has started.
+
+    Parameters
+    ----------
+    name : str
+        Name of the cluster, in the plan or at its gateway.
+
+    Raises
+    ------
+    EngineError
+        When no such cluster runs, with those that do; when the list of clusters cannot be read.
+    """
+    running = _running(ANY)
+    for record in running:
+        # A gateway has a name of its own for a cluster, with which the scheduler's address ends.
+        if name in {record.name, record.scheduler.rpartition("/")[2]}:
+            return record.engine
+    raise EngineError(
+        ANY,
+        f"this machine runs no cluster {name!r}; {_list_of(running)}. One on Kubernetes, or "
+        f'that was started elsewhere, needs its engine: get_cluster({name!r}, "kubernetes")',
+    )
+
+
+def _running(engine: str) -> list[records.Record]:
+    try:
+        return records.read_all()
+    except OSError as error:
+        raise EngineError(engine, f"the list of clusters cannot be read: {error}") from error
+
+
+def _list_of(running: list[records.Record]) -> str:
+    named = ", ".join(f"{record.name} ({record.engine})" for record in running)
+    return f"running: {named or 'none'}"

@@ -50,6 +50,18 @@ def documented_path() -> dict[str, list[str]]:
     return {key: [*dask.config.get(key), "hyperplane.engines.dashboard_path"]}
 
 
+def link_here(link: str, scheduler: str) -> str:
+    """The dashboard's link where a scheduler of this process listens, for pages on loopback only.
+
+    Examples
+    --------
+    >>> link_here("http://10.0.0.7:8787/status", "tls://10.0.0.7:40123")
+    'http://127.0.0.1:8787/status'
+    """
+    host = scheduler.partition("://")[2].rpartition(":")[0]
+    return link.replace(f"//{host}:", "//127.0.0.1:", 1) if host else link
+
+
 class GuardedScheduler(Scheduler):
     """A Scheduler built with its cluster's settings in force.
 

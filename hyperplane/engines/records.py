@@ -25,10 +25,6 @@ from typing import Any
 
 import psutil
 
-from hyperplane.engines.dask_settings import take_back
-from hyperplane.spec.plan import ClusterPlan
-from hyperplane.units import bytes_to_gb
-
 if sys.platform != "win32":
     import fcntl
 
@@ -92,31 +88,6 @@ class Record:
             return same and owner.status() != psutil.STATUS_ZOMBIE
         except psutil.Error:
             return False
-
-
-def of_plan(plan: ClusterPlan, **others: Any) -> Record:
-    """The record of a cluster that this process is about to start.
-
-    Parameters
-    ----------
-    plan : ClusterPlan
-        What is started.
-    **others
-        Fields of the record that are not as the plan has them.
-    """
-    fields: dict[str, Any] = {
-        "name": plan.name,
-        "engine": plan.engine,
-        "scheduler": "",
-        "dashboard": "",
-        "pid": os.getpid(),
-        "started": own_start(),
-        "workers": plan.dask_workers,
-        "threads": plan.total_threads,
-        "ram_gb": bytes_to_gb(plan.total_ram),
-        "client": plan.tuning.client,
-    }
-    return Record(**{**fields, **others})
 
 
 def own_start() -> float:
@@ -220,12 +191,6 @@ def remove(name: str, scratch: str) -> None:
     for folder in {private_folder(), Path(scratch).parent}:
         with contextlib.suppress(OSError):  # other clusters are in there
             folder.rmdir()
-
-
-def give_up(name: str, scratch: str) -> None:
-    """Give up the settings that a cluster has lent, its record and its scratch folder."""
-    take_back(name)
-    remove(name, scratch)
 
 
 def read_all() -> list[Record]:

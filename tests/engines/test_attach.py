@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import hyperplane
-from hyperplane.engines import attach, dask_settings
+from hyperplane.engines import attach, dask_settings, records
 
 HOLDS = """
 import sys, time
@@ -71,6 +71,51 @@ def test_a_list_of_clusters_that_others_can_write_to() -> None:
             hyperplane.get_cluster("any")
     finally:
         folder.rmdir()
+
+
+def listed(name: str, engine: str) -> None:
+    """Put a cluster on the list that nobody has started."""
+    record = records.Record(
+        name=name,
+        engine=engine,
+        scheduler="tcp://127.0.0.1:1",
+        dashboard="",
+        pid=os.getpid(),
+        started=records.own_start(),
+        workers=1,
+        threads=1,
+        ram_gb=1.0,
+    )
+    records.write(record)
+
+
+def test_the_engine_is_the_one_that_started_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def found(self: object, name: str, settings: object) -> None:
+        asked.append((type(self).__name__, name))
+        raise hyperplane.EngineError("ssh", "reached")
+
+    monkeypatch.setattr("hyperplane.engines.ssh.engine.SshEngine.connect", found)
+    listed("of-ssh", "ssh")
+    listed("of-slurm", "slurm")
+    try:
+        with pytest.raises(hyperplane.EngineError, match="reached"):
+            hyperplane.get_cluster("of-ssh")
+        assert asked == [("SshEngine", "of-ssh")]
+        with pytest.raises(hyperplane.EngineError) as caught:
+            hyperplane.get_cluster("neither")
+        assert "this machine runs no cluster 'neither'" in str(caught.value)
+        assert "of-ssh (ssh)" in str(caught.value)
+        assert "of-slurm (slurm)" in str(caught.value)
+        assert "needs its engine: get_cluster('neither', \"kubernetes\")" in str(caught.value)
+        with pytest.raises(hyperplane.EngineError, match=r"no cluster 'of-ssh'; .*of-ssh \(ssh\)"):
+            hyperplane.get_cluster("of-ssh", "local")
+    finally:
+        for name in ("of-ssh", "of-slurm"):
+            records.remove(name, str(tmp_path / name))
 
 
 INTERRUPTED = """

@@ -16,6 +16,7 @@ import hyperplane
 from hyperplane import RequestError
 from hyperplane.engines import registry
 from hyperplane.engines.gateway import options as gateway_options
+from hyperplane.engines.gateway.engine import GatewayEngine
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "engines"
 WHERE = {
@@ -161,6 +162,8 @@ def test_a_plan_says_what_is_missing_and_what_no_option_is_told_of() -> None:
         "scheduler_cpu",
     }
     assert "OPTION: scheduler_ram_gib" in told["scheduler_ram"].advice
+    for way in ('engine_options={"address": ', "--engine-options address=https://"):
+        assert way in told["address"].advice
     with dask.config.set({"gateway.address": "https://gateway.example"}):
         assert hyperplane.plan_cluster(engine="gateway").engine == "gateway"
 
@@ -197,3 +200,10 @@ def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(hyperplane.EngineUnavailable, match=r"pip install 'hyperplane\[gateway\]'"):
         hyperplane.start(_plan())
+
+
+def test_usable_says_that_no_server_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    usable, reason = GatewayEngine().available()
+    assert usable
+    assert "whether it answers is seen when a cluster starts" in reason

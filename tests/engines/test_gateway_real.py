@@ -155,11 +155,12 @@ def test_found_by_either_name_and_left_alone_by_a_handle_that_goes(gateway: Serv
         with pytest.raises(hyperplane.StartFailed, match="runs already"):
             start(name="shared")
         program = (
-            "import hyperplane\n"
-            "client, cluster = hyperplane.get_cluster('shared', 'gateway')\n"
+            "import hyperplane, sys\n"
+            "client, cluster = hyperplane.get_cluster(*sys.argv[1:])\n"
             "assert client.submit(sum, [1, 2]).result() == 3\n"
         )
-        subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+        for told in (["shared", "gateway"], ["shared"], [cluster.name]):
+            subprocess.run([sys.executable, "-c", program, *told], check=True, timeout=60)
         assert client.submit(sum, [3, 4]).result() == 7
 
 

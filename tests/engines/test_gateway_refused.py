@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -103,6 +105,28 @@ def test_a_proxy_that_is_not_there(gateway: Server) -> None:
         pytest.raises(StartFailed, match=r"through the proxy gateway://127.0.0.1:9 "),
     ):
         start(gateway.settings(proxy_address=9))
+
+
+def test_a_proxy_that_is_not_there_costs_no_more_than_the_timeout(gateway: Server) -> None:
+    began = time.monotonic()
+    with pytest.raises(StartFailed, match=r"the proxy gateway://127.0.0.1:9 "):
+        start(gateway.settings(proxy_address=9), timeout=8)
+    assert time.monotonic() - began < 8 + 6
+
+
+@pytest.mark.parametrize("mode", ["remote", "local"])
+def test_the_address_that_is_printed_leads_to_the_dashboard(
+    gateway: Server, mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client, cluster = hyperplane.initialize_cluster(
+        **ONE, engine_options=gateway.settings(), scheduler_deploy_mode=mode
+    )
+    with cluster, client:
+        printed = re.search(r"http://\S+/status", capsys.readouterr().out)
+        assert printed is not None
+        assert printed[0] == client.dashboard_link
+        with urllib.request.urlopen(printed[0]) as page:
+            assert page.status == 200
 
 
 @pytest.mark.filterwarnings("ignore:Mismatched versions", "ignore:\\n.*Mismatch")

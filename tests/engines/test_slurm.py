@@ -202,6 +202,25 @@ def test_the_folder_is_the_one_that_is_reserved_and_only_its_owner_enters(tmp_pa
     records.remove(record.name, record.scratch)
 
 
+@pytest.mark.parametrize("there", ["", "state", "state/shared"])
+def test_a_shared_folder_that_was_made_is_removed_again(
+    there: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in PROGRAMS:
+        (programs / name).write_text("#!/bin/bash\necho no Slurm here >&2; exit 1\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    (tmp_path / there).mkdir(parents=True, exist_ok=True)
+    before = sorted(tmp_path.rglob("*"))
+    options = {"shared_folder": str(tmp_path / "state" / "shared"), "interface": "lo"}
+    with pytest.raises(hyperplane.StartFailed, match="sbatch refused the job: no Slurm here"):
+        hyperplane.start(plan(options, num_workers=1, timeout=30))
+    assert sorted(tmp_path.rglob("*")) == before
+    assert records.read_all() == []
+
+
 def test_the_users_own_settings_of_dask_win() -> None:
     assert "WORKER_TTL=60s" in rendered({})
     with dask.config.set({"distributed.scheduler.worker-ttl": "45s"}):
@@ -215,7 +234,9 @@ def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert "sbatch, squeue, scancel" in reason
     for name in PROGRAMS:
         (tmp_path / name).touch(mode=0o755)
-    assert SlurmEngine().available().usable
+    usable, reason = SlurmEngine().available()
+    assert usable
+    assert "whether Slurm answers is seen when a cluster starts" in reason
     with monkeypatch.context() as patch:
         patch.setattr("importlib.util.find_spec", lambda name: None)
         assert "pip install 'hyperplane[slurm]'" in SlurmEngine().available().reason

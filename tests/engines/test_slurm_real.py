@@ -32,7 +32,7 @@ class TestContract(EngineContract):
             variables = dict(word.partition("=")[::2] for word in words)
             return variables["DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE"]
 
-        with hyperplane.get_cluster(cluster.name, "slurm").client as client:
+        with hyperplane.get_cluster(cluster.name).client as client:
             assert set(client.run(of_nanny).values()) == {str(expected)}
 
 

@@ -64,7 +64,7 @@ def test_reasons_that_do_not_pass_end_a_start(
     squeue: Path, tmp_path: Path, reason: str, says: str
 ) -> None:
     program(squeue, f"echo '7|PENDING|30:00|{reason}'")
-    look = slurm_told.Look(lambda: {"flights-0": "7"}, tmp_path)
+    look = slurm_told.Look(lambda: {"flights-0": "7"}, tmp_path, lambda: {"7"})
     with pytest.raises(StartFailed, match=says) as caught:
         look()
     assert f"job 7, PENDING ({reason})" in str(caught.value)
@@ -75,7 +75,7 @@ def test_reasons_that_do_not_pass_end_a_start(
 )
 def test_reasons_that_pass_are_told(squeue: Path, tmp_path: Path, reason: str) -> None:
     program(squeue, f"echo '7|PENDING|30:00|{reason}'")
-    said = slurm_told.Look(lambda: {"flights-0": "7"}, tmp_path)()
+    said = slurm_told.Look(lambda: {"flights-0": "7"}, tmp_path, lambda: {"7"})()
     assert said.startswith("squeue says: 1 job PENDING")
     assert (reason in said) == (reason != "None")
 
@@ -86,9 +86,27 @@ def test_a_job_that_ends_early_ends_the_start_with_what_it_printed(
     (tmp_path / "flights-7.log").write_text("\n".join(["..."] * 50 + ["python: not found"]))
     program(squeue, "echo '7|FAILED|30:00|NonZeroExitCode'")
     with pytest.raises(StartFailed, match=r"job 7 ended .* FAILED \(NonZeroExitCode\)") as caught:
-        slurm_told.Look(lambda: {"flights-0": "7"}, tmp_path)()
+        slurm_told.Look(lambda: {"flights-0": "7"}, tmp_path, lambda: {"7"})()
     assert caught.value.log_tail.endswith("python: not found")
     assert caught.value.log_tail.count("\n") == 19
+
+
+@pytest.mark.parametrize(
+    ("incomplete", "ends"),
+    [
+        ({"8"}, "Raise timeout to wait longer, or ask for less"),
+        ({"7", "8"}, "the end of what job 7 printed:\nworker speaks"),
+    ],
+)
+def test_advice_is_about_jobs_whose_workers_are_missing(
+    squeue: Path, tmp_path: Path, incomplete: set[str], ends: str
+) -> None:
+    (tmp_path / "flights-7.log").write_text("worker speaks\n")
+    program(squeue, "echo '7|RUNNING|30:00|None'; echo '8|PENDING|30:00|Resources'")
+    look = slurm_told.Look(lambda: {"a-0": "7", "a-1": "8"}, tmp_path, lambda: incomplete)
+    said = look()
+    assert said.endswith(ends)
+    assert ("slurm.interface" in said) == ("7" in incomplete)
 
 
 @pytest.mark.parametrize(

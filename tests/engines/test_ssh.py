@@ -76,6 +76,38 @@ def test_a_request_that_its_hosts_cannot_have(options: Any, where: str, words: s
     assert words in fault.allowed
 
 
+@pytest.mark.parametrize(("nodes", "asked"), [(2, "2 (the default)"), (3, "3")])
+def test_more_nodes_than_hosts_says_what_to_do(nodes: int, asked: str) -> None:
+    with pytest.raises(hyperplane.RequestError) as caught:
+        _plan(num_workers=nodes, engine_options={"hosts": ["a"]})
+    [fault] = caught.value.faults
+    assert fault.asked == asked
+    assert "ask for num_workers=1, or name more hosts" in fault.advice
+
+
+def test_what_is_missing_is_told_for_python_and_for_the_command_line() -> None:
+    with pytest.raises(hyperplane.RequestError) as caught:
+        _plan(engine_options={})
+    [fault] = caught.value.faults
+    assert 'engine_options={"hosts": ["a", "b"]}' in fault.advice
+    assert "--engine-options 'hosts=[a,b]'" in fault.advice
+
+
+def test_a_text_for_a_list_is_told_how_a_list_is_written() -> None:
+    with pytest.raises(hyperplane.RequestError) as caught:
+        _plan(engine_options={"hosts": "a"})
+    [fault] = caught.value.faults
+    assert fault.where == "engine_options.hosts"
+    assert '["a", "b"]' in fault.allowed
+    assert "[a,b]" in fault.allowed
+
+
+def test_usable_says_that_no_host_was_asked() -> None:
+    usable, reason = registry.load("ssh").available()
+    assert usable
+    assert "is seen when a cluster starts" in reason
+
+
 def test_hosts_of_the_configuration() -> None:
     with dask.config.set({"hyperplane.engines.ssh.hosts": ["x", "y"]}):
         assert _plan(engine_options=None).settings.hosts == ("x", "y")  # type: ignore[attr-defined]

@@ -1,14 +1,17 @@
-"""The ssh engine on hosts of its own: the contract, the main job, and what goes wrong."""
+"""The ssh engine on hosts of its own: the contract, the main job, and lost hosts."""
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from services import until
 from services_ssh import hosts, processes, set_link
 
 import hyperplane
+from hyperplane.engines import records
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
@@ -83,6 +87,27 @@ def test_two_processes_on_each_host_are_scaled_together() -> None:
         client.wait_for_workers(4, timeout=60)
         with pytest.raises(hyperplane.EngineError, match="no host is free for one more node"):
             cluster.scale(10)
+
+
+def test_a_scheduler_here_has_its_dashboard_here_and_logs_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    terminal, distributed = io.StringIO(), logging.getLogger("distributed")
+    handler = logging.StreamHandler(terminal)
+    distributed.addHandler(handler)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    client, cluster = hyperplane.initialize_cluster(
+        engine="ssh", **SMALL, scheduler_deploy_mode="local", dashboard_port=port
+    )
+    with cluster, client:
+        link = f"http://127.0.0.1:{port}/status"
+        assert (client.dashboard_link, cluster.dashboard_link) == (link, link)
+        with urllib.request.urlopen(link) as page:
+            assert page.status == 200
+    distributed.removeHandler(handler)
+    assert f"you can access your dask dashboard at {link}\n" in capsys.readouterr().out
+    assert terminal.getvalue() == ""
 
 
 def test_what_the_user_preloads_is_loaded_on_the_hosts(tmp_path: Path) -> None:
@@ -218,61 +243,9 @@ def test_the_processes_end_with_a_program_that_is_killed() -> None:
 def test_an_idle_cluster_closes_itself() -> None:
     client, cluster = hyperplane.start(_plan(idle_timeout=2))
     assert client.submit(sum, [1, 2]).result() == 3
-    until(lambda: cluster.status.name == "closed", 30)
+    until(lambda: cluster.status.name == "closed" and not records.read_all(), 30)
     with pytest.raises(hyperplane.EngineError, match="running: none"):
         hyperplane.get_cluster(cluster.name, "ssh")
-
-
-class TestWhatGoesWrong:
-    def _refused(self, **options: Any) -> str:
-        with pytest.raises(hyperplane.EngineError) as caught:
-            hyperplane.start(_plan(**options))
-        return str(caught.value)
-
-    def test_every_host_that_does_not_answer_is_named(self) -> None:
-        there = dask.config.get("hyperplane.engines.ssh.hosts")
-        hosts = [there[0], "10.77.0.98", "10.77.0.99"]
-        text = self._refused(num_workers=3, engine_options={"hosts": hosts, "connect_timeout": 2})
-        assert "2 hosts of 3 cannot be used, so nothing was started" in text
-        assert "10.77.0.98: " in text
-        assert "10.77.0.99: " in text
-        assert there[0] not in text
-
-    def test_a_host_that_is_not_known(self, tmp_path: Path) -> None:
-        (tmp_path / "none").touch()
-        text = self._refused(engine_options={"known_hosts": str(tmp_path / "none")})
-        assert "it may be another machine" in text
-
-    def test_a_key_that_is_not_let_in(self, tmp_path: Path) -> None:
-        subprocess.run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "id"], check=True
-        )
-        text = self._refused(engine_options={"client_keys": [str(tmp_path / "id")]})
-        assert "does not let" in text
-        assert "PRIVATE" not in text
-
-    def test_no_python_there(self) -> None:
-        text = self._refused(engine_options={"python": "/no/such/python"})
-        assert "there is no /no/such/python; set engines.ssh.python" in text
-
-    def test_a_python_without_the_packages(self) -> None:
-        text = self._refused(engine_options={"python": "/usr/bin/python3"})
-        assert "/usr/bin/python3 there has no hyperplane; install the same packages" in text
-
-    def test_more_memory_than_a_host_has(self) -> None:
-        text = self._refused(ram_gb_per_proc=20_000, nprocs=1)
-        assert "its processes would take" in text
-
-    def test_a_port_of_the_dashboard_that_is_taken(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-            text = self._refused(dashboard_port=port)
-        assert f"port {port} of this machine cannot be had for the dashboard" in text
-
-    def test_not_in_time(self) -> None:
-        text = self._refused(timeout=0.5)
-        assert "not ready within 0.5 s" in text
-        assert text.count("not ready") == 1
 
 
 def _names(client: Client) -> set[str]:

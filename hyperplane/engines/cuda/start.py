@@ -22,6 +22,7 @@ from hyperplane.engines.dask_settings import (
 )
 from hyperplane.engines.guarded import cluster_settings, scheduler_settings
 from hyperplane.engines.here import LOOPBACK, PARENT_DEATH, WORKER_MEMORY, log_tail, user_preloads
+from hyperplane.engines.starting import give_up, record_of
 from hyperplane.engines.worker_memory import fitting
 from hyperplane.errors import EngineError, Fault, StartFailed, StartTimeout, check
 from hyperplane.spec.plan import ClusterPlan
@@ -68,7 +69,7 @@ def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> Star
         try:
             cluster = _cluster(plan, worker, settings, visible, record.scratch)
         except BaseException as error:
-            records.give_up(plan.name, record.scratch)
+            give_up(plan.name, record.scratch)
             if not isinstance(error, Exception):
                 raise
             raise _failure(error, plan, processes, began, "\n".join(tail)) from error
@@ -101,7 +102,7 @@ def _cluster(
 
 def _reserved(plan: ClusterPlan, worker: WorkerSpec, settings: CudaSettings) -> records.Record:
     """The record of the cluster that is about to start, with its scratch folder."""
-    record = records.of_plan(
+    record = record_of(
         plan,
         workers=plan.nodes * worker.nprocs,
         threads=plan.nodes * worker.total_threads,
@@ -153,7 +154,7 @@ def arguments_of(
         },
         "scheduler_config": scheduler_settings(plan, settings),
         "cluster_config": cluster_settings(settings),
-        "release": partial(records.give_up, plan.name, scratch),
+        "release": partial(give_up, plan.name, scratch),
         "idle_timeout": plan.idle_timeout,
         "import_meanwhile": (),
         "guard": {

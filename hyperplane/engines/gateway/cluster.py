@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import sys
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import dask.config
+from dask.utils import parse_timedelta
 from dask_gateway import Gateway, GatewayCluster
 from distributed import Client
 from distributed.utils import Log, Logs
@@ -25,6 +28,8 @@ from hyperplane.errors import EngineError
 CLOSE_WITHIN = 20.0
 #: Seconds between looks at whether the gateway has ended the cluster.
 LOOK_EVERY = 2.0
+#: Seconds for one more try to connect where a first has failed, and for any try at least.
+TRY_AGAIN, LEAST = 5.0, 0.5
 
 logger = logging.getLogger(__name__)
 
@@ -60,19 +65,31 @@ def _nothing() -> None:
     """Do nothing."""
 
 
+def _patience(within: float) -> float:
+    """Seconds for a connection: as Dask's setting has it, or less where less is left."""
+    usual: float = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
+    return max(LEAST, min(usual, within))
+
+
 class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
     """A cluster of a gateway: made by :meth:`of`, and else as dask-gateway's."""
 
     _status: Status
     _watcher: asyncio.Future[None] | None = None
     _ended = False
+    _within = math.inf
     _release: Callable[[], None] = staticmethod(_nothing)
     #: Called when this object has had the cluster ended.
     on_end: Callable[[], None] = staticmethod(_nothing)
 
     @classmethod
     def of(
-        cls, gateway: Gateway, name: str, release: Callable[[], None], owner: bool
+        cls,
+        gateway: Gateway,
+        name: str,
+        release: Callable[[], None],
+        owner: bool,
+        within: float = math.inf,
     ) -> WatchedGatewayCluster:
         """A cluster object for a cluster that the gateway runs.
 
@@ -86,9 +103,13 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
             Gives up what this process holds for the cluster; called once, however it closes.
         owner : bool
             Whether the cluster shall end with this process.
+        within : float
+            Seconds that connecting may take; never more than Dask's own setting says.
         """
-        cluster: WatchedGatewayCluster = cls.from_name(
-            name,
+        cluster: WatchedGatewayCluster = object.__new__(cls)
+        cluster._within = _patience(within)
+        cluster._init_internal(
+            name=name,
             shutdown_on_close=owner,
             address=gateway.address,
             proxy_address=gateway.proxy_address,
@@ -100,6 +121,21 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         if not owner:
             cls._instances.discard(cluster)  # those in it are closed as the program ends
         return cluster
+
+    async def _init_internals(self) -> None:
+        # dask-gateway's own says nothing of what fails here, and so neither does this.
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(super()._init_internals(), self._within)
+
+    def patience(self, within: float = math.inf) -> float:
+        """Seconds that a client gets to connect: few where this object could not, and said nothing.
+
+        Parameters
+        ----------
+        within : float
+            Seconds that are left.
+        """
+        return _patience(within if self._watch_worker_status_task else min(within, TRY_AGAIN))
 
     @property
     def gateway(self) -> server.SafeGateway:

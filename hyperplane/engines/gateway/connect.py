@@ -87,7 +87,7 @@ def _attached(gateway: Any, own: str, record: records.Record | None) -> Started:
         # Its owner notices after seconds; until then it would be listed as if it ran.
         cluster.on_end = partial(records.remove, record.name, record.scratch)
     try:
-        client = Client(cast(Cluster, cluster))
+        client = Client(cast(Cluster, cluster), timeout=cluster.patience())
     except BaseException:
         cluster.close(shutdown=False)
         raise

@@ -20,6 +20,7 @@ from hyperplane.engines.elsewhere import server_settings, worker_variables
 from hyperplane.engines.gateway import options, plugins, server
 from hyperplane.engines.gateway.cluster import WatchedGatewayCluster
 from hyperplane.engines.joining import join
+from hyperplane.engines.starting import give_up, record_of
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import GatewaySettings
@@ -54,12 +55,12 @@ def start(plan: ClusterPlan) -> Started:
         record = _reserved(plan, how)
     except (EngineError, OSError) as error:
         raise StartFailed(ENGINE, str(error).removeprefix(f"engine {ENGINE}: ")) from error
-    release = partial(records.give_up, plan.name, record.scratch)
+    release = partial(give_up, plan.name, record.scratch)
     begun = _Begun(gateway, plan, settings, release)
     try:
         with server.in_plain_words(gateway):
             cluster = begun.with_scheduler(began)
-            begun.tell(cluster)
+            begun.tell(cluster, began)
             begun.scale()
             client = join(cluster, plan, settings, began, begun.look)
             cluster.used_by(client)
@@ -75,7 +76,7 @@ def start(plan: ClusterPlan) -> Started:
 
 def _reserved(plan: ClusterPlan, how: Mapping[str, Any]) -> records.Record:
     """A record under the plan's name; it tells a second handle the way to the gateway."""
-    return records.reserve(records.of_plan(plan, client={**plan.tuning.client, **how}), None)
+    return records.reserve(record_of(plan, client={**plan.tuning.client, **how}), None)
 
 
 class _Begun:
@@ -102,8 +103,14 @@ class _Begun:
                     f"it was told to end cluster {self.name}. {self.look()}",
                 )
             time.sleep(LOOK_EVERY)
-        self.cluster = WatchedGatewayCluster.of(self.gateway, self.name, self.release, owner=True)
+        self.cluster = WatchedGatewayCluster.of(
+            self.gateway, self.name, self.release, owner=True, within=self.left(began)
+        )
         return self.cluster
+
+    def left(self, began: float) -> float:
+        """Seconds that are left for the start."""
+        return began + self.plan.request.timeout - time.monotonic()
 
     def state(self) -> str:
         """What the gateway says of the cluster; an error when it has given it up."""
@@ -125,7 +132,7 @@ class _Begun:
             "or cannot start is in the log of the gateway's server"
         )
 
-    def tell(self, cluster: WatchedGatewayCluster) -> None:
+    def tell(self, cluster: WatchedGatewayCluster, began: float) -> None:
         """What no option of the gateway says: told to the running scheduler, before any worker."""
         plan, told = self.plan, set(self.settings.told.values())
         found: list[Any] = []
@@ -138,7 +145,8 @@ class _Begun:
         idle = plan.idle_timeout
         if idle is not None and "idle_timeout" not in told:
             found.append(plugins.GatewayIdleGuard(idle, begin_within=plan.request.timeout))
-        with Client(cluster, set_as_default=False) as client:
+        patience = cluster.patience(self.left(began))
+        with Client(cluster, set_as_default=False, timeout=patience) as client:
             # First, because what is pickled with its code needs the same Python.
             versions.check(client, ENGINE, self.settings)
             try:

@@ -25,6 +25,7 @@ from hyperplane.engines.guarded import cluster_settings, scheduler_settings
 from hyperplane.engines.here import LOOPBACK, PARENT_DEATH, WORKER_MEMORY, log_tail, user_preloads
 from hyperplane.engines.local import quick, zygote
 from hyperplane.engines.local.cluster import GuardedLocalCluster, GuardedNanny, clean_up
+from hyperplane.engines.starting import record_of
 from hyperplane.engines.worker_memory import fitting
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.spec.plan import ClusterPlan
@@ -46,7 +47,7 @@ def start(plan: ClusterPlan) -> Started:
     """
     settings = cast(LocalSettings, plan.settings)
     began = time.monotonic()
-    record = records.of_plan(plan, direct_to_workers=plan.tuning.direct_to_workers)
+    record = record_of(plan, direct_to_workers=plan.tuning.direct_to_workers)
     try:
         with as_the_user_has_it():
             spill_to = dask.config.get("temporary-directory", default=None)

@@ -14,7 +14,7 @@ from distributed.core import Status
 from distributed.scheduler import Scheduler, WorkerState
 from tornado.ioloop import PeriodicCallback
 
-from hyperplane.engines.guarded import GuardedCluster
+from hyperplane.engines.guarded import GuardedCluster, link_here
 from hyperplane.engines.slurm import queue as slurm_queue
 from hyperplane.engines.slurm.library import SLURMCluster, SLURMJob
 from hyperplane.errors import StartFailed
@@ -111,9 +111,7 @@ class _WatchedCluster(SLURMCluster):
     @property
     def dashboard_link(self) -> str:
         """Where the dashboard is: on this machine only, wherever the scheduler listens."""
-        host = self.scheduler_address.split("://")[1].rsplit(":", 1)[0]
-        link: str = super().dashboard_link
-        return link.replace(f"//{host}:", "//127.0.0.1:", 1)
+        return link_here(super().dashboard_link, self.scheduler_address)
 
     async def _start(self) -> None:
         await super()._start()
@@ -162,19 +160,25 @@ class _WatchedCluster(SLURMCluster):
         kwargs.setdefault("worker_key", partial(_job_of, suffixes=suffixes))
         return super().adapt(*args, **kwargs)
 
+    async def _missing(self) -> dict[str, PlannedJob]:
+        """The jobs whose worker processes are not all there, by the names of their workers."""
+        here = {worker.name for worker in self._the_scheduler().workers.values()}
+        return {name: job for name, job in self.workers.items() if not self.processes(name) <= here}
+
+    def incomplete(self) -> set[str]:
+        """Numbers of the jobs whose worker processes are not all there."""
+        return {job.job_id for job in self.sync(self._missing).values() if job.job_id is not None}
+
     async def _watch(self) -> None:
         """Say what became of jobs whose workers are missing, and forget those that have ended."""
-        here = {worker.name for worker in self._the_scheduler().workers.values()}
-        missing = {
-            name: job for name, job in self.workers.items() if not self.processes(name) <= here
-        }
+        missing = await self._missing()
         numbers = [job.job_id for job in missing.values() if job.job_id is not None]
         told = await slurm_queue.ask_meanwhile(numbers)
         if told is None or self.status != Status.running:
             return
         async with self._lock:
             for name, job in missing.items():
-                found = told.get(job.job_id)
+                found = told.get(job.job_id or "")
                 if job.job_id is None or found is None or found.ended:
                     self._forget(name, job, found)
                 elif found.never and job.job_id not in self._warned:

@@ -24,6 +24,7 @@ from hyperplane.engines.joining import join
 from hyperplane.engines.slurm import script as slurm_script
 from hyperplane.engines.slurm.cluster import GuardedSLURMCluster
 from hyperplane.engines.slurm.told import Look, explained
+from hyperplane.engines.starting import give_up, record_of
 from hyperplane.errors import EngineError, StartFailed
 from hyperplane.optional import need
 from hyperplane.spec.plan import ClusterPlan
@@ -43,9 +44,10 @@ def start(plan: ClusterPlan) -> Started:
     """
     settings = cast(SlurmSettings, plan.settings)
     began = time.monotonic()
-    record = _reserved(plan, settings)
+    above = _to_remove(slurm_script.shared(settings))
+    record = _reserved(plan, settings, above)
     folder_of_logs = slurm_script.logs(settings, Path(record.scratch))
-    release = partial(_release, plan.name, record.scratch, slurm_script.shared(settings))
+    release = partial(_release, plan.name, record.scratch, above)
     try:
         folder, security = Path(record.scratch), _security(settings)
         _write_keys(key_pair(security), folder)
@@ -65,7 +67,8 @@ def start(plan: ClusterPlan) -> Started:
     except Exception as error:
         raise StartFailed("slurm", f"{_cause(error)} (everything was closed again)") from error
     try:
-        client = join(cluster, plan, settings, began, Look(cluster.jobs, folder_of_logs))
+        look = Look(cluster.jobs, folder_of_logs, cluster.incomplete)
+        client = join(cluster, plan, settings, began, look)
         cluster.used_by(client)
         scheduler, dashboard = cluster.scheduler_address, cluster.dashboard_link
         found = replace(record, scheduler=scheduler, dashboard=dashboard)
@@ -76,16 +79,29 @@ def start(plan: ClusterPlan) -> Started:
     return Started(client, cluster)
 
 
-def _reserved(plan: ClusterPlan, settings: SlurmSettings) -> records.Record:
-    record = records.of_plan(plan, direct_to_workers=plan.tuning.direct_to_workers)
+def _to_remove(shared: Path) -> list[Path]:
+    """The folder of this machine's clusters and those above it that are still to be made."""
+    return [shared, *(folder for folder in shared.parents if not folder.exists())]
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):  # of other clusters
+            folder.rmdir()
+
+
+def _reserved(plan: ClusterPlan, settings: SlurmSettings, above: list[Path]) -> records.Record:
+    record = record_of(plan, direct_to_workers=plan.tuning.direct_to_workers)
     shared = slurm_script.shared(settings)
     try:
         shared.mkdir(parents=True, exist_ok=True)
     except OSError as error:
+        _remove_empty(above)
         raise StartFailed("slurm", f"no shared_folder: {error}") from error
     try:
         return records.reserve(record, str(shared))
     except OSError as error:
+        _remove_empty(above)
         raise StartFailed("slurm", str(error)) from error
 
 
@@ -136,11 +152,10 @@ def _arguments(
     }
 
 
-def _release(name: str, scratch: str, above: Path) -> None:
-    """Give up the cluster's settings, record and folder."""
-    records.give_up(name, scratch)
-    with suppress(OSError):  # of other clusters
-        above.rmdir()
+def _release(name: str, scratch: str, above: list[Path]) -> None:
+    """Give up the cluster's settings, record and folder, and the folders made for it."""
+    give_up(name, scratch)
+    _remove_empty(above)
 
 
 def _own(error: EngineError) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -39,11 +39,19 @@ class Look:
         Gives the numbers of the jobs by the names of their workers.
     logs : Path
         The folder of what the jobs print.
+    incomplete : callable
+        Gives the numbers of the jobs whose workers are not all there.
     """
 
-    def __init__(self, jobs: Callable[[], Mapping[str, str]], logs: Path) -> None:
+    def __init__(
+        self,
+        jobs: Callable[[], Mapping[str, str]],
+        logs: Path,
+        incomplete: Callable[[], Collection[str]],
+    ) -> None:
         self._jobs = jobs
         self._logs = logs
+        self._incomplete = incomplete
         self._said = ""
         self._next = 0.0
         self._wait = FIRST_LOOK
@@ -81,8 +89,8 @@ class Look:
                     "cancelled",
                 )
         said = f"squeue says: {slurm_queue.summary(told, len(numbers))}"
-        if any(one.state == "RUNNING" for one in told.values()):
-            running = [number for number in numbers if told[number].state == "RUNNING"]
+        waited_for = self._incomplete()
+        if running := [n for n in numbers if told[n].state == "RUNNING" and n in waited_for]:
             tail = printed(self._logs, running[0])
             said += (
                 ". Where a job runs and its workers do not come, the nodes do not reach this "

@@ -20,7 +20,7 @@ from distributed.core import Status
 from distributed.utils import format_dashboard_link
 
 from hyperplane.engines.elsewhere import node_of
-from hyperplane.engines.guarded import GuardedCluster
+from hyperplane.engines.guarded import GuardedCluster, link_here
 from hyperplane.engines.ssh.hosts import Hosts
 from hyperplane.engines.ssh.nodes import HostProcess, HostWorkers
 from hyperplane.errors import EngineError, StartFailed
@@ -100,7 +100,7 @@ class GuardedSSHCluster(GuardedCluster):
     def dashboard_link(self) -> str:
         """Where the dashboard is to be seen from this machine."""
         if self._forward is None:
-            return str(super().dashboard_link)
+            return link_here(str(super().dashboard_link), self.scheduler_address)
         return str(format_dashboard_link("127.0.0.1", self._forward.get_port()))
 
     def new_worker_spec(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hyperplane.units import plural
 
 #: Seconds without a sign of life, times which number, after which a connection counts as lost.
 KEEPALIVE, KEEPALIVE_COUNT = 15, 4
+_SECTION = "hyperplane.engines.ssh"
 
 
 class Hosts:
@@ -101,11 +103,32 @@ def why(error: BaseException, settings: SshSettings) -> str:
     if isinstance(error, asyncssh.PermissionDenied):
         keys = ", ".join(settings.client_keys) or "the keys of ~/.ssh and of the agent"
         user = settings.username or "you"
-        return f"it does not let {user} in with {keys}; try `ssh` in a terminal"
+        return (
+            f"it does not let {user} in with {keys}; try `ssh` in a terminal, or set "
+            f"{_SECTION}.username and .client_keys"
+        )
     if isinstance(error, TimeoutError | asyncio.TimeoutError):
         return (
-            f"no answer within {settings.connect_timeout:g} s; is the machine up and the port open?"
+            f"no answer within {settings.connect_timeout:g} s; is the machine up and the port "
+            f"open? Look at {_SECTION}.hosts and .port"
         )
+    if isinstance(error, asyncssh.KeyImportError | asyncssh.KeyEncryptionError):
+        return f"a key cannot be read: {error}; look at {_SECTION}.client_keys"
+    if isinstance(error, socket.gaierror):
+        return f"nobody knows the name ({error.strerror}); look at {_SECTION}.hosts"
+    if isinstance(error, ConnectionError | asyncssh.ConnectionLost | asyncssh.ProtocolError):
+        port = settings.port or 22
+        said = getattr(error, "strerror", None) or error
+        return f"no ssh at port {port} ({said}); look at {_SECTION}.port"
     if isinstance(error, OSError | asyncssh.Error):
-        return f"{error or type(error).__name__}"
+        return f"{error or type(error).__name__}; look at {_SECTION}.{_setting(error, settings)}"
     raise error
+
+
+def _setting(error: BaseException, settings: SshSettings) -> str:
+    """The setting that an error is about."""
+    file = getattr(error, "filename", None)
+    if file is None:
+        return "hosts"
+    known = settings.known_hosts and str(Path(settings.known_hosts).expanduser())
+    return "known_hosts" if str(file) == known else "client_keys"

@@ -111,10 +111,13 @@ class HostProcess(ProcessInterface):
             name = tail.rpartition("No module named")[2].split()[0].strip("'\")(")
             fault = (
                 f"{self._python} there has no {name.partition('.')[0]}; install the same packages "
-                "as here, or set engines.ssh.python"
+                "as here, or set hyperplane.engines.ssh.python"
             )
         elif fault is None and self._process is not None and self._process.exit_status == 127:
-            fault = f"there is no {self._python}; set engines.ssh.python to the Python on the hosts"
+            fault = (
+                f"there is no {self._python}; set hyperplane.engines.ssh.python to the Python on "
+                "the hosts"
+            )
         fault = f"{self.host}: {fault or self._told['role'] + ' did not start'}"
         self._hosts.faults.append(fault)
         return StartFailed("ssh", fault, tail)

@@ -12,6 +12,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -19,14 +20,15 @@ from typing import Any, TextIO
 
 import dask.config
 import psutil
-from dask.utils import format_bytes
 from distributed import Nanny, Scheduler
+from distributed.utils import get_ip_interface
 
 from hyperplane.engines import machine
 from hyperplane.engines.elsewhere import security_of
 from hyperplane.engines.guarded import CLOSE_OWNER
 from hyperplane.engines.lazy_dashboard import LazyDashboard
 from hyperplane.guard.idle import IdleGuard
+from hyperplane.units import format_bytes
 
 #: Seconds for an orderly end.
 GRACE = 15.0
@@ -43,13 +45,45 @@ def main() -> None:
     os.dup2(2, 1)
     os.environ.update(told["variables"])
     dask.config.update(dask.config.config, told["settings"], priority="new")
-    if told["ram"] > psutil.virtual_memory().total:
-        _answer(
-            fault=f"its processes would take {format_bytes(told['ram'])} together and the machine "
-            f"has {format_bytes(psutil.virtual_memory().total)}"
-        )
+    if fault := _memory_fault(told["ram"]) or interface_fault(told["options"]["interface"]):
+        _answer(fault=fault)
         sys.exit(1)
     asyncio.run(_serve(told))
+
+
+def _memory_fault(ram: int) -> str:
+    there = psutil.virtual_memory().total
+    if ram <= there:
+        return ""
+    return (
+        f"its processes would take {format_bytes(ram)} together and the machine has "
+        f"{format_bytes(there)}; ask for less (ram_gb_per_proc, nprocs)"
+    )
+
+
+def interface_fault(name: str | None) -> str:
+    """What is wrong with the name of a network interface on this machine; empty when nothing is.
+
+    Parameters
+    ----------
+    name : str or None
+        The setting; None leaves the choice to Dask.
+    """
+    if name is None:
+        return ""
+    try:
+        get_ip_interface(name)
+    except ValueError:
+        there = ", ".join(
+            each
+            for each, addresses in psutil.net_if_addrs().items()
+            if any(address.family == socket.AF_INET for address in addresses)
+        )
+        return (
+            f"there is no network interface {name!r} with an IPv4 address, only {there}; set "
+            "hyperplane.engines.ssh.interface to one that every machine has"
+        )
+    return ""
 
 
 def _answer(**words: Any) -> None:

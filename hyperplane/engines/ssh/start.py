@@ -24,6 +24,8 @@ from hyperplane.engines.joining import join
 from hyperplane.engines.ssh.cluster import GuardedSSHCluster
 from hyperplane.engines.ssh.hosts import Hosts
 from hyperplane.engines.ssh.nodes import HostProcess, HostWorkers
+from hyperplane.engines.ssh.process import interface_fault
+from hyperplane.engines.starting import give_up, record_of
 from hyperplane.errors import EngineError, StartFailed
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SshSettings
@@ -46,7 +48,7 @@ def start(plan: ClusterPlan) -> Started:
     began = time.monotonic()
     tls = elsewhere.key_pair(Security.temporary()) if settings.security == "tls" else {}
     try:
-        record = records.reserve(records.of_plan(plan, security=tls), None)
+        record = records.reserve(record_of(plan, security=tls), None)
     except OSError as error:
         raise StartFailed("ssh", str(error)) from error
     hosts = Hosts(settings)
@@ -69,14 +71,15 @@ def start(plan: ClusterPlan) -> Started:
                 "options": {**where, "group": _group(plan), "told": _workers_told(plan, tls)},
                 **({"group": _group(plan)} if _group(plan) else {}),
             },
+            silence_logs=logging.WARNING,
             security=elsewhere.security_of(tls),
             scheduler_config=elsewhere.server_settings(plan, settings),
             cluster_config=cluster_settings(settings),
             idle_timeout=plan.idle_timeout,
-            release=partial(records.give_up, plan.name, record.scratch),
+            release=partial(give_up, plan.name, record.scratch),
         )
     except BaseException as error:
-        records.give_up(plan.name, record.scratch)
+        give_up(plan.name, record.scratch)
         if not isinstance(error, Exception):
             raise
         raise _failure(error, hosts) from error
@@ -139,12 +142,14 @@ def _protocol(settings: SshSettings) -> str:
 
 
 def _scheduler_options(plan: ClusterPlan, settings: SshSettings) -> dict[str, Any]:
+    # On a host it is any port: the one that was asked for is here and leads there.
+    port = plan.dashboard_port if plan.request.scheduler_deploy_mode == "local" else 0
     return {
         "protocol": _protocol(settings),
         "interface": settings.interface,
         "port": 0,
         # Pages need no password, so they are not on the network.
-        "dashboard_address": f"{LOOPBACK}:0",
+        "dashboard_address": f"{LOOPBACK}:{port}",
         "dashboard": False,  # see lazy_dashboard
     }
 
@@ -154,6 +159,8 @@ def _scheduler(
 ) -> dict[str, Any]:
     options = _scheduler_options(plan, settings)
     if plan.request.scheduler_deploy_mode == "local":
+        if fault := interface_fault(settings.interface):
+            raise StartFailed("ssh", f"this machine, where the scheduler shall run: {fault}")
         security = elsewhere.security_of(tls)
         return {"cls": Scheduler, "options": {**options, "security": security}}
     told = {

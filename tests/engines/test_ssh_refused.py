@@ -1,0 +1,119 @@
+"""What a user of the ssh engine sees when a host, a setting or a request is wrong."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask.config
+import pytest
+from services_ssh import hosts
+
+import hyperplane
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+
+SMALL: dict[str, Any] = {
+    "num_workers": 2,
+    "nprocs": 1,
+    "nthreads": 1,
+    "cores_per_worker": 1,
+    "ram_gb_per_proc": 0.5,
+    "timeout": 120,
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hosts() -> Iterator[None]:
+    with hosts() as found:
+        settings = {f"hyperplane.engines.ssh.{key}": value for key, value in found.items()}
+        with dask.config.set(settings):
+            yield
+
+
+def refused(**options: Any) -> str:
+    with pytest.raises(hyperplane.EngineError) as caught:
+        hyperplane.start(hyperplane.plan_cluster(**{"engine": "ssh", **SMALL, **options}))
+    return str(caught.value)
+
+
+def test_every_host_that_does_not_answer_is_named() -> None:
+    there = dask.config.get("hyperplane.engines.ssh.hosts")
+    hosts = [there[0], "10.77.0.98", "10.77.0.99"]
+    text = refused(num_workers=3, engine_options={"hosts": hosts, "connect_timeout": 2})
+    assert "2 hosts of 3 cannot be used, so nothing was started" in text
+    assert "10.77.0.98: " in text
+    assert "10.77.0.99: " in text
+    assert there[0] not in text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "setting"),
+    [
+        ({"client_keys": ["/no/such/key"]}, "client_keys"),
+        ({"client_keys": ["/etc/passwd"]}, "client_keys"),
+        ({"known_hosts": "/no/such/file"}, "known_hosts"),
+        ({"port": 1}, "port"),
+        ({"hosts": ["no-such-host.invalid"] * 2}, "hosts"),
+    ],
+)
+def test_the_setting_that_is_wrong_is_named(wrong: Any, setting: str) -> None:
+    text = refused(engine_options=wrong)
+    assert f"look at hyperplane.engines.ssh.{setting}" in text
+    assert len(text.splitlines()) <= 3
+
+
+def test_a_host_that_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "none").touch()
+    text = refused(engine_options={"known_hosts": str(tmp_path / "none")})
+    assert "it may be another machine" in text
+
+
+def test_a_key_that_is_not_let_in(tmp_path: Path) -> None:
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "id"], check=True
+    )
+    text = refused(engine_options={"client_keys": [str(tmp_path / "id")]})
+    assert "does not let" in text
+    assert "PRIVATE" not in text
+
+
+def test_no_python_there() -> None:
+    text = refused(engine_options={"python": "/no/such/python"})
+    assert "there is no /no/such/python; set hyperplane.engines.ssh.python" in text
+
+
+def test_a_python_without_the_packages() -> None:
+    text = refused(engine_options={"python": "/usr/bin/python3"})
+    assert "/usr/bin/python3 there has no hyperplane; install the same packages" in text
+
+
+def test_more_memory_than_a_host_has() -> None:
+    text = refused(ram_gb_per_proc=20_000, nprocs=1)
+    assert "its processes would take 20 TB together and the machine has " in text
+    assert "; ask for less (ram_gb_per_proc, nprocs)" in text
+
+
+@pytest.mark.parametrize("mode", ["remote", "local"])
+def test_an_interface_that_is_not_there(mode: str) -> None:
+    told = {"interface": "ib0"}
+    text = refused(engine_options=told, scheduler_deploy_mode=mode)
+    assert "there is no network interface 'ib0'" in text
+    assert "set hyperplane.engines.ssh.interface to one" in text
+    assert "Traceback" not in text
+
+
+def test_a_port_of_the_dashboard_that_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        text = refused(dashboard_port=port)
+    assert f"port {port} of this machine cannot be had for the dashboard" in text
+
+
+def test_not_in_time() -> None:
+    text = refused(timeout=0.5)
+    assert "not ready within 0.5 s" in text
+    assert text.count("not ready") == 1
