@@ -34,7 +34,7 @@ OF_A_JOB = ("retry_wait", "retry_wait_most", "grace", "chunks_at_once", "secrets
 _PLAIN = re.compile(
     r"PATH|PYTHONPATH|LD_LIBRARY_PATH|DYLD_LIBRARY_PATH|NODE_PATH|JUPYTER_PATH|JUPYTER_DATA_DIR|"
     r"VIRTUAL_ENV|CONDA_PREFIX|CONDA_DEFAULT_ENV|JAVA_HOME|SPARK_HOME|HADOOP_HOME|CUDA_HOME|"
-    r"DASK_CONFIG|KUBECONFIG|SLURM_CONF|SBATCH_[A-Z_]+|TMPDIR|TZ|LANG|LANGUAGE|LC_[A-Z]+|CUDA_VISIBLE_DEVICES|[A-Z]+_NUM_THREADS"
+    r"DASK_CONFIG|SLURM_CONF|SBATCH_[A-Z_]+|TMPDIR|TZ|LANG|LANGUAGE|LC_[A-Z]+|CUDA_VISIBLE_DEVICES|[A-Z]+_NUM_THREADS"
 )
 
 
@@ -129,7 +129,7 @@ def of(job: Job) -> Kept:
             type(settings)(**{**settings.model_dump(), **known}),
             {name: Resources(**sizes) for name, sizes in document["pools"].items()},
             {str(name): str(text) for name, text in document["environment"].items()},
-            document["runner"],
+            document.get("runner", {}),
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return Kept(settings)

@@ -23,6 +23,7 @@ if __name__ == "__main__":  # the modules beside this one are no modules of the 
 PARAMETERS, PROGRESS = "HYPERPLANE_JOB_PARAMETERS", "HYPERPLANE_JOB_PROGRESS"
 #: Set where nobody sees the output: then the log ends with it, in a line that begins so.
 SEND, MARK = "HYPERPLANE_JOB_SEND_NOTEBOOK", "hyperplane-notebook:"
+_LINE = 8192
 
 
 def execute(notebook: Path, output: Path) -> None:
@@ -123,7 +124,9 @@ def _send(output: Path) -> None:
     """Write the executed notebook to the log, if nobody sees it otherwise."""
     if os.environ.get(SEND) and output.exists():
         packed = base64.b64encode(zlib.compress(output.read_bytes())).decode()
-        sys.stdout.write(f"\n{MARK}{packed}\n")
+        # In lines that no runtime of containers cuts into pieces.
+        lines = [packed[at : at + _LINE] for at in range(0, len(packed), _LINE)]
+        sys.stdout.write("".join(f"\n{MARK}{line}" for line in lines) + "\n")
         sys.stdout.flush()
 
 
@@ -136,13 +139,19 @@ def sent_in(log: bytes) -> tuple[bytes, bytes | None]:
     >>> sent_in(b"1\n\n" + MARK.encode() + packed + b"\nValueError: x\n")
     (b'1\nValueError: x\n', b'{}')
     """
-    mark = f"\n{MARK}".encode()
-    before, found, rest = log.rpartition(mark)
-    packed, _, after = rest.partition(b"\n")
+    mark = MARK.encode()
+    if mark not in log:
+        return log, None
+    lines = log.split(b"\n")
+    packed = b"".join(line.removeprefix(mark) for line in lines if line.startswith(mark))
+    first = next(at for at, line in enumerate(lines) if line.startswith(mark))
+    # The line before the first one is there to begin it.
+    text = lines[: first - 1 if first and not lines[first - 1] else first]
+    rest = b"\n".join([*text, *(line for line in lines[first:] if not line.startswith(mark))])
     try:
-        return before + after, zlib.decompress(base64.b64decode(packed)) if found else None
+        return rest, zlib.decompress(base64.b64decode(packed))
     except (ValueError, zlib.error):  # cut off on its way
-        return before + after, None
+        return rest, None
 
 
 if __name__ == "__main__":

@@ -23,7 +23,12 @@ DASK = "kubernetes.dask.org/v1"
 #: Where Kubernetes tells a pod what it is.
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-_OUTSIDE = (httpx.HTTPError, kr8s.APITimeoutError, ssl.SSLError, OSError, anyio.EndOfStream)
+#: What goes wrong on the way: also answers that are none of the API server's, and a connection
+#: that another request has closed.
+_OUTSIDE = (
+    *(httpx.HTTPError, kr8s.APITimeoutError, ssl.SSLError, OSError, anyio.EndOfStream),
+    *(json.JSONDecodeError, RuntimeError),
+)
 
 #: How many use each of kr8s' objects.
 _users: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -52,13 +57,13 @@ class Api:
         #: kr8s' own, which all of one event loop share.
         self.kr8s: Any = None
 
-    async def connect(self, kubeconfig: str | None = None) -> None:
+    async def connect(self, kubeconfig: str | None = None, context: str | None = None) -> None:
         """Find the way to the API server and ask it who it is.
 
         Parameters
         ----------
-        kubeconfig : str, optional
-            Another file than the one that kubectl would take here.
+        kubeconfig, context : str, optional
+            Another file than the one that kubectl would take here, and another of its contexts.
 
         Raises
         ------
@@ -67,7 +72,7 @@ class Api:
         """
         with plain_words("reach the API server", self.namespace):
             try:
-                self.kr8s = await kr8s.asyncio.api(kubeconfig=kubeconfig)
+                self.kr8s = await kr8s.asyncio.api(kubeconfig=kubeconfig, context=context)
             except (ValueError, KeyError, TypeError) as error:
                 where = os.environ.get("KUBECONFIG", "~/.kube/config")
                 raise StartFailed(
@@ -159,6 +164,8 @@ def plain_words(doing: str, namespace: str) -> Iterator[None]:
     """Say what went wrong with a request in words of this package."""
     try:
         yield
+    except EngineError:
+        raise
     except kr8s.ServerError as error:
         status = error.response.status_code if error.response is not None else 0
         said = " ".join(str(error).split())

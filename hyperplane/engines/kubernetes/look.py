@@ -58,7 +58,7 @@ def stuck(pods: Sequence[Object], events: Sequence[Object]) -> Stuck | None:
             ended = status.get("lastState", {}).get("terminated", {})
             if reason == "CrashLoopBackOff":
                 if ended.get("reason") == "OOMKilled":
-                    advice = MEMORY.format(limit=_limit(pod, status["name"]))
+                    advice = MEMORY.format(limit=memory_of(pod, status["name"]))
                 said = f"it ended with status {ended.get('exitCode', 'unknown')} each time"
             text = f"pod {name}: {reason}: {_one_line(said)}; {advice}"
             return Stuck(name, status["name"], text, bool(ended))
@@ -85,7 +85,7 @@ def out_of_memory(pods: Sequence[Object]) -> dict[str, str]:
             for state in ("state", "lastState"):
                 if status.get(state, {}).get("terminated", {}).get("reason") == "OOMKilled":
                     name = pod["metadata"]["name"]
-                    limit = MEMORY.format(limit=_limit(pod, status["name"]))
+                    limit = MEMORY.format(limit=memory_of(pod, status["name"]))
                     found[f"{name} {status.get('restartCount', 0)}"] = f"pod {name}: {limit}"
     return found
 
@@ -107,7 +107,8 @@ def _containers(pod: Object) -> Iterator[Object]:
     yield from status.get("containerStatuses") or ()
 
 
-def _limit(pod: Object, container: str) -> str:
+def memory_of(pod: Object, container: str) -> str:
+    """The memory that a container of a pod may take, as text."""
     for one in pod.get("spec", {}).get("containers", ()):
         if one["name"] == container:
             limit = one.get("resources", {}).get("limits", {}).get("memory", "")

@@ -1,38 +1,37 @@
-"""One attempt on Kubernetes: its pod watched, what it writes kept, its end written down."""
+"""One attempt on Kubernetes: its pod watched until it has ended, its Job taken away."""
 
 from __future__ import annotations
 
 import asyncio
-import os
+import json
 import signal
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from hyperplane.engines.kubernetes import look
-from hyperplane.errors import EngineError
-from hyperplane.jobs.notebook import sent_in
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners.kubernetes_attempt import CONTAINER, job_id_of, name_of
+from hyperplane.jobs.runners.kubernetes_traces import Traces
 from hyperplane.jobs.runners.kubernetes_watch import View, Watch
 
 #: Seconds between looks.
 LOOK = 1.0
 #: Seconds between words in the log on why a pod does not run yet.
 WORDS = 15.0
-#: Seconds between requests to delete what has not gone.
-AGAIN = 10.0
-#: Seconds in which the rest of a log comes when its container has ended.
-PATIENCE = 10.0
-#: What a kubelet says, as if it were the log, of a container that is removed already.
-_NO_LOG = b"unable to retrieve container logs"
+#: Seconds between requests to delete what has not gone, and how many there are at the end.
+AGAIN, TIMES = 10.0, 12
+#: Seconds for which a pod must say that it cannot run; a registry may be busy.
+STUCK = {"ErrImageNeverPull": 0.0, "InvalidImageName": 0.0, "ImagePullBackOff": 120.0}
+STUCK_ELSE = 20.0
+#: Seconds after which a pod that is deleted, and of whose end nobody knows, counts as lost.
+LOST = 300.0
 #: What a step ends with that can never run: a wrong configuration, by sysexits.h.
 WRONG = 78
-#: What a program ends with that there is not.
-NO_PROGRAM = 127
+#: What a container ends with that cannot be started, and what shells say then.
+NOT_STARTED, NO_PROGRAM = 128, 127
 
 Object = Mapping[str, Any]
 
@@ -46,214 +45,189 @@ class PodProcess:
         What it runs.
     watch : Watch
         What there is on Kubernetes.
-    created : float
-        When its Job was created, by the monotonic clock, if this process did it.
+    created : float or None
+        When its Job and its Secret were created, by the monotonic clock, if they surely were.
     """
 
-    def __init__(self, command: Command, watch: Watch, created: float = float("-inf")) -> None:
+    def __init__(self, command: Command, watch: Watch, created: float | None = None) -> None:
         self.command, self._watch, self._created = command, watch, created
-        self._name, self._told = name_of(command), time.monotonic()
-        self._following: asyncio.Task[bool] | None = None
+        self._name, self._traces = name_of(command), Traces(command, watch)
+        self._began = self._told = time.monotonic()
+        self._stuck: float | None = None
+        self._over = False
 
     def exit_code(self) -> int | None:
         """What was written down of its end."""
-        try:
-            return int(self.command.file(".exit").read_text())
-        except (OSError, ValueError):
-            return None
+        return self._traces.exit_code()
 
     def gone_at(self) -> float:
         """When its container ended, if that is known."""
-        with suppress(OSError):
-            return self.command.file(".exit").stat().st_mtime
-        return 0.0
+        return self._traces.gone_at()
 
     async def begun(self) -> None:
         """Return when its container runs, or it will not."""
-        while self.exit_code() is None:
-            view = await self._view()
-            if view is not None and (await self._ended(view) or self._is_gone(view)):
-                return
-            if self.command.file(".pid").exists():
-                return
+        while self.exit_code() is None and not await self._is_over() and not self._traces.pod():
             await asyncio.sleep(LOOK)
 
     async def wait(self) -> int | None:
         """Its exit code, once it has ended and its Job is taken away; None when it left none."""
         try:
-            while self.exit_code() is None:
-                view = await self._view()
-                if view is not None and (await self._ended(view) or self._is_gone(view)):
-                    break
+            while self.exit_code() is None and not await self._is_over():
                 await asyncio.sleep(LOOK)
         finally:
-            self._follow_no_more()
-        await self._watch.delete(self._name)
+            self._traces.follow_no_more()
+        await self.wait_until_deleted()
         return self.exit_code()
+
+    async def wait_until_deleted(self) -> None:
+        """Delete its Job; if nobody answers, Kubernetes removes it some time after its end."""
+        for _ in range(TIMES):
+            if await self._watch.delete(self._name):
+                return
+            await asyncio.sleep(AGAIN)
 
     async def end(self, grace: float) -> int | None:
         """Delete its Job; Kubernetes ends the pod politely, and after its time surely."""
-        del grace  # which the pod has known from its beginning
-        asked = float("-inf")
+        asked, until = float("-inf"), time.monotonic() + grace + LOST
         while True:
             if time.monotonic() - asked > AGAIN:
                 asked = time.monotonic()
                 await self._watch.delete(self._name)
-            view = await self._view()
-            if view is not None:
-                await self._ended(view)
-                if self._name not in view.jobs and not self._lives(view):
-                    break
+            over, view = await self._is_over(), await self._view()
+            if over and view is not None and self._name not in view.jobs:
+                break
+            if time.monotonic() > until:
+                self._traces.say(
+                    "Kubernetes does not say that it has ended "
+                    f"({self._watch.silence or 'its node does not answer'}); look with "
+                    f"'kubectl get jobs,pods -l job-name={self._name}'"
+                )
+                break
             await asyncio.sleep(LOOK)
-        if self._following is not None:  # its last words are on their way
-            await asyncio.wait({self._following}, timeout=LOOK)
-        self._follow_no_more()
+        await self._traces.last_words(LOOK)
         return self.exit_code()
 
     async def _view(self) -> View | None:
-        return await self._watch.view(job_id_of(self.command), self._created)
+        return await self._watch.view(job_id_of(self.command), self._created or float("-inf"))
 
-    def _is_gone(self, view: View) -> bool:
-        return self._name not in view.jobs
+    async def _is_over(self) -> bool:
+        """Look; whether there is no more of it to wait for. Its exit code is written down then."""
+        self._over = self._over or await self._seen_over()
+        return self._over
 
-    def _lives(self, view: View) -> bool:
-        return any(not _over(pod) for pod in view.pods.get(self._name, ()))
-
-    async def _ended(self, view: View) -> bool:
-        """Write down how it has ended, if it has."""
-        pods = view.pods.get(self._name, [])
-        pod = self._own(pods)
-        if pod is None:
-            if self.command.file(".pid").exists() and self._name in view.jobs:
-                self._say("Kubernetes ended the pod: it was deleted")
-                return True
-            self._tell(view, pods)
+    async def _seen_over(self) -> bool:
+        view = await self._view()
+        if view is None:
+            self._tell(self._watch.silence)
             return False
-        state, name = _state(pod), pod["metadata"]["name"]
-        if started := (state.get("running") or state.get("terminated") or {}).get("startedAt"):
-            self._begun_at(_seconds(started), name)
-        if state.get("running") and self._following is None:
-            self._following = asyncio.create_task(self._follow(name))
-        ended = state.get("terminated")
-        if ended is None and pod["status"].get("phase") != "Failed":
-            return self._will_not_run(view, pod)
-        await self._keep_log(name)
-        self._write_down(pod, ended)
-        return True
+        job, pods = view.jobs.get(self._name), view.pods.get(self._name, [])
+        if (pod := self._own(pods)) is not None:
+            return await self._has_ended(view, pod)
+        if job is None:
+            return all(_has_no_more(one) for one in pods)
+        for condition in job.get("status", {}).get("conditions") or ():
+            if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
+                return self._ended_unseen(condition)
+        if self._traces.pod():
+            self._traces.say("Kubernetes ended the pod: it was deleted")
+            return True
+        self._tell(look.summary([], self._news(view)))
+        return False
 
     def _own(self, pods: Sequence[Object]) -> Object | None:
         """The pod that has begun the attempt; while there is none, the one that will."""
-        try:
-            name = self.command.file(".pid").read_text()
-        except OSError:
-            begun = (pod for pod in pods if _state(pod).keys() - {"waiting"})
-            return next(begun, pods[-1] if pods else None)
-        # Kubernetes may have made another one since: that would be another attempt.
-        return next((pod for pod in pods if pod["metadata"]["name"] == name), None)
+        if name := self._traces.pod():
+            # Kubernetes may have made another one since: that would be another attempt.
+            return next((pod for pod in pods if pod["metadata"]["name"] == name), None)
+        begun = (pod for pod in pods if _state(pod).keys() - {"waiting"})
+        return next(begun, pods[-1] if pods else None)
 
-    def _will_not_run(self, view: View, pod: Object) -> bool:
-        if found := look.stuck([pod], view.events):
-            self._say(found.text)
-            self._write(".exit", str(WRONG))
-            return True
-        self._tell(view, [pod])
-        return False
+    def _ended_unseen(self, condition: Object) -> bool:
+        """Of a pod that is gone its Job knows whether it was done, and no more."""
+        if condition["type"] == "Complete":
+            self._traces.say("its pod is gone, and its log with it")
+            self._traces.ended(0)
+        else:
+            said = condition.get("message") or condition.get("reason", "")
+            self._traces.say(f"Kubernetes ended the job: {said}")
+        return True
+
+    async def _has_ended(self, view: View, pod: Object) -> bool:
+        state, name = _state(pod), pod["metadata"]["name"]
+        if started := (state.get("running") or state.get("terminated") or {}).get("startedAt"):
+            self._traces.begun(name, _seconds(started))
+        if state.get("running"):
+            self._traces.follow(name)
+        ended = state.get("terminated")
+        if ended is None and pod["status"].get("phase") != "Failed":
+            asked = pod["metadata"].get("deletionTimestamp")
+            if asked and time.time() - _seconds(asked) > LOST:
+                self._traces.say(f"node {pod['spec'].get('nodeName')} does not answer: it is lost")
+                return True
+            return not self._traces.pod() and await self._cannot_run(view, pod)
+        await self._traces.keep_log(name)
+        self._write_down(pod, ended)
+        return True
+
+    async def _cannot_run(self, view: View, pod: Object) -> bool:
+        """Whether waiting longer is of no use."""
+        self._tell(look.summary([pod], self._news(view)))
+        if self._created is None and time.monotonic() - self._began > STUCK_ELSE:
+            # Whoever created its Job may have been killed before he created its Secret.
+            needed = f'"{self._name}"' in json.dumps(pod["spec"])
+            if needed and await self._watch.has_secret(self._name) is False:
+                self._traces.say("its Secret was never created: whoever began it was killed")
+                return True
+        found = look.stuck([pod], view.events)
+        if found is None or f'secret "{self._name}" not found' in found.text:
+            self._stuck = None
+            return False
+        self._stuck = self._stuck or time.monotonic()
+        reasons = (seconds for reason, seconds in STUCK.items() if f" {reason}:" in found.text)
+        if time.monotonic() - self._stuck < next(reasons, STUCK_ELSE):
+            return False
+        self._traces.say(found.text)
+        self._traces.ended(WRONG)
+        return True
 
     def _write_down(self, pod: Object, ended: Object | None) -> None:
         """The exit code; none of one that Kubernetes has ended for reasons of its own."""
         disrupted = any(
             one["type"] == "DisruptionTarget" and one["status"] == "True"
-            for one in pod["status"].get("conditions", ())
+            for one in pod["status"].get("conditions") or ()
         )
-        if ended is None or disrupted or "deletionTimestamp" in pod["metadata"]:
+        code = None if ended is None else int(ended["exitCode"])
+        if ended is None or (code and (disrupted or "deletionTimestamp" in pod["metadata"])):
             reason = pod["status"].get("reason") or "it was deleted"
             said = " ".join(str(pod["status"].get("message", "")).split())
-            self._say(f"Kubernetes ended the pod: {reason}{': ' * bool(said)}{said}")
+            self._traces.say(f"Kubernetes ended the pod: {reason}{': ' * bool(said)}{said}")
             return
-        code = int(ended["exitCode"])
-        if ended.get("reason") == "OOMKilled":
-            self._say(next(iter(look.out_of_memory([pod]).values()), "it ran out of memory"))
+        if code and ended.get("reason") == "OOMKilled":
+            self._traces.say(
+                f"it needed more than the memory of its pod, {look.memory_of(pod, CONTAINER)}: ask "
+                "for more in resources.ram_gb, or let it grow with more_memory"
+            )
             code = -signal.SIGKILL
-        elif code == 128 and ended.get("message"):
-            self._say(f"{ended.get('reason')}: {ended['message']}")
+        elif code == NOT_STARTED and ended.get("message"):
+            self._traces.say(f"{ended.get('reason')}: {ended['message']}")
             code = NO_PROGRAM
-        elif 128 < code <= 128 + signal.NSIG:
+        elif code is not None and 128 < code <= 128 + signal.NSIG:
             code = 128 - code
-        self._write(".exit", str(code))
+        at = None
         with suppress(KeyError, ValueError):
             at = _seconds(ended["finishedAt"])
-            os.utime(self.command.file(".exit"), (at, at))
+        self._traces.ended(code or 0, at)
 
-    def _begun_at(self, at: float, pod: str) -> None:
-        file = self.command.file(".pid")
-        if not file.exists():
-            # Words on why it does not run yet make room for its own.
-            self._write(".log", b"")
-            self._write(".pid", pod)
-            os.utime(file, (at, at))
+    def _news(self, view: View) -> list[Object]:
+        """Warnings about its Job and its pod."""
+        names = ((one["involvedObject"].get("name", ""), one) for one in view.events)
+        return [one for name, one in names if str(name).startswith(self._name)]
 
-    def _tell(self, view: View, pods: Sequence[Object]) -> None:
+    def _tell(self, words: str) -> None:
         """Why it does not run yet, now and then."""
-        if self.command.file(".pid").exists() or time.monotonic() - self._told < WORDS:
-            return
-        self._told = time.monotonic()
-        ours = [
-            one
-            for one in view.events
-            if str(one["involvedObject"].get("name", "")).startswith(self._name)
-        ]
-        self._write(".log", f"waiting for Kubernetes: {look.summary(pods, ours)}\n")
-
-    async def _follow(self, pod: str) -> bool:
-        """Keep what it writes as it comes; whether that was all of it."""
-        try:
-            with self.command.file(".log").open("wb", buffering=0) as log:
-                async for part in self._watch.follow(pod):
-                    log.write(part)
-        except EngineError:
-            return False
-        return True
-
-    def _follow_no_more(self) -> None:
-        if self._following is not None:
-            self._following.cancel()
-            self._following = None
-
-    async def _keep_log(self, pod: str) -> None:
-        """All that it has written, if what was followed is less."""
-        if self._following is not None:
-            done, _ = await asyncio.wait({self._following}, timeout=PATIENCE)
-            whole = bool(done) and self._following.result()
-            self._follow_no_more()
-            if whole:
-                self._take_notebook()
-                return
-        text = await self._watch.log(pod)
-        if text is not None and not text.startswith(_NO_LOG):
-            self._write(".log", text)
-            self._take_notebook()
-
-    def _take_notebook(self) -> None:
-        """Take the executed notebook out of the log, and write it where it is looked for."""
-        try:
-            output = Path(self.command.file(".notebook").read_text())
-        except OSError:
-            return
-        log, found = sent_in(self.command.file(".log").read_bytes())
-        if found is not None:
-            output.parent.mkdir(parents=True, exist_ok=True)
-            output.write_bytes(found)
-            self._write(".log", log)
-
-    def _say(self, words: str) -> None:
-        with self.command.file(".log").open("a") as log:
-            log.write(f"\n{words}\n")
-
-    def _write(self, suffix: str, text: str | bytes) -> None:
-        """A file that is there with all of its text or not at all."""
-        draft = self.command.file(f"{suffix}.draft")
-        draft.write_bytes(text.encode() if isinstance(text, str) else text)
-        draft.replace(self.command.file(suffix))
+        if words and not self._traces.pod() and time.monotonic() - self._told > WORDS:
+            self._told = time.monotonic()
+            self._traces.waits(words)
 
 
 def _state(pod: Object) -> dict[str, Any]:
@@ -264,7 +238,7 @@ def _state(pod: Object) -> dict[str, Any]:
     return {}
 
 
-def _over(pod: Object) -> bool:
+def _has_no_more(pod: Object) -> bool:
     return "terminated" in _state(pod) or pod["status"].get("phase") in ("Succeeded", "Failed")
 
 

@@ -8,12 +8,14 @@ the supervisor is killed the pods go on, and the next one finds their Jobs by th
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib.util
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,11 +31,11 @@ from hyperplane.jobs.runners.kubernetes_attempt import (
     LONGEST_FILE,
     Sent,
     job_of,
-    name_of,
     secret_of,
 )
 from hyperplane.jobs.runners.kubernetes_pod import PodProcess
-from hyperplane.jobs.runners.kubernetes_watch import BATCH, PATIENCE, Watch, said
+from hyperplane.jobs.runners.kubernetes_watch import BATCH, PATIENCE, Watch, said, within
+from hyperplane.jobs.runners.kubernetes_where import where
 from hyperplane.jobs.states import Job
 from hyperplane.spec.settings import KubernetesJobSettings
 
@@ -47,7 +49,7 @@ class KubernetesRunner(Queued):
     Parameters
     ----------
     environment : mapping of str to str
-        What the submission runs in: ``KUBECONFIG`` is taken from it.
+        As for all runners.
     options : mapping
         As :meth:`settled` gives them.
     """
@@ -57,7 +59,7 @@ class KubernetesRunner(Queued):
 
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
         self._settings = KubernetesJobSettings(**options)
-        self._kubeconfig = environment.get("KUBECONFIG")
+        del environment  # what is needed of it was settled at submission
         self._watch: Watch | None = None
 
     @classmethod
@@ -65,6 +67,8 @@ class KubernetesRunner(Queued):
         """The settings of the engine of this name, with those of the submission over them."""
         settings = config.engine_settings("kubernetes", KubernetesJobSettings)
         found = settings.with_options(options, "runner_options")
+        if found.kubeconfig is None:  # whoever carries the job on may have another one
+            found = found.model_copy(update=where(found.namespace, found.context))
         return found.model_dump(mode="json", by_alias=True, warnings="none")
 
     def missing(self) -> str:
@@ -84,12 +88,12 @@ class KubernetesRunner(Queued):
 
         api = Api(self._settings.namespace)
         try:
-            await asyncio.wait_for(api.connect(self._kubeconfig), PATIENCE)
-            await asyncio.wait_for(api.list("jobs", BATCH), PATIENCE)
-        except EngineError as error:
+            connecting = api.connect(self._settings.kubeconfig, self._settings.context)
+            await within(PATIENCE, connecting)
+            for kind, version in (("jobs", BATCH), ("pods", "v1")):
+                await within(PATIENCE, api.list(kind, version))
+        except (EngineError, asyncio.TimeoutError) as error:
             return said(error)
-        except asyncio.TimeoutError:
-            return f"the API server of Kubernetes does not answer within {PATIENCE:g} s"
         finally:
             with suppress(KeyError):
                 await api.close()
@@ -142,16 +146,15 @@ class KubernetesRunner(Queued):
             command.file(".notebook").write_text(str(command.notebook))
         watch = self._watching()
         job = job_of(command, step, times_more, self._settings, sent)
-        made = {"apiVersion": job["apiVersion"], "kind": job["kind"]} | await watch.create(
-            "jobs", job, BATCH
-        )
-        # After the Job, which owns it: whatever ends the Job ends the secret. The pod waits for it.
-        if (secret := secret_of(made, command, sent)) is not None:
-            try:
-                await watch.create("secrets", secret)
-            except OSError:
-                await watch.delete(name_of(command))
-                raise
+        try:
+            # The Secret after the Job, which owns it: whatever ends the Job ends the Secret.
+            await watch.create(job, partial(secret_of, command=command, sent=sent))
+        except OSError as error:
+            found = PodProcess(command, watch)
+            if error.errno == errno.EAGAIN:  # nobody knows whether it is there
+                return found
+            await found.wait_until_deleted()
+            raise
         return PodProcess(command, watch, time.monotonic())
 
     def found(self, command: Command) -> PodProcess:
@@ -160,7 +163,7 @@ class KubernetesRunner(Queued):
 
     def _watching(self) -> Watch:
         if self._watch is None:
-            self._watch = Watch(self._settings.namespace, self._kubeconfig)
+            self._watch = Watch(self._settings)
         return self._watch
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import errno
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from hyperplane.engines.kubernetes.api import Api, Missing
 from hyperplane.errors import EngineError, StartFailed
 from hyperplane.jobs.runners.kubernetes_attempt import CONTAINER, JOB
+from hyperplane.spec.settings import KubernetesJobSettings
 
 BATCH = "batch/v1"
-#: Seconds for which a look holds.
-FRESH = 1.0
+#: Seconds for which a look holds, and how much longer for each Job.
+FRESH, FRESH_EACH = 1.0, 0.01
+#: Seconds for which the warnings of a namespace hold, which may be many.
+FRESH_EVENTS = 10.0
 #: Seconds that the API server has for one answer.
 PATIENCE = 30.0
 #: Seconds for which an API server that does not answer is asked to make something.
@@ -24,7 +26,13 @@ INSISTS = 300.0
 #: Requests that are under way at one time.
 AT_ONCE = 8
 
+HTTP_FORBIDDEN, HTTP_CONFLICT = 403, 409
+#: Answers of an API server that has too much to do, or starts just now.
+_BUSY = {429, 500, 502, 503, 504}
+_EXISTS = "already exists"
+
 Object = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -51,63 +59,90 @@ class Watch:
 
     Parameters
     ----------
-    namespace : str or None
-        That of the context of kubectl if None.
-    kubeconfig : str or None
-        The configuration of kubectl; the usual one if None.
+    settings : KubernetesJobSettings
+        Which API server and which namespace.
     """
 
-    def __init__(self, namespace: str | None, kubeconfig: str | None) -> None:
-        self._namespace, self._kubeconfig = namespace, kubeconfig
+    def __init__(self, settings: KubernetesJobSettings) -> None:
+        self._settings = settings
         self._connected: Api | None = None
         self._alone, self._few = asyncio.Lock(), asyncio.Semaphore(AT_ONCE)
         self._view: View | None = None
-        self._asked = float("-inf")
+        self._asked = self._asked_events = float("-inf")
+        self._events: list[Object] = []
+        self._may_see_events = True
+        #: Why the last look has shown nothing; empty when it has.
+        self.silence = ""
 
     async def view(self, job_id: str, since: float = float("-inf")) -> View | None:
         """What there is of a job, seen after ``since``; None when the API server does not say."""
         async with self._alone:
-            if self._asked < max(since, time.monotonic() - FRESH):
+            fresh = FRESH + FRESH_EACH * (len(self._view.jobs) if self._view else 0)
+            if self._asked < max(since, time.monotonic() - fresh):
                 asked = time.monotonic()
                 try:
-                    self._view = await asyncio.wait_for(self._look(job_id), PATIENCE)
-                except (EngineError, asyncio.TimeoutError):
-                    self._view = None
+                    self._view = await within(PATIENCE, self._look(job_id))
+                    self.silence = ""
+                except (EngineError, asyncio.TimeoutError) as error:
+                    self._view, self.silence = None, said(error)
                 self._asked = asked
             return self._view
 
     async def _look(self, job_id: str) -> View:
         api, labels = await self._api(), f"{JOB}={job_id}"
         # Jobs first: a pod that has no Job in the list is a new one's.
-        jobs = await api.list("jobs", BATCH, labels=labels)
+        jobs = {
+            one["metadata"]["name"]: one for one in await api.list("jobs", BATCH, labels=labels)
+        }
         pods: dict[str, list[Object]] = {}
         for pod in sorted(await api.list("pods", labels=labels), key=_made):
             pods.setdefault(pod["metadata"]["labels"].get("job-name", ""), []).append(pod)
-        events: list[Object] = []
-        if any(pod["status"].get("phase") == "Pending" for many in pods.values() for pod in many):
-            with suppress(StartFailed):  # not everybody may see them
-                events = await api.list("events", fields="type=Warning")
-        return View({one["metadata"]["name"]: one for one in jobs}, pods, events)
+        waiting = any(
+            pod["status"].get("phase") == "Pending" for many in pods.values() for pod in many
+        )
+        if waiting or jobs.keys() - pods.keys():
+            await self._look_at_events(api)
+        return View(jobs, pods, self._events)
 
-    async def create(self, kind: str, content: Mapping[str, Any], version: str = "v1") -> Object:
-        """Make an object, or find it made; it is asked for again until the API server answers.
+    async def _look_at_events(self, api: Api) -> None:
+        if self._may_see_events and time.monotonic() - self._asked_events > FRESH_EVENTS:
+            self._asked_events = time.monotonic()
+            try:
+                self._events = await api.list("events", fields="type=Warning")
+            except StartFailed as error:  # not everybody may see them
+                self._may_see_events = _status(error) != HTTP_FORBIDDEN
+
+    async def create(
+        self, job: Mapping[str, Any], secret_of: Callable[[Object], Object | None]
+    ) -> None:
+        """Create a Job and the Secret that it owns, until the API server answers.
+
+        Parameters
+        ----------
+        job : mapping
+            The Job.
+        secret_of : callable
+            From the Job as it was created to its Secret, if it has one.
 
         Raises
         ------
         OSError
-            With what the API server said; EAGAIN when it said nothing.
+            With what the API server said; EAGAIN when it said nothing, or what may pass.
         """
         until, pause = time.monotonic() + INSISTS, 1.0
         while True:
             try:
-                async with self._few:
-                    asked = self._created(kind, content, version)
-                    return await asyncio.wait_for(asked, PATIENCE)
-            except StartFailed as error:
-                raise OSError(errno.EPERM, said(error), "Kubernetes") from error
+                async with self._few:  # for both: others' Jobs do not come before this Secret
+                    made = await within(PATIENCE, self._created("jobs", job, BATCH))
+                    kind = {key: job[key] for key in ("apiVersion", "kind")}
+                    if (secret := secret_of({**kind, **made})) is not None:
+                        await within(PATIENCE, self._created("secrets", secret, "v1"))
+                    return
             except (EngineError, asyncio.TimeoutError) as error:
+                if isinstance(error, StartFailed) and not _passes(error):
+                    raise OSError(errno.EPERM, said(error), "Kubernetes") from error
                 if time.monotonic() > until:
-                    raise OSError(errno.EAGAIN, str(error), "Kubernetes") from error
+                    raise OSError(errno.EAGAIN, said(error), "Kubernetes") from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, PATIENCE)
 
@@ -116,51 +151,102 @@ class Watch:
         try:
             return await api.create(kind, content, version)
         except Missing as error:
-            raise StartFailed("kubernetes", str(error)) from error
-        except StartFailed:
+            raise StartFailed("kubernetes", said(error)) from error
+        except StartFailed as error:
             # An answer that was lost: the name is that of this attempt only.
-            with suppress(EngineError):
-                return await api.get(kind, name, version)
-            raise
+            if _EXISTS not in str(error):
+                raise
+            return await api.get(kind, name, version)
 
     async def delete(self, name: str) -> bool:
         """Delete a Job with its pods, which end politely; whether it is gone or going."""
         try:
             async with self._few:
                 api = await self._api()
-                await asyncio.wait_for(api.delete("jobs", name, BATCH), PATIENCE)
+                await within(PATIENCE, api.delete("jobs", name, BATCH))
         except Missing:
             return True
         except (EngineError, asyncio.TimeoutError):
             return False
         return True
 
+    async def has_secret(self, name: str) -> bool | None:
+        """Whether there is a Secret; None when nobody says."""
+        try:
+            async with self._few:
+                api = await self._api()
+                await within(PATIENCE, api.get("secrets", name))
+        except Missing:
+            return False
+        except (EngineError, asyncio.TimeoutError):
+            return None
+        return True
+
     async def log(self, pod: str) -> bytes | None:
         """All that a pod has written; None when it cannot be had."""
         try:
             async with self._few:
-                parts = [part async for part in self.follow(pod, follow=False)]
+                return await within(PATIENCE, self._log(pod))
         except (EngineError, asyncio.TimeoutError):
             return None
-        return b"".join(parts)
 
-    async def follow(self, pod: str, *, follow: bool = True) -> AsyncIterator[bytes]:
-        """What a pod writes, from its beginning; as it comes, or what there is."""
+    async def _log(self, pod: str) -> bytes:
         api = await self._api()
-        async for part in api.log_parts(pod, CONTAINER, follow=follow):
+        parts = api.log_parts(pod, CONTAINER, follow=False)
+        return b"".join([part async for part in parts])
+
+    async def follow(self, pod: str) -> AsyncIterator[bytes]:
+        """What a pod writes, from its beginning and as it comes."""
+        api = await self._api()
+        async for part in api.log_parts(pod, CONTAINER, follow=True):
             yield part
 
     async def _api(self) -> Api:
         if self._connected is None:
-            api = Api(self._namespace)
-            await api.connect(self._kubeconfig)
+            api = Api(self._settings.namespace)
+            await api.connect(self._settings.kubeconfig, self._settings.context)
             self._connected = api
         return self._connected
 
 
-def said(error: EngineError) -> str:
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns, if it does in that time.
+
+    ``asyncio.wait_for`` of Python 3.10 and 3.11 loses a cancellation that comes as the work ends.
+
+    Raises
+    ------
+    TimeoutError
+        Of asyncio, when it does not.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+    finally:
+        task.cancel()
+    if not done:
+        raise asyncio.TimeoutError(f"the API server does not answer within {seconds:g} s")
+    return task.result()
+
+
+def said(error: Exception) -> str:
     """What an error says, without who says it."""
-    return str(error).removeprefix(f"engine {error.engine}: ")
+    engine = getattr(error, "engine", "")
+    return str(error).removeprefix(f"engine {engine}: ")
+
+
+def _status(error: Exception) -> int:
+    """The status of the API server's answer; 0 when it is not known."""
+    response = getattr(error.__cause__, "response", None)
+    return int(getattr(response, "status_code", 0))
+
+
+def _passes(error: Exception) -> bool:
+    """Whether a refusal may be another answer next time."""
+    status, words = _status(error), str(error)
+    if status == HTTP_CONFLICT:
+        return _EXISTS not in words  # somebody changed the quota at the same time
+    return status in _BUSY or (status == HTTP_FORBIDDEN and "exceeded quota" in words)
 
 
 def _made(pod: Object) -> str:

@@ -13,8 +13,9 @@ from pathlib import Path
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners.slurm_submit import name_of
 
-#: Seconds in which a submission whose end nobody has seen may come to the queue.
-UNSURE = 30.0
+#: Seconds in which a submission whose end nobody has seen may come to the queue: more than sbatch
+#: has for an answer.
+UNSURE = 150.0
 
 
 class Number:

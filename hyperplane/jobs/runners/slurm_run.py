@@ -39,8 +39,10 @@ PROGRAMS = ("sbatch", "squeue", "scancel")
 _NOBODYS_FAULT = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"}
 #: What a program ends with that was asked to end, or killed.
 _OF_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL)
+#: Looks for what was submitted without an answer: Slurm may have been busy.
+ASKS = 8
 #: Seconds for which Slurm must say that it will never start a job.
-NEVER = 30.0
+NEVER = 60.0
 #: What a step ends with that can never run: a wrong configuration, by sysexits.h.
 WRONG = 78
 #: Seconds between requests to end what has not ended.
@@ -102,7 +104,11 @@ class SlurmProcess:
         if str(waits) != self._waits:
             self._waits, self._since = str(waits), time.monotonic()
             self._say(f"waiting for Slurm: job {number} is {waits}")
-        elif waits.never and time.monotonic() - self._since > NEVER:
+        elif (
+            waits.never
+            and not waits.reason.startswith("JobHeld")
+            and time.monotonic() - self._since > NEVER
+        ):
             self._say(f"Slurm will not start job {number}, {waits}: {waits.never}")
             self._asked_to_end = True
             self.command.file(".exit").write_text(str(WRONG))
@@ -262,11 +268,22 @@ class SlurmRunner(Queued, OfThisMachine):
         except OSError as error:
             if error.errno != errno.EAGAIN:
                 raise
-            await asyncio.sleep(FRESH)  # Slurm may have it all the same
-            told = await self._queue.number_of(number.name()) or ""
+            told = await self._told(number.name())  # Slurm may have it all the same
             if not told:
                 raise
         number.keep(told)
+
+    async def _told(self, name: str) -> str:
+        """The number of a job or array that was submitted without an answer; empty without one."""
+        number = None
+        for _ in range(ASKS):
+            await asyncio.sleep(FRESH)
+            if number := await self._queue.number_of(name):
+                return number
+        while number is None:  # no answer is no word on whether it is there
+            await asyncio.sleep(AGAIN)
+            number = await self._queue.number_of(name)
+        return number
 
     def found(self, command: Command) -> SlurmProcess:
         """The batch job that somebody else has submitted."""

@@ -113,3 +113,5 @@ class KubernetesJobSettings(KubernetesSettings):
     """What steps of jobs have of them, and where the image has the files of the pipeline."""
 
     root: Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")] | None = None
+    kubeconfig: Annotated[str, StringConstraints(min_length=1)] | None = None
+    context: Annotated[str, StringConstraints(min_length=1)] | None = None

@@ -206,7 +206,8 @@ def test_exit_codes_decide_on_another_attempt():
 
 
 def test_a_pod_that_somebody_deletes_is_lost_and_made_again():
-    job = submitted(bash("a", "echo begun; sleep 8"), runner="kubernetes", max_retries=1)
+    polite = "trap 'exit 3' TERM; echo begun; sleep 8 & wait"
+    job = submitted(bash("a", polite), runner="kubernetes", max_retries=1)
     until(lambda: "begun" in job.logs(), 60)
     [pod] = objects("pods")
     kubectl("-n", NAMESPACE, "delete", "pod", pod["metadata"]["name"], "--wait=false")

@@ -5,25 +5,22 @@ from __future__ import annotations
 import asyncio
 import base64
 import dataclasses
+import json
 import os
-import signal
-import time
-import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import dask
 import pytest
 from runner_cases import command, made
 
-from hyperplane.errors import RequestError
+from hyperplane.errors import RequestError, StartFailed
 from hyperplane.jobs import Resources, Step, calls, runners
-from hyperplane.jobs.faults import MEMORY, kind_of
 from hyperplane.jobs.manifest_text import as_yaml
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners.kubernetes_attempt import Sent, job_of, name_of, secret_of
-from hyperplane.jobs.runners.kubernetes_pod import PodProcess
 from hyperplane.jobs.runners.kubernetes_run import KubernetesRunner
-from hyperplane.jobs.runners.kubernetes_watch import View
+from hyperplane.jobs.runners.kubernetes_watch import _passes, within
 from hyperplane.spec.settings import KubernetesJobSettings
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "jobs" / "kubernetes-attempt.yaml"
@@ -148,112 +145,49 @@ def test_where_steps_find_their_files():
     assert sent.python == held.python == "python"
 
 
-# What Kubernetes says of pods, as it was seen.
-def pod(state, phase="Running", **status):
-    container = {"name": "step", "state": state, "restartCount": 0}
-    return {
-        "metadata": {"name": "n-x", **status.pop("metadata", {})},
-        "spec": {"containers": [{"name": "step", "resources": {"limits": {"memory": "100"}}}]},
-        "status": {"phase": phase, "containerStatuses": [container], **status},
-    }
-
-
-def ended(code, **more):
-    times = {"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:10Z"}
-    return {"terminated": {"exitCode": code, **times, **more}}
-
-
-class Seen:
-    """What a watch has seen."""
-
-    def __init__(self, view, log=b"its log\n"):
-        self._view, self._log, self.deleted = view, log, []
-
-    async def view(self, job_id, since):
-        return self._view
-
-    async def log(self, name):
-        return self._log
-
-    async def delete(self, name):
-        self.deleted.append(name)
-        return True
-
-
-def attempt(tmp_path, *pods, jobs=True):
-    """An attempt whose pods are these, and what there is."""
-    place = tmp_path / "6f1d2c3b-0000-4000-8000-000000000001" / "steps" / "000-a" / "attempt-1"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    there = Command((), {}, "", place)
-    there.file(".log").touch()
-    name = name_of(there)
-    view = View({name: {}} if jobs else {}, {name: list(pods)})
-    return PodProcess(there, Seen(view), time.monotonic()), view
-
-
-def waited(tmp_path, *pods, **more):
-    """The exit code of an attempt whose pods are these, its log, and the attempt."""
-    process, _ = attempt(tmp_path, *pods, **more)
-    code = asyncio.run(asyncio.wait_for(process.wait(), 20))
-    return code, process.command.file(".log").read_text(), process
-
-
-def test_an_exit_code_and_the_times_are_written_down(tmp_path):
-    code, log, process = waited(tmp_path, pod(ended(3), "Failed"))
-    assert (code, log) == (3, "its log\n")
-    assert process.gone_at() - process.command.file(".pid").stat().st_mtime == 10
-    assert process._watch.deleted == [name_of(process.command)]
-
-
-@pytest.mark.parametrize(("code", "expected"), [(0, 0), (143, -15), (137, -9), (255, 255)])
-def test_signals_are_told_from_exit_codes(tmp_path, code, expected):
-    assert waited(tmp_path, pod(ended(code), "Failed"))[0] == expected
-
-
-def test_memory_is_said(tmp_path):
-    code, log, _ = waited(tmp_path, pod(ended(137, reason="OOMKilled"), "Failed"))
-    assert code == -signal.SIGKILL
-    assert "more than the memory of its pod" in log
-    assert kind_of(code, log) == MEMORY
-
-
 @pytest.mark.parametrize(
-    "lost",
+    ("status", "words", "passes"),
     [
-        pod({}, "Failed", reason="Evicted", message="The node was low on\nresource: memory."),
-        pod(ended(143), "Failed", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
-        pod(ended(143), "Failed", conditions=[{"type": "DisruptionTarget", "status": "True"}]),
+        (429, "too many requests", True),
+        (503, "etcd is away", True),
+        (409, "Operation cannot be fulfilled on resourcequotas", True),
+        (403, "exceeded quota: jobs", True),
+        (403, "forbidden", False),
+        (422, "invalid", False),
     ],
 )
-def test_what_kubernetes_ends_for_its_own_reasons_is_lost(tmp_path, lost):
-    code, log, process = waited(tmp_path, lost)
-    assert code is None
-    assert "Kubernetes ended the pod: " in log
-    assert process._watch.deleted
+def test_which_refusals_may_pass(status, words, passes):
+    error = StartFailed("kubernetes", words)
+    error.__cause__ = Exception()
+    error.__cause__.response = SimpleNamespace(status_code=status)
+    assert _passes(error) is passes
 
 
-def test_a_job_that_is_gone_is_lost(tmp_path):
-    assert waited(tmp_path, jobs=False)[0] is None
+def test_a_cancellation_that_comes_as_the_work_ends_is_not_lost():
+    async def main():
+        work = asyncio.get_running_loop().create_future()
+
+        async def asks():
+            return await work
+
+        outer = asyncio.create_task(within(5, asks()))
+        await asyncio.sleep(0.01)
+        work.set_result(1)
+        outer.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await outer
+
+    asyncio.run(main())
 
 
-def test_what_never_starts_is_an_error_of_the_input(tmp_path):
-    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
-    code, log, _ = waited(tmp_path, pod(waiting, "Pending"))
-    assert code == 78
-    assert "ImagePullBackOff: not found; check hyperplane.engines.kubernetes.image" in log
-    no_program = ended(128, reason="StartError", message='exec: "nothing": not found')
-    code, log, _ = waited(tmp_path / "b", pod(no_program, "Failed"))
-    assert code == 127
-    assert 'StartError: exec: "nothing": not found' in log
-
-
-def test_an_executed_notebook_comes_with_the_log(tmp_path):
-    packed = base64.b64encode(zlib.compress(b"{1}")).decode()
-    log = f"cell\n\nhyperplane-notebook:{packed}\nValueError: x\n".encode()
-    process, view = attempt(tmp_path, pod(ended(1), "Failed"))
-    output = tmp_path / "out" / "a.ipynb"
-    process.command.file(".notebook").write_text(str(output))
-    process._watch = Seen(view, log)
-    assert asyncio.run(asyncio.wait_for(process.wait(), 20)) == 1
-    assert output.read_bytes() == b"{1}"
-    assert process.command.file(".log").read_text() == "cell\nValueError: x\n"
+def test_which_kubernetes_is_meant_is_settled_at_submission(tmp_path, monkeypatch):
+    contexts = [{"name": "far", "context": {"namespace": "lab"}}, {"name": "near"}]
+    (tmp_path / "a").write_text(json.dumps({"contexts": contexts}))
+    (tmp_path / "b").write_text(json.dumps({"current-context": "far"}))
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{tmp_path}/b")
+    found = runners.settle("kubernetes", {"image": IMAGE})
+    assert (found["context"], found["namespace"]) == ("far", "lab")
+    assert found["kubeconfig"] == f"{tmp_path}/a:{tmp_path}/b"
+    assert runners.settle("kubernetes", {"context": "near"})["namespace"] is None
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none")
+    assert runners.settle("kubernetes", found) == found

@@ -1,0 +1,137 @@
+"""What is kept here of an attempt on Kubernetes: when it began, what it wrote, how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from hyperplane.errors import EngineError
+from hyperplane.jobs.notebook import sent_in
+from hyperplane.jobs.processes import Command
+from hyperplane.jobs.runners.kubernetes_watch import Watch
+
+#: Seconds in which the rest of a log comes when its container has ended.
+REST = 10.0
+#: How often all of a log is asked for, and seconds between.
+TRIES, PAUSE = 5, 2.0
+#: What a kubelet says, as if it were the log, of a container that is removed already.
+_NO_LOG = b"unable to retrieve container logs"
+
+
+class Traces:
+    """The traces of one attempt.
+
+    Parameters
+    ----------
+    command : Command
+        The attempt.
+    watch : Watch
+        From whom its log comes.
+    """
+
+    def __init__(self, command: Command, watch: Watch) -> None:
+        self._command, self._watch = command, watch
+        self._following: asyncio.Task[None] | None = None
+
+    def exit_code(self) -> int | None:
+        """What was written down of its end."""
+        try:
+            return int(self._command.file(".exit").read_text())
+        except (OSError, ValueError):
+            return None
+
+    def gone_at(self) -> float:
+        """When its container ended; 0 while that is not known."""
+        with suppress(OSError):
+            return self._command.file(".exit").stat().st_mtime
+        return 0.0
+
+    def pod(self) -> str:
+        """The pod that has begun it; empty while none has."""
+        try:
+            return self._command.file(".pid").read_text()
+        except OSError:
+            return ""
+
+    def begun(self, pod: str, at: float) -> None:
+        """Write down which pod has begun it, and when."""
+        if not self.pod():
+            # Words on why it does not run yet make room for its own.
+            self._write(".log", b"")
+            self._write(".pid", pod.encode(), at)
+
+    def ended(self, code: int, at: float | None = None) -> None:
+        """Write down how it has ended, and when."""
+        self._write(".exit", str(code).encode(), at)
+
+    def waits(self, words: str) -> None:
+        """Say why it does not run yet, in place of what was said before."""
+        self._write(".log", f"waiting for Kubernetes: {words}\n".encode())
+
+    def say(self, words: str) -> None:
+        """A line at the end of its log."""
+        with self._command.file(".log").open("a") as log:
+            log.write(f"\n{words}\n")
+
+    def follow(self, pod: str) -> None:
+        """Keep what it writes as it comes; from its beginning, if that broke off."""
+        if self._following is None or self._following.done():
+            self._following = asyncio.create_task(self._follow(pod))
+
+    async def _follow(self, pod: str) -> None:
+        # A log that broke off, or a full disk: all of it is asked for at the end.
+        with suppress(EngineError, OSError), self._command.file(".log").open("wb", 0) as log:
+            async for part in self._watch.follow(pod):
+                log.write(part)
+
+    def follow_no_more(self) -> None:
+        """Leave its log as it is."""
+        if self._following is not None:
+            self._following.cancel()
+            self._following = None
+
+    async def last_words(self, seconds: float) -> None:
+        """Wait for what is on its way."""
+        if self._following is not None:
+            await asyncio.wait({self._following}, timeout=seconds)
+        self.follow_no_more()
+        self._take_notebook()
+
+    async def keep_log(self, pod: str) -> None:
+        """All that it has written, if what was followed is less."""
+        if self._following is not None:
+            await asyncio.wait({self._following}, timeout=REST)
+        self.follow_no_more()
+        for _ in range(TRIES):
+            text = await self._watch.log(pod)
+            if text is not None:
+                log = self._command.file(".log")
+                if not text.startswith(_NO_LOG) and len(text) >= log.stat().st_size:
+                    self._write(".log", text)
+                break
+            await asyncio.sleep(PAUSE)
+        self._take_notebook()
+
+    def _take_notebook(self) -> None:
+        """Take the executed notebook out of the log, and write it where it is looked for."""
+        try:
+            output = Path(self._command.file(".notebook").read_text())
+            log = self._command.file(".log").read_bytes()
+        except OSError:
+            return
+        rest, found = sent_in(log)
+        if rest != log:
+            self._write(".log", rest)
+        if found is not None:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_bytes(found)
+
+    def _write(self, suffix: str, content: bytes, at: float | None = None) -> None:
+        """A file that is there with all of it or not at all."""
+        draft = self._command.file(f"{suffix}.draft")
+        draft.write_bytes(content)
+        if at is not None:
+            os.utime(draft, (at, at))
+        draft.replace(self._command.file(suffix))

@@ -1,0 +1,181 @@
+"""What follows from what Kubernetes says of a pod; as it was seen to say it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import signal
+import time
+import zlib
+
+import pytest
+
+from hyperplane.jobs.faults import MEMORY, kind_of
+from hyperplane.jobs.processes import Command
+from hyperplane.jobs.runners.kubernetes_attempt import name_of
+from hyperplane.jobs.runners.kubernetes_pod import PodProcess
+from hyperplane.jobs.runners.kubernetes_watch import View
+
+
+# What Kubernetes says of pods, as it was seen.
+def pod(state, phase="Running", **status):
+    container = {"name": "step", "state": state, "restartCount": 0}
+    return {
+        "metadata": {"name": "n-x", **status.pop("metadata", {})},
+        "spec": {"containers": [{"name": "step", "resources": {"limits": {"memory": "100"}}}]},
+        "status": {"phase": phase, "containerStatuses": [container], **status},
+    }
+
+
+def ended(code, **more):
+    times = {"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:10Z"}
+    return {"terminated": {"exitCode": code, **times, **more}}
+
+
+class Seen:
+    """What a watch has seen."""
+
+    def __init__(self, view, log=b"its log\n", secret=True):
+        self._view, self._log, self._secret, self.deleted = view, log, secret, []
+        self.silence = ""
+
+    async def has_secret(self, name):
+        return self._secret
+
+    async def view(self, job_id, since):
+        return self._view
+
+    async def log(self, name):
+        return self._log
+
+    async def delete(self, name):
+        self.deleted.append(name)
+        return True
+
+
+def attempt(tmp_path, *pods, jobs=None):
+    """An attempt whose pods are these, and what there is."""
+    place = tmp_path / "6f1d2c3b-0000-4000-8000-000000000001" / "steps" / "000-a" / "attempt-1"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    there = Command((), {}, "", place)
+    there.file(".log").touch()
+    name = name_of(there)
+    view = View({name: {}} if jobs is None else jobs, {name: list(pods)})
+    return PodProcess(there, Seen(view), time.monotonic()), view
+
+
+def waited(tmp_path, *pods, **more):
+    """The exit code of an attempt whose pods are these, its log, and the attempt."""
+    process, _ = attempt(tmp_path, *pods, **more)
+    code = asyncio.run(asyncio.wait_for(process.wait(), 20))
+    return code, process.command.file(".log").read_text(), process
+
+
+def test_an_exit_code_and_the_times_are_written_down(tmp_path):
+    code, log, process = waited(tmp_path, pod(ended(3), "Failed"))
+    assert (code, log) == (3, "its log\n")
+    assert process.gone_at() - process.command.file(".pid").stat().st_mtime == 10
+    assert process._watch.deleted == [name_of(process.command)]
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 0), (143, -15), (137, -9), (255, 255)])
+def test_signals_are_told_from_exit_codes(tmp_path, code, expected):
+    assert waited(tmp_path, pod(ended(code), "Failed"))[0] == expected
+
+
+def test_memory_is_said(tmp_path):
+    code, log, _ = waited(tmp_path, pod(ended(137, reason="OOMKilled"), "Failed"))
+    assert code == -signal.SIGKILL
+    assert "more than the memory of its pod, 1e-07 GB: ask for more in resources.ram_gb" in log
+    assert kind_of(code, log) == MEMORY
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pod({}, "Failed", reason="Evicted", message="The node was low on\nresource: memory."),
+        pod(ended(143), "Failed", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        pod(ended(143), "Failed", conditions=[{"type": "DisruptionTarget", "status": "True"}]),
+    ],
+)
+def test_what_kubernetes_ends_for_its_own_reasons_is_lost(tmp_path, lost):
+    code, log, process = waited(tmp_path, lost)
+    assert code is None
+    assert "Kubernetes ended the pod: " in log
+    assert process._watch.deleted
+
+
+def test_a_job_that_is_gone_is_lost(tmp_path):
+    assert waited(tmp_path, jobs={})[0] is None
+
+
+def test_a_done_step_stays_done_whatever_becomes_of_its_pod(tmp_path):
+    name = "hyperplane-6f1d2c3b-0000-000-a-1"
+    done = {name: {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}}
+    assert waited(tmp_path, jobs=done)[0] == 0
+    failed = {"type": "Failed", "status": "True", "message": "BackoffLimitExceeded"}
+    code, log, _ = waited(tmp_path / "b", jobs={name: {"status": {"conditions": [failed]}}})
+    assert code is None
+    assert "Kubernetes ended the job: BackoffLimitExceeded" in log
+    # A child that needed too much memory, and a program that could do without it.
+    assert waited(tmp_path / "c", pod(ended(0, reason="OOMKilled"), "Succeeded"))[0] == 0
+
+
+def test_one_whose_job_is_gone_is_waited_for_as_long_as_its_pod_runs(tmp_path):
+    process, _ = attempt(tmp_path, pod({"running": {}}), jobs={})
+    assert not asyncio.run(process._is_over())
+    process, _ = attempt(tmp_path / "b", pod(ended(143), metadata=DELETED), jobs={})
+    assert asyncio.run(process._is_over())
+
+
+DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def test_a_node_that_does_not_answer_has_lost_it(tmp_path):
+    lost = pod({"running": {"startedAt": "2026-01-01T00:00:00Z"}}, metadata=DELETED)
+    code, log, _ = waited(tmp_path, lost)
+    assert code is None
+    assert "does not answer: it is lost" in log
+
+
+def test_a_secret_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(
+    tmp_path, monkeypatch
+):
+    name = "hyperplane-6f1d2c3b-0000-000-a-1"
+    said = f'secret "{name}" not found'
+    waits = pod({"waiting": {"reason": "CreateContainerConfigError", "message": said}}, "Pending")
+    waits["spec"]["volumes"] = [{"secret": {"secretName": name}}]
+    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes_pod.STUCK_ELSE", -1.0)
+    process, view = attempt(tmp_path, waits)
+    assert not asyncio.run(process._is_over())
+    process._created = None  # somebody else created it, and was killed
+    assert not asyncio.run(process._is_over())
+    process._watch = Seen(view, secret=False)
+    assert asyncio.run(process._is_over())
+    assert process.exit_code() is None
+    assert "its Secret was never created" in process.command.file(".log").read_text()
+
+
+def test_what_never_starts_is_an_error_of_the_input(tmp_path):
+    waiting = {"waiting": {"reason": "ErrImageNeverPull", "message": "not there"}}
+    code, log, _ = waited(tmp_path, pod(waiting, "Pending"))
+    assert code == 78
+    assert "ErrImageNeverPull: not there; image_pull_policy is Never" in log
+    no_program = ended(128, reason="StartError", message='exec: "nothing": not found')
+    code, log, _ = waited(tmp_path / "b", pod(no_program, "Failed"))
+    assert code == 127
+    assert 'StartError: exec: "nothing": not found' in log
+
+
+def test_an_executed_notebook_comes_with_the_log(tmp_path):
+    packed = base64.b64encode(zlib.compress(b"{1}")).decode()
+    mark = "hyperplane-notebook:"
+    sent = f"{mark}{packed[:4]}\nValueError: x\n{mark}{packed[4:]}\n"  # with a line between
+    log = f"cell\n\n{sent}".encode()
+    process, view = attempt(tmp_path, pod(ended(1), "Failed"))
+    output = tmp_path / "out" / "a.ipynb"
+    process.command.file(".notebook").write_text(str(output))
+    process._watch = process._traces._watch = Seen(view, log)
+    assert asyncio.run(asyncio.wait_for(process.wait(), 20)) == 1
+    assert output.read_bytes() == b"{1}"
+    assert process.command.file(".log").read_text() == "cell\nValueError: x\n"
