@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hyperplane.errors import Fault, RequestError
+from hyperplane.errors import Fault, RequestError, check
 from hyperplane.jobs.runners.base import Document
 
 #: Names what a render wrote, as sha256sum does. It has no ending that kubectl would read.
@@ -49,12 +49,13 @@ def write(documents: Sequence[Document], out: Path) -> Written:
     Raises
     ------
     RequestError
-        When the folder cannot be written to.
+        When the folder cannot be written to, or has files of these names that are somebody's own.
     """
     texts = {one.name: one.text.encode() for one in documents}
     try:
         out.mkdir(parents=True, exist_ok=True)
         former = _former(out)
+        check(_foreign(out, former, texts))
         removed, left = [], []
         for name in sorted(set(former) - set(texts)):
             file = out / name
@@ -73,6 +74,20 @@ def write(documents: Sequence[Document], out: Path) -> Written:
         allowed = "a folder that can be written to"
         raise RequestError([Fault("--out", str(out), allowed, error.strerror or "")]) from error
     return Written([str(out / name) for name in texts], removed, left)
+
+
+def _foreign(out: Path, former: Mapping[str, str], texts: Mapping[str, bytes]) -> Iterator[Fault]:
+    """Files that would be lost: no render wrote them, or somebody has changed them since."""
+    for name, text in texts.items():
+        file = out / name
+        if not file.exists() and not file.is_symlink():
+            continue
+        if not file.is_file() or _digest(file.read_bytes()) not in (
+            former.get(name),
+            _digest(text),
+        ):
+            allowed = "a folder without a file of this name that no render wrote"
+            yield Fault("--out", str(file), allowed, "move it away, or give another folder")
 
 
 def _former(out: Path) -> dict[str, str]:

@@ -108,6 +108,8 @@ def test_what_a_former_render_wrote_is_removed_and_nothing_else(run: Run, folder
     # A list that somebody wrote does not lead out of the folder.
     content = hashlib.sha256((folder / "a.sh").read_bytes()).hexdigest()
     (out / ".hyperplane-rendered").write_text(f"{content}  ../a.sh\n{content}  {folder}/a.sh\n")
+    for file in out.glob("[!.]*"):  # which nothing says were rendered now
+        file.unlink()
     assert rendered("b") == ""
     assert (folder / "a.sh").exists()
 
@@ -147,3 +149,16 @@ def test_a_secret_need_be_there_only_where_the_job_is_submitted(
     answer = run("job", "submit", "shown.yaml", "--dry-run")
     assert answer.code == 2
     assert "API_KEY" in answer.err
+
+
+def test_a_file_of_somebody_else_is_not_overwritten(run: Run, folder: Path) -> None:
+    options = ("job", "render", "plain.sh", "--runner", "slurm", "--out", "out")
+    (folder / "plain.sh").write_text("echo\n")
+    assert run(*options).code == 0
+    assert run(*options).code == 0  # the same again
+    own = folder / "out" / "submit.sh"
+    own.write_text("echo mine\n")
+    answer = run(*options)
+    assert answer.code == 2
+    assert "out/submit.sh: allowed is a folder without a file of this name" in answer.err
+    assert own.read_text() == "echo mine\n"
