@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import nbformat
@@ -15,7 +17,7 @@ from test_jobs_killed import kill_supervisor
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import JobHandle, Pipeline, Step, submit
-from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT
+from hyperplane.jobs.states import CANCELLED, DONE, FAILED, PROCESSED, TIMED_OUT
 
 pytestmark = [
     pytest.mark.engine,
@@ -164,6 +166,23 @@ def test_a_killed_supervisor_costs_no_attempt():
     assert JobHandle(job.id).wait(120) == DONE
     assert [(one.step, one.number) for one in job.attempts] == [("a", 1), ("b", 1)]
     assert job.logs("a") == "a\na\n"
+
+
+def test_supervisors_killed_at_any_moment_repeat_nothing(monkeypatch):
+    monkeypatch.setenv("THE_TOKEN", "s3cret")
+    moments = random.Random(7)
+    chunks = bash("a", "sleep 1", chunks=8, resources=SMALL, secrets=("THE_TOKEN",))
+    job = submitted(chunks, bash("b", "true"), runner="kubernetes", max_retries=0)
+    kills = 0
+    while kills < 8 and job.status not in PROCESSED:
+        time.sleep(moments.uniform(0.2, 2.5))
+        kills += kill_supervisor()
+        with suppress(TimeoutError):
+            JobHandle(job.id).wait(0.05)  # somebody looks, and another one goes on
+    assert JobHandle(job.id).wait(120) == DONE
+    assert kills > 1
+    made = sorted((one.step, one.chunk, one.status) for one in job.attempts)
+    assert made == [*(("a", chunk, DONE) for chunk in range(8)), ("b", -1, DONE)]
 
 
 def test_cancelling_ends_what_runs_and_what_waits():
