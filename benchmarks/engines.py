@@ -80,6 +80,31 @@ def start():
     return Client(cluster), cluster
 """
 
+SCRIPTS = Path(__file__).parents[1] / "scripts" / "engines"
+#: kr8s supports no Kubernetes as old as that of kubernetes_up.
+OLD = """
+import sys, warnings
+warnings.filterwarnings("ignore", message="Kubernetes version")
+sys.path.insert(0, "SCRIPTS")
+import kubernetes_shim
+"""
+
+KUBERNETES = """
+import uuid
+from dask.distributed import Client
+from dask_kubernetes.operator import KubeCluster, make_cluster_spec
+def start():
+    spec = make_cluster_spec(f"bare-{uuid.uuid4().hex[:8]}", image="IMAGE", n_workers=2)
+    for part in ("scheduler", "worker"):
+        [container] = spec["spec"][part]["spec"]["containers"]
+        container["imagePullPolicy"] = "Never"
+        # The image has the one command only.
+        container["args"] = ["dask", part, *container["args"][1:]]
+        container["resources"] = {"limits": {"memory": "600Mi"}, "requests": {"cpu": "100m"}}
+    cluster = KubeCluster(custom_cluster_spec=spec, namespace="lab")
+    return Client(cluster), cluster
+"""
+
 
 def ssh() -> tuple[str, dict[str, object]]:
     """The library bare, and the settings of ours."""
@@ -110,7 +135,21 @@ def slurm() -> tuple[str, dict[str, object]]:
     return SLURM, {"interface": "lo"}
 
 
-ENGINES = {"ssh": ssh, "gateway": gateway, "slurm": slurm}
+def kubernetes() -> tuple[str, dict[str, object]]:
+    """The same as pods; its image and its user are those of the tests."""
+    os.environ["KUBECONFIG"] = str(STATE / "kubernetes" / "run" / "admin.json")
+    image = "test.invalid/hyperplane/dask:1"
+    return OLD.replace("SCRIPTS", str(SCRIPTS)) + KUBERNETES.replace("IMAGE", image), {
+        "image": image,
+        "image_pull_policy": "Never",
+        "namespace": "lab",
+        "cpu_reserved": 0.1,
+        "scheduler_cpu": "200m",
+        "scheduler_ram": "600Mi",
+    }
+
+
+ENGINES = {"ssh": ssh, "gateway": gateway, "slurm": slurm, "kubernetes": kubernetes}
 
 
 def main() -> None:
@@ -119,7 +158,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     bare, options = ENGINES[arguments.engine]()
-    ours = OURS.replace("ENGINE", arguments.engine).replace("OPTIONS", json.dumps(options))
+    before = OLD.replace("SCRIPTS", str(SCRIPTS)) if arguments.engine == "kubernetes" else ""
+    ours = before + OURS.replace("ENGINE", arguments.engine).replace("OPTIONS", json.dumps(options))
     scripts = {
         "bare": ["-c", bare + JOB],
         "hyperplane": ["-c", ours + JOB],

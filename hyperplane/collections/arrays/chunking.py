@@ -93,9 +93,15 @@ def proposed(
                 break
         else:
             break
-    return tuple(
+    chunks = [
         _equal(size, chunk, unit) for size, chunk, unit in zip(shape, chunks, units, strict=True)
-    )
+    ]
+    # Equal chunks are smaller: perhaps there is room now for fewer along another axis.
+    for axis in sorted(range(len(shape)), key=lambda axis: -math.ceil(shape[axis] / chunks[axis])):
+        most = elements // (math.prod(chunks) // chunks[axis]) // units[axis] * units[axis]
+        if chunks[axis] < min(most, shape[axis]):
+            chunks[axis] = _equal(shape[axis], most, units[axis])
+    return tuple(chunks)
 
 
 def _equal(size: int, chunk: int, unit: int) -> int:

@@ -53,7 +53,7 @@ def propose_chunks(
     >>> propose_chunks((3650, 720, 1440), dtype="float32")  # a part of everything
     (730, 120, 240)
     >>> propose_chunks((3650, 720, 1440), dtype="float32", whole=0)  # series at points
-    (3650, 60, 103)
+    (3650, 60, 111)
     >>> propose_chunks((3650, 720, 1440), dtype="float32", whole=[1, 2])  # maps
     (24, 720, 1440)
     """
