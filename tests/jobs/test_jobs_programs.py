@@ -43,7 +43,8 @@ def test_a_notebook_gets_its_parameters_and_its_output_is_kept(tmp_path):
         ["injected-parameters"],
     ]
     assert done.cells[2].outputs[0].text == 'year it\'s "1990"\n'
-    assert job.logs() == 'year it\'s "1990"\n'
+    # On a busy machine libzmq may complain as the kernel ends, after all is done.
+    assert job.logs().splitlines()[0] == 'year it\'s "1990"'
     assert [one.read_text() for one in job.job.place.rglob("*.progress")] == ["3/3"]
 
 
