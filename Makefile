@@ -6,11 +6,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 
-.PHONY: help demo test engines lint types docs pages check clean
+.PHONY: help demo test stress engines lint types docs pages check clean
 
 help:
 	@echo 'make demo    size a job, start a cluster on this machine, do the job on real data'
-	@echo 'make test    all tests and all examples of the documentation'
+	@echo 'make test    all tests and all examples of the documentation, at small scale'
+	@echo 'make stress  the same tests with more repetitions, larger data and more random examples'
 	@echo 'make engines the engines beyond this machine, with real services (root, Debian packages)'
 	@echo 'make lint    ruff: rules and format'
 	@echo 'make types   mypy, strict'
@@ -35,8 +36,15 @@ $(STAMPS)/%: pyproject.toml | $(BIN)/python
 demo: $(STAMPS)/demo
 	$(BIN)/hyperplane demo
 
+# TESTERS: processes that run test files beside each other; one more than cores, because tests wait.
+TESTERS ?= $(shell expr $$(nproc) + 1)
+PYTEST  := $(BIN)/python -m pytest --numprocesses $(TESTERS) --dist loadfile --durations 20
+
 test: $(STAMPS)/test
-	$(BIN)/python -m pytest
+	$(PYTEST) --quiet
+
+stress: $(STAMPS)/test
+	HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet
 
 # What is missing is a failure here, not a skip. ENGINES: which; kubernetes builds for long, once.
 # ONLY: names of tests, as for pytest -k.

@@ -1,6 +1,7 @@
 """Examples in pages and docstrings run as tests; ``scripts/examples.py`` says how.
 
-No test sees the jobs of whoever runs the tests: they have a folder of their own.
+Each process that runs tests has a temporary directory, a home and a folder of jobs that no other
+process sees: neither what the user has set up, nor what tests beside it start.
 """
 
 import os
@@ -11,33 +12,57 @@ from pathlib import Path
 
 import dask.config
 import pytest
+from scale import load_hypothesis_profile
 
 from scripts.examples import docstrings, pages
 
 pytest_collect_file = (pages + docstrings).pytest()
 
-_HOME = "DASK_HYPERPLANE__JOBS__HOME"
-_apart = pytest.MonkeyPatch()
+_JOBS = "DASK_HYPERPLANE__JOBS__HOME"
+_FOLDER = pytest.StashKey[str]()
+_private = pytest.MonkeyPatch()
 
 
-def pytest_sessionstart():
+def pytest_configure():
+    load_hypothesis_profile()
+
+
+def pytest_sessionstart(session):
     # Not a fixture: examples have none.
-    _apart.setenv(_HOME, tempfile.mkdtemp(prefix="hyperplane-tests-"))
-    _apart.setenv("DASK_HYPERPLANE__JOBS__LINGER", "5s")
-    _apart.setenv("DASK_HYPERPLANE__JOBS__RETRY_WAIT", "0.1s")
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    # Short, because the path of a socket may have a hundred characters and no more.
+    folder = tempfile.mkdtemp(prefix=f"hp-{worker}-")
+    session.config.stash[_FOLDER] = folder
+    # What tests build or download once stays where the user has it.
+    home = Path.home()
+    for variable, name in {
+        "XDG_CACHE_HOME": home / ".cache",
+        "HYPERPLANE_ENGINES": home / ".cache" / "hyperplane" / "engines",
+        # Where pytest keeps the folders of the last three runs, to look at after a failure.
+        "PYTEST_DEBUG_TEMPROOT": tempfile.gettempdir(),
+    }.items():
+        if variable not in os.environ:
+            _private.setenv(variable, str(name))
+    for variable, name in {"HOME": "home", "TMPDIR": "tmp", _JOBS: "jobs"}.items():
+        path = Path(folder, name)
+        path.mkdir()
+        _private.setenv(variable, str(path))
+    _private.setattr(tempfile, "tempdir", os.environ["TMPDIR"])
+    _private.setenv("DASK_HYPERPLANE__JOBS__LINGER", "5s")
+    _private.setenv("DASK_HYPERPLANE__JOBS__RETRY_WAIT", "0.1s")
     dask.config.refresh()
 
 
-def pytest_sessionfinish():
+def pytest_sessionfinish(session):
     from hyperplane.jobs import wake
 
     if pid := wake.running():
         os.kill(pid, signal.SIGTERM)
-    shutil.rmtree(os.environ[_HOME], ignore_errors=True)
-    _apart.undo()
+    _private.undo()
+    shutil.rmtree(session.config.stash[_FOLDER], ignore_errors=True)
 
 
 @pytest.fixture
 def jobs_apart():
     """The folder of jobs."""
-    return Path(os.environ[_HOME])
+    return Path(os.environ[_JOBS])

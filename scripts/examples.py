@@ -1,9 +1,12 @@
 """The examples of the documentation, as tests.
 
-In a page of Markdown these blocks run, one after the other, in a folder of the page's own:
+In a page of Markdown these blocks run, one after the other, in this process and in a separate
+folder for each page:
 
 - ``python``: a program, or a session with ``>>>`` whose output is compared;
-- ``console``: each ``$ hyperplane ...`` as a process of its own; output that follows is compared;
+- ``console``: each ``$ hyperplane ...``; output that follows is compared. A command with settings
+  before it (``NAME=value hyperplane ...``) runs in a new process, because Dask reads the
+  environment when it is imported;
 - ``yaml``: Dask configuration, checked, and in force for the rest of the page.
 
 A block that cannot run is excused by a comment above it: ``<!-- skip: next "the reason" -->``.
@@ -24,6 +27,7 @@ import dask.config
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
 from sybil.parsers.rest import DocTestParser
+from typer.testing import CliRunner
 
 ROOT = str(Path(__file__).resolve().parents[1])
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -41,22 +45,37 @@ def run_console(example: Example) -> str | None:
             settings[name] = value
         if words[0] != "hyperplane":
             return f"only hyperplane is run here; excuse the block: $ {command}"
-        program = Path(sys.executable).with_name("hyperplane")
-        done = subprocess.run(  # noqa: S603 - the program is ours
-            [program, *words[1:]],
-            env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1", **settings},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            timeout=TIMEOUT,
-            check=False,
-        )
-        got = done.stdout
+        run = run_in_new_process if settings else run_in_this_process
+        code, got = run(words[1:], {"COLUMNS": "100", "NO_COLOR": "1", **settings})
         shown = not want.strip() or doctest.OutputChecker().check_output(want, got, FLAGS)
-        if done.returncode or not shown:
-            return f"$ {command}\nexit {done.returncode}, output:\n{got}\nshown:\n{want}"
+        if code or not shown:
+            return f"$ {command}\nexit {code}, output:\n{got}\nshown:\n{want}"
     return None
+
+
+def run_in_this_process(arguments: list[str], variables: dict[str, str]) -> tuple[int, str]:
+    """Run a command without the seconds that a new interpreter takes; exit code and output."""
+    from hyperplane.cli import app
+
+    done = CliRunner().invoke(app, arguments, env=variables, prog_name="hyperplane")
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.output
+
+
+def run_in_new_process(arguments: list[str], variables: dict[str, str]) -> tuple[int, str]:
+    """Run a command as a shell does; exit code and output."""
+    done = subprocess.run(  # noqa: S603 - the program is ours
+        [Path(sys.executable).with_name("hyperplane"), *arguments],
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    return done.returncode, done.stdout
 
 
 def apply_yaml(example: Example) -> str | None:

@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperplane.tables import as_html, as_text
@@ -48,7 +48,6 @@ def test_html_is_escaped():
     assert "a &amp; b &lt;" in table
 
 
-@settings(deadline=None)
 @given(ROWS)
 def test_a_browser_sees_just_the_rows(rows):
     parser = _Cells()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperplane.units import (
@@ -84,7 +84,6 @@ def test_what_is_no_quantity_is_a_value_error_that_quotes_it(text):
     assert repr(text) in str(caught.value)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=20) | st.from_regex(r"\s?[0-9.,_]*(e[0-9]*)?\s?[a-zA-Z]*", fullmatch=True))
 def test_any_text_is_a_size_or_a_value_error(text):
     try:
@@ -94,19 +93,16 @@ def test_any_text_is_a_size_or_a_value_error(text):
     assert size >= 0
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**53), st.sampled_from(["", "B", " b"]))
 def test_whole_bytes_are_read_exactly(size, unit):
     assert parse_bytes(f"{size}{unit}") == size
 
 
-@settings(deadline=None)
 @given(st.integers(0, 9 * 10**18))
 def test_what_is_shown_can_be_read_back_to_four_digits(size):
     assert parse_bytes(format_bytes(size)) == pytest.approx(size, rel=0.0006)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**15))
 def test_gigabytes_and_bytes_round_trip(size):
     assert gb_to_bytes(bytes_to_gb(size)) == size

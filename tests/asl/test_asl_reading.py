@@ -10,6 +10,7 @@ import pytest
 from asl_corpus import outcome
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scale import scaled
 from test_asl_paths import JSON, places
 
 from hyperplane.asl.checking import check_machine
@@ -19,7 +20,9 @@ from hyperplane.errors import RequestError
 
 ALL = [(folder, name) for folder in ("valid", "invalid") for name in asl_corpus.names(folder)]
 TINY = {"StartAt": "A", "States": {"A": {"Type": "Succeed"}}}
-FUZZ = settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(
+    max_examples=scaled(60, 300), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @given(JSON, st.sampled_from([None, 1, 3]))

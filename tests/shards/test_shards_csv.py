@@ -12,6 +12,7 @@ import pytest
 from counting_store import fresh, read_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 import hyperplane
 from hyperplane import RequestError, shard_rows
@@ -49,7 +50,7 @@ def whole(url, n, **options):
     return pd.concat(shares(url, n, **options), ignore_index=True)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(16, 80), suppress_health_check=list(HealthCheck))
 @given(
     data=st.data(),
     n=st.integers(1, 14),
@@ -80,7 +81,7 @@ def test_shares_of_any_file_are_what_pandas_reads(
     same(found.astype(object), pd.read_csv(path).astype(object))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(10, 30), suppress_health_check=list(HealthCheck))
 @given(lengths=st.lists(st.integers(0, 6), min_size=1, max_size=5), n=st.integers(1, 9))
 def test_several_files_are_one_table(tmp_path_factory, lengths, n):
     folder, start = tmp_path_factory.mktemp("csv"), 0

@@ -11,6 +11,7 @@ import pytest
 from counting_store import fresh
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane import RequestError, shard_files
 
@@ -48,7 +49,7 @@ def test_names_that_are_equal_as_numbers_have_an_order(tmp_path):
     assert shard_files(paths, 3, 0) == shard_files(paths[::-1], 3, 0) == [str(paths[2])]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(20, 100), suppress_health_check=list(HealthCheck))
 @given(sizes=st.lists(st.integers(0, 60), min_size=1, max_size=20), n=st.integers(1, 12))
 def test_shares_by_bytes_are_gapless_and_near_the_mean(sizes, n):
     store = fresh()

@@ -9,6 +9,7 @@ import pytest
 from counting_store import fresh, read_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane import shard_rows
 from hyperplane.collections.frames.sources import samples
@@ -19,7 +20,7 @@ RECORD = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(12, 60), suppress_health_check=list(HealthCheck))
 @given(
     records=st.lists(RECORD, min_size=1, max_size=12),
     n=st.integers(1, 16),

@@ -10,6 +10,7 @@ from counting_store import fresh, read_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from scale import scaled
 
 from hyperplane import RequestError, shard_rows
 from hyperplane.errors import ReadError
@@ -24,7 +25,7 @@ def made(start, length):
     return frame
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(12, 60), suppress_health_check=list(HealthCheck))
 @given(
     groups=st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=4), min_size=1, max_size=4),
     n=st.integers(1, 12),

@@ -8,6 +8,7 @@ import io
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.collections.frames.sources import samples
 from hyperplane.shards import quotes
@@ -54,7 +55,7 @@ def written(rows, newline, quoting, last):
     return text if last else text.removesuffix(newline.encode())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(60, 300))
 @given(
     width=st.integers(1, 3),
     data=st.data(),
@@ -82,7 +83,7 @@ def test_every_cut_is_the_next_true_beginning(
             assert record_after(file, target, Rows(width, ",")) == expected, (text, target)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(20, 100))
 @given(
     rows=st.lists(st.lists(VALUES, min_size=2, max_size=2), min_size=1, max_size=8),
     step=st.sampled_from([1, 3, 1 << 16]),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 import hyperplane
 from hyperplane import config
@@ -181,7 +182,7 @@ QUESTIONS = {
 
 
 class TestEveryQuestion:
-    @settings(deadline=None, max_examples=200)
+    @settings(max_examples=scaled(40, 200))
     @given(st.fixed_dictionaries(QUESTIONS))
     def test_enough_is_given_and_no_node_too_many(self, question):
         advice = hyperplane.size_cluster(**question)
@@ -195,7 +196,7 @@ class TestEveryQuestion:
         assert advice.worker == hyperplane.fit_workers(advice.pool)
         assert not any(text.startswith("nominal basis") for text in advice.warnings)
 
-    @settings(deadline=None, max_examples=100)
+    @settings(max_examples=scaled(20, 100))
     @given(st.fixed_dictionaries(QUESTIONS), st.sampled_from(["allocatable", "nominal"]))
     def test_the_answer_can_be_read_kept_and_planned(self, question, basis):
         advice = hyperplane.size_cluster(**question, basis=basis)
@@ -205,7 +206,7 @@ class TestEveryQuestion:
         plan = hyperplane.plan_cluster(advice, local_fit="exact")
         assert (plan.nodes, plan.worker, plan.pool) == (advice.nodes, advice.worker, advice.pool)
 
-    @settings(deadline=None, max_examples=100)
+    @settings(max_examples=scaled(20, 100))
     @given(st.fixed_dictionaries(QUESTIONS))
     def test_nominal_says_so_when_it_gives_too_little(self, question):
         advice = hyperplane.size_cluster(**question, basis="nominal")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 import hyperplane
 from hyperplane.errors import DoesNotFit, RequestError, UnknownPool
@@ -82,7 +83,7 @@ class TestBalancedLayout:
     def test_known_machines(self, cores, layout):
         assert balanced_layout(cores) == layout
 
-    @settings(deadline=None, max_examples=300)
+    @settings(max_examples=scaled(60, 300))
     @given(st.integers(4, 512))
     def test_stays_within_the_cores_and_wastes_few(self, cores):
         processes, threads = balanced_layout(cores)
@@ -109,7 +110,6 @@ class TestBalancedLayout:
                 agreed += 1
         assert agreed > 100
 
-    @settings(deadline=None)
     @given(st.integers(1, 64), st.integers(1, 64))
     def test_few_cores_go_to_one_process(self, cores, single):
         processes, threads = balanced_layout(cores, single)
@@ -139,7 +139,6 @@ def pool_specs(draw):
 
 
 class TestProposeWorker:
-    @settings(deadline=None)
     @given(pool_specs())
     def test_a_pool_alone_always_has_a_layout_that_fits_to_the_byte(self, pool):
         worker = propose_worker(pool)
@@ -149,7 +148,7 @@ class TestProposeWorker:
         # No more than a step of each process is left over.
         assert pool.allocatable_ram - worker.total_ram <= worker.nprocs * 10**6
 
-    @settings(deadline=None, max_examples=300)
+    @settings(max_examples=scaled(60, 300))
     @given(
         pool_specs(),
         st.none() | st.integers(1, 64),
@@ -281,7 +280,6 @@ class TestFits:
         assert not 6 * 2.1 <= 12.6
         assert fits(WorkerSpec.from_gb(6, 1, 2.1, 6), _pool(6, 12.6))
 
-    @settings(deadline=None)
     @given(st.integers(1, 200), _odd(0.1, 1000))
     def test_equal_shares_of_any_pool_fit(self, processes, ram):
         worker = WorkerSpec.from_gb(processes, 1, ram / processes, processes)
@@ -364,7 +362,6 @@ class TestClosestPool:
     def test_is_the_smallest_that_is_large_enough(self, cores, ram_gb, pool):
         assert hyperplane.closest_pool(cores, ram_gb).name == pool
 
-    @settings(deadline=None)
     @given(_odd(0, 94), _odd(0, 675))
     def test_gives_enough_and_no_smaller_one_does(self, cores, ram_gb):
         found = hyperplane.closest_pool(cores, ram_gb)
@@ -421,7 +418,7 @@ def workers(draw):
 
 
 class TestFitMachine:
-    @settings(deadline=None, max_examples=300)
+    @settings(max_examples=scaled(60, 300))
     @given(
         workers(),
         st.integers(1, 50),
@@ -447,7 +444,6 @@ class TestFitMachine:
         if fitted:
             assert (given.worker, given.nodes) == (asked, nodes)
 
-    @settings(deadline=None)
     @given(workers(), st.integers(1, 50), st.integers(0, 100), st.integers(0, 10**9))
     def test_what_fits_is_left_alone(self, asked, nodes, cores, ram):
         machine = Capacity(nodes * asked.total_threads + cores, nodes * asked.total_ram + ram)
@@ -495,7 +491,6 @@ class TestFitMachine:
             "(2 cores, 16.0 GB free less a reserve)"
         )
 
-    @settings(deadline=None)
     @given(workers(), st.integers(1, 50), st.integers(1, 256))
     def test_the_number_of_cores_that_one_process_takes_is_kept(self, asked, nodes, cores):
         assume(nodes * asked.total_threads > cores)

@@ -5,7 +5,7 @@ import pickle
 import dask.config
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperplane.errors import RequestError
@@ -52,7 +52,6 @@ def test_as_environment():
 FRACTIONS = st.just(False) | st.floats(0, 1, exclude_min=True)
 
 
-@settings(deadline=None)
 @given(st.tuples(FRACTIONS, FRACTIONS, FRACTIONS, FRACTIONS))
 def test_dask_reads_the_environment_as_the_policy_says(thresholds):
     rising = iter(sorted(value for value in thresholds if value is not False))

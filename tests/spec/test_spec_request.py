@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 import hyperplane
 from hyperplane.spec.memory import MemoryPolicy
@@ -194,7 +195,7 @@ def test_a_bad_value_is_one_fault_that_says_what_was_asked_and_what_is_allowed(
     assert request == ClusterRequest()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=scaled(40, 200))
 @given(
     st.dictionaries(
         st.sampled_from([*DOCUMENTED, *OURS, "ram_gb_proc", "nproc"]),

@@ -21,6 +21,7 @@ import xarray as xr
 from distributed import Client
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 import hyperplane
 from hyperplane.errors import DataError, RequestError, WrongType
@@ -75,7 +76,7 @@ plain = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=50)
+@settings(max_examples=scaled(10, 50))
 @given(st.lists(plain, max_size=4))
 def test_what_json_has_a_form_for_comes_back(items):
     lines = lines_of(items, "jsonl").decode().split("\n")

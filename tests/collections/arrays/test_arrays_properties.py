@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from scale import scaled
 from zarr_stores import FORMS, one_by_one, write
 
 from hyperplane.array import open_zarr_many
@@ -28,7 +29,7 @@ ATTRS = st.dictionaries(
 #: Disagreement is rare, or nearly all combinations would be refused.
 SELDOM = st.sampled_from([False] * 7 + [True])
 SLOW = settings(
-    max_examples=25,
+    max_examples=scaled(10, 25),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking writes stores for minutes

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.bag import read_records, select, to_dataframe
 from hyperplane.collections.bags import kernel
@@ -54,7 +55,7 @@ def same(frame, columns, names):
         )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=scaled(16, 80))
 @given(st.lists(COLUMN, min_size=1, max_size=4), st.data(), st.integers(1, 40))
 def test_columns_are_what_pandas_makes_of_the_values(tmp_path_factory, drawn, data, parts):
     rows = min(len(values) for _, values in drawn)

@@ -12,6 +12,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.bag import bad_records, read_records
 from hyperplane.collections.bags import lines as lines_module
@@ -64,7 +65,7 @@ def compute(bag):
         return bag.compute(scheduler="sync")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=scaled(16, 80))
 @given(
     st.lists(st.tuples(GOOD | ODD, st.sampled_from([b"\n", b"\r\n"])), max_size=12),
     st.booleans(),
@@ -84,7 +85,7 @@ def test_every_record_once_however_the_file_is_cut(pieces, bom, ended, parts, st
         assert [entry["line"] for entry in compute(bad_records(bag))] == bad
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(20, 100))
 @given(
     st.text("\r\n\x85\u2028ab") | st.text(),
     st.integers(1, 30),

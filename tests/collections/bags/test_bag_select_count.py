@@ -10,6 +10,7 @@ import fsspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.bag import count_by, read_records, select
 from hyperplane.collections.bags import lines as lines_module
@@ -77,7 +78,7 @@ def counts_of(records, key):
     return [tuple(pair) for pair in sorted(pairs, key=lambda pair: -pair[1])]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(12, 60))
 @given(st.lists(RECORDS, max_size=30), st.integers(0, 40), WHERE, PATHS)
 def test_any_bag(records, count, where, key):
     bag, ordered = partitioned(records, count)
@@ -95,7 +96,7 @@ def read(records):
     return read_records("memory://select/a.jsonl", blocksize=500)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(30, 150))
 @given(
     st.lists(RECORDS, max_size=20), st.lists(st.integers(0, 9)), WHERE, PATHS, st.integers(1, 400)
 )

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.bag import read_records, take
 from hyperplane.collections.bags import lines as lines_module
@@ -17,7 +18,7 @@ def four_threads(monkeypatch):
     monkeypatch.setattr(take_module, "threads", lambda: 4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(12, 60))
 @given(st.lists(st.lists(st.integers(), max_size=5), max_size=40), st.integers(0, 50))
 def test_the_first_of_all_partitions(parts, n):
     bag = db.Bag({("p", i): part for i, part in enumerate(parts)}, "p", len(parts))

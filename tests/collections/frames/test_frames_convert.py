@@ -14,11 +14,12 @@ from frame_strategies import KINDS, QUICK, series
 from frame_strategies import column as columns
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.collections.frames.convert import column_to_pandas, from_pandas, to_pandas
 
 
-@settings(QUICK, max_examples=150)
+@settings(QUICK, max_examples=scaled(30, 150))
 @given(data=st.data(), kind=st.sampled_from(sorted(KINDS)))
 def test_a_column_comes_back_as_it_was(data, kind):
     frame = pd.DataFrame({"v": data.draw(columns(kind, data.draw(st.integers(0, 9))))})

@@ -12,6 +12,7 @@ import pytest
 from frame_strategies import KINDS, QUICK, Files, cut, frames, in_partitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.dataframe import drop_duplicates
 from hyperplane.errors import RequestError
@@ -28,7 +29,7 @@ def files():
     made.close()
 
 
-@settings(QUICK, max_examples=50)
+@settings(QUICK, max_examples=scaled(10, 50))
 @given(data=st.data())
 def test_the_kept_rows_are_those_of_pandas(data, files):
     subset = data.draw(st.sampled_from([["k0"], ["k0", "k1"]]), "subset")
@@ -42,7 +43,7 @@ def test_the_kept_rows_are_those_of_pandas(data, files):
     truth.same_frame(ours, want.sort_values("place", ignore_index=True))
 
 
-@settings(QUICK, max_examples=50)
+@settings(QUICK, max_examples=scaled(10, 50))
 @given(data=st.data())
 def test_whole_rows_are_those_of_pandas(data, files):
     kinds = sorted(set(KINDS) - {"float64"})  # zero has two signs, and either may be kept

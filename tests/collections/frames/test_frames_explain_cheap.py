@@ -7,6 +7,7 @@ import pytest
 from explain_frames import asked, indexed, log, named, nothing, users, whole
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 
 def timed(parts=5):
@@ -160,7 +161,7 @@ ENDS = {
 }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(10, 40))
 @given(
     parts=st.integers(1, 9),
     links=st.lists(st.sampled_from(sorted(LINKS)), max_size=6),

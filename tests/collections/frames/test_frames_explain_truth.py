@@ -13,6 +13,7 @@ from dask.dataframe.dask_expr._shuffle import SimpleShuffle
 from explain_frames import asked, log, named, users
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 MOVING = {"set_index", "sort_values", "shuffle", "join", "align"}
 GROUPS = {"groupby_apply", "groupby_transform", "groupby_ffill", "groupby_median"}
@@ -106,7 +107,7 @@ ENDS = {
 }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(10, 40))
 @given(
     method=st.sampled_from(["tasks", "disk"]),
     parts=st.integers(1, 7),
@@ -143,7 +144,7 @@ def side(kind, suffix, parts):
     return made.clear_divisions() if kind == "unknown" else made
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(10, 40))
 @given(
     method=st.sampled_from(["tasks", "p2p"]),
     call=st.sampled_from(sorted(TWO)),

@@ -12,6 +12,7 @@ import pytest
 from frame_strategies import QUICK, Files, aggregations, cut, frames, in_partitions
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.dataframe import group_agg, value_counts
 from hyperplane.errors import DataError, RequestError
@@ -25,7 +26,7 @@ def files():
     made.close()
 
 
-@settings(QUICK, max_examples=40)
+@settings(QUICK, max_examples=scaled(10, 40))
 @given(data=st.data())
 def test_groups_are_those_of_pandas(data, files):
     by = data.draw(st.sampled_from([["k0"], ["k0", "k1"]]), "by")
@@ -39,7 +40,7 @@ def test_groups_are_those_of_pandas(data, files):
     truth.same_frame(ours.sort_index() if into > 1 else ours, want)
 
 
-@settings(QUICK, max_examples=40)
+@settings(QUICK, max_examples=scaled(10, 40))
 @given(data=st.data())
 def test_counts_of_values_are_those_of_pandas(data, files):
     by = data.draw(st.sampled_from([["k0"], ["k0", "k1"]]), "by")

@@ -11,6 +11,7 @@ import pytest
 from frame_strategies import QUICK, Files, column, cut
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.collections.frames.source import source
 from hyperplane.dataframe import drop_duplicates, group_agg, join, window_agg
@@ -42,7 +43,7 @@ def sides(draw):
     return made[0], made[1], list(columns)
 
 
-@settings(QUICK, max_examples=60)
+@settings(QUICK, max_examples=scaled(12, 60))
 @given(data=st.data(), both=sides(), how=st.sampled_from(["inner", "left"]))
 def test_rows_are_those_of_merge(data, files, both, how):
     left, right, on = both

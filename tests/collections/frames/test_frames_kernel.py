@@ -12,6 +12,7 @@ from dask.sizeof import sizeof
 from frame_strategies import QUICK, Files, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.collections.frames.aggregates import understand
 from hyperplane.collections.frames.cells import windows
@@ -32,7 +33,7 @@ def files():
     made.close()
 
 
-@settings(QUICK, max_examples=60)
+@settings(QUICK, max_examples=scaled(12, 60))
 @given(data=st.data(), every=st.sampled_from(EVERY), closed=st.sampled_from(["left", "right"]))
 def test_distinct_values_of_sorted_files(data, every, closed, files):
     """Row groups in order of time share the windows at their ends, and no others."""
@@ -137,7 +138,7 @@ def test_a_partial_table_has_a_row_for_each_group_and_not_for_each_row(files):
     assert partial_table(piece, 0, None, how, None).height == 7
 
 
-@settings(QUICK, max_examples=40)
+@settings(QUICK, max_examples=scaled(10, 40))
 @given(
     values=st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=40),
     shift=st.sampled_from([0, 10**9, -(10**12)]),

@@ -13,6 +13,7 @@ import pytest
 from frame_strategies import KINDS, QUICK, Files, column
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.collections.frames.source import opened, source
 from hyperplane.dataframe import drop_duplicates, group_agg
@@ -75,7 +76,7 @@ def conditions(draw, kinds):
     return lambda df: joined(one(df), other(df))
 
 
-@settings(QUICK, max_examples=120)
+@settings(QUICK, max_examples=scaled(24, 120))
 @given(data=st.data(), table=tables())
 def test_rows_are_those_of_pandas(data, files, table):
     frame, kinds = table

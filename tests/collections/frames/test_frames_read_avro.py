@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import avro, plan
@@ -94,7 +95,7 @@ def plain(value):
     return None if pd.isna(value) else value
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(16, 80), suppress_health_check=list(HealthCheck))
 @given(
     data=st.data(),
     codec=st.sampled_from(["null", "deflate", "bzip2"]),

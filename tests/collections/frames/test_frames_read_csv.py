@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import plan, samples
@@ -42,7 +43,7 @@ def same(ours: pd.DataFrame, theirs: pd.DataFrame) -> None:
         assert a == b, name
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(10, 50), suppress_health_check=list(HealthCheck))
 @given(data=st.data(), files=st.integers(1, 4), parts=st.sampled_from([1, 2, 7]))
 def test_any_files_equal_pandas(tmp_path_factory, monkeypatch, data, files, parts):
     folder = tmp_path_factory.mktemp("csv")

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from scale import scaled
 
 from hyperplane.collections.frames.read import read
 from hyperplane.errors import RequestError
@@ -50,7 +51,7 @@ def conditions(draw: st.DrawFn) -> tuple:
     return name, draw(st.sampled_from(["in", "not in"])), values
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(24, 120), suppress_health_check=[HealthCheck.too_slow])
 @given(
     rows=st.lists(
         st.fixed_dictionaries({n: st.none() | v for n, (_, v) in VALUES.items()}),

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import plan, quoting, samples
@@ -81,7 +82,7 @@ def test_a_file_whose_head_never_ends_is_not_read_to_its_end(tmp_path, monkeypat
         read(tmp_path / "a.csv")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(30, 150), suppress_health_check=list(HealthCheck))
 @given(
     rows=st.lists(st.lists(st.text(alphabet='ab",\n', max_size=5), min_size=2, max_size=2)),
     block=st.integers(1, 9),

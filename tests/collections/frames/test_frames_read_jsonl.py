@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import plan, samples
@@ -42,7 +43,7 @@ def plain(value):
     return None if pd.isna(value) else value
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(12, 60), suppress_health_check=list(HealthCheck))
 @given(data=st.data(), parts=st.sampled_from([1, 2, 7]))
 def test_any_lines_are_read_as_they_are(tmp_path_factory, monkeypatch, data, parts):
     folder = tmp_path_factory.mktemp("json")

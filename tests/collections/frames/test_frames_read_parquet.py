@@ -16,6 +16,7 @@ from dask.base import tokenize
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from scale import scaled
 
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import plan
@@ -71,7 +72,7 @@ def same(ours: pd.DataFrame, theirs: pd.DataFrame) -> None:
         assert a == b, name
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(12, 60), suppress_health_check=[HealthCheck.too_slow])
 @given(found=tables(), groups=st.integers(1, 4), size=st.sampled_from(["100MB", "1B"]))
 def test_any_files_equal_pandas(tmp_path_factory, found, groups, size):
     folder = tmp_path_factory.mktemp("any")

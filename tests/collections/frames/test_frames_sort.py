@@ -11,6 +11,7 @@ import pytest
 from frame_strategies import CATEGORIES, KINDS, QUICK, Files, cut, frames, in_partitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.dataframe import read, sort_values
 from hyperplane.errors import RequestError
@@ -28,7 +29,7 @@ def files():
     made.close()
 
 
-@settings(QUICK, max_examples=80)
+@settings(QUICK, max_examples=scaled(16, 80))
 @given(data=st.data())
 def test_rows_are_in_the_order_of_pandas(data, files):
     by = data.draw(st.sampled_from([["v0"], ["v0", "v1"]]), "by")

@@ -12,6 +12,7 @@ import pytest
 from frame_strategies import Files, cut
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.collections.frames.sources.reader import PartReader
 from hyperplane.dataframe import to_datetime
@@ -177,7 +178,7 @@ def test_nanoseconds_are_kept_where_the_type_can_be_known():
     assert made(frame(str(times[0]))) == stamps("2024-01-01 00:00:00.123456")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=scaled(10, 50))
 @given(st.lists(st.one_of(st.none(), st.datetimes(datetime.datetime(1700, 1, 1))), max_size=8))
 def test_what_python_writes_is_read_back(times):
     texts = [None if time is None else time.isoformat() for time in times]

@@ -13,6 +13,7 @@ import pytest
 from frame_strategies import CATEGORIES, KINDS, QUICK, Files, cut, frames, in_partitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.dataframe import top_n_per_group
 from hyperplane.errors import RequestError
@@ -26,7 +27,7 @@ def files():
     made.close()
 
 
-@settings(QUICK, max_examples=60)
+@settings(QUICK, max_examples=scaled(12, 60))
 @given(data=st.data())
 def test_rows_are_those_of_pandas(data, files):
     by = data.draw(st.sampled_from([["k0"], ["k0", "k1"]]), "by")

@@ -10,11 +10,12 @@ from frame_strategies import FREQUENCIES, QUICK, Files, aggregations, frames, in
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pandas.tseries.frequencies import to_offset
+from scale import scaled
 
 from hyperplane.dataframe import window_agg
 from hyperplane.errors import DataError
 
-HOW_MANY = 60
+HOW_MANY = scaled(12, 60)
 OF_THE_CALENDAR = tuple(type(to_offset(of)) for of in ("D", "W", "MS", "ME", "QE", "SME", "B"))
 SIDES = st.sampled_from(["left", "right", None])
 
@@ -69,7 +70,7 @@ def test_windows_beside_keys_are_those_of_pandas(data, files):
     check(data, files, data.draw(st.sampled_from([["k0"], ["k0", "k1"]])), values=1)
 
 
-@settings(QUICK, max_examples=HOW_MANY // 3)
+@settings(QUICK, max_examples=HOW_MANY // 2)
 @given(data=st.data())
 def test_many_rows_in_many_partitions(data, files):
     check(data, files, data.draw(st.sampled_from([[], ["k0"]])), values=1, most=60)

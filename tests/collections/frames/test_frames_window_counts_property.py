@@ -10,6 +10,7 @@ import pytest
 from frame_strategies import FREQUENCIES, KINDS, QUICK, Files, frames, in_partitions
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.dataframe import window_counts
 
@@ -47,13 +48,13 @@ def check(data, files, keys, targets, **more):
         truth.same_frame(made._meta, ours.iloc[:0], check_index_type=False)
 
 
-@settings(QUICK, max_examples=40)
+@settings(QUICK, max_examples=scaled(10, 40))
 @given(data=st.data())
 def test_counts_are_those_of_get_dummies(data, files):
     check(data, files, [], data.draw(st.sampled_from([["v0"], ["v0", "v1"]])))
 
 
-@settings(QUICK, max_examples=40)
+@settings(QUICK, max_examples=scaled(10, 40))
 @given(data=st.data())
 def test_counts_beside_keys_are_those_of_get_dummies(data, files):
     check(data, files, data.draw(st.sampled_from([["k0"], ["k0", "k1"]])), ["v0"])

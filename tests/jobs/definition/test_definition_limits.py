@@ -12,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scale import scaled
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs.definition import tasks
@@ -144,7 +145,7 @@ pipelines = st.builds(
     st.dictionaries(keys, values, max_size=2),
 )
 FUZZ = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=scaled(60, 300), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

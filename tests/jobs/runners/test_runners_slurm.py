@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runner_cases import HOSTILE, command, made, ran, submitted
+from scale import scaled
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step
@@ -248,7 +249,7 @@ def test_requirements_are_installed_first(tmp_path):
     assert "/opt/python" not in second.text
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(10, 25))
 @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))))
 def test_any_text_is_one_word_on_one_line(texts):
     texts += HOSTILE

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperplane.jobs import Step
@@ -36,7 +36,6 @@ def command(chunk=0, place="/p", argv=("true",), attempt=1, folder="/work", **en
     return Command(argv, environment, folder, traces)
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.dictionaries(NAME, TEXT), st.lists(TEXT, min_size=1)), min_size=1, max_size=5
