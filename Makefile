@@ -6,9 +6,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 
-.PHONY: help demo test stress engines lint types docs pages check clean
+.PHONY: help install demo test stress engines lint types docs pages check clean
 
 help:
+	@echo 'make install every extra but gpu, for work on hyperplane'
 	@echo 'make demo    size a job, start a cluster on this machine, do the job on real data'
 	@echo 'make test    all tests and all examples of the documentation, at small scale'
 	@echo 'make stress  the same tests with more repetitions, larger data and more random examples'
@@ -32,6 +33,12 @@ $(STAMPS)/%: pyproject.toml | $(BIN)/python
 	@echo "installing hyperplane[$*] and what it needs into $(VENV); a minute or two, once"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@mkdir -p $(STAMPS) && touch $@
+
+# Each extra that can share an environment, in one command. PIP: the version of pip that does it.
+install: | $(BIN)/python
+	$(if $(PIP),$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip==$(PIP)')
+	@$(MAKE) --no-print-directory $(STAMPS)/dev
+	@touch $(foreach extra,demo test lint docs,$(STAMPS)/$(extra))
 
 demo: $(STAMPS)/demo
 	$(BIN)/hyperplane demo

@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+import tomllib
 import yaml
 
 import hyperplane
@@ -70,6 +71,22 @@ def test_the_version_is_the_newest_of_the_changelog():
     newest = re.search(r"^## \[(?P<version>[^]]+)\] - ", text, re.MULTILINE)
     assert newest is not None
     assert newest["version"] == hyperplane.__version__
+
+
+def test_the_extra_dev_holds_every_extra_that_can_share_an_environment():
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = tomllib.loads(text)["project"]["optional-dependencies"]
+
+    def held(name):
+        inside = {
+            inner
+            for entry in extras[name]
+            for names in re.findall(r"^hyperplane\[([\w,-]+)\]$", entry)
+            for inner in names.split(",")
+        }
+        return {name}.union(*(held(inner) for inner in inside))
+
+    assert set(extras) - held("dev") == {"gpu"}
 
 
 def test_the_console_script_is_there():

@@ -74,7 +74,7 @@ class TestQuantities:
             [1, 2],
             {"a": 1},
             {1},
-            object(),
+            pytest.param(object(), id="object"),
             int,
             (),
             (5,),
