@@ -10,6 +10,7 @@ from hyperplane.engines import registry
 from hyperplane.engines.base import Engine, Feature, LaysOut
 from hyperplane.errors import DoesNotFit, EngineUnavailable, Fault, RequestError
 from hyperplane.sizing import fit
+from hyperplane.sizing.machine_fit import fit_machine
 from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan, new_cluster_name
 from hyperplane.spec.pool import PoolSpec
@@ -32,10 +33,13 @@ class Study:
         What was asked, with defaults in place of faulty arguments.
     faults : list of Fault
         What is wrong so far.
+    explicit : frozenset of str
+        Names of the arguments that the caller gave; advice gives others.
     """
 
     request: ClusterRequest
     faults: list[Fault]
+    explicit: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)
     _errors: list[RequestError] = field(default_factory=list)
     _unavailable: EngineUnavailable | None = None
@@ -75,7 +79,7 @@ class Study:
         if machine is not None and isinstance(settings, LocalSettings):
             cores = settings.single_process_cores
             if (request.local_fit or settings.fit) == "fit":
-                worker, nodes, fit_note = fit.fit_machine(asked, nodes, machine, cores)
+                worker, nodes, fit_note = fit_machine(asked, nodes, machine, cores, self.explicit)
             else:
                 self._note_excess(asked, machine)
         processes = nodes * worker.nprocs

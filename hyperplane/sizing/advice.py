@@ -116,7 +116,7 @@ class SizingAdvice:
         """
         from hyperplane.cluster import initialize_cluster
 
-        return initialize_cluster(**{**self.as_arguments(), **options})
+        return initialize_cluster(self, **options)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw memory needed against memory given, for each pool.
