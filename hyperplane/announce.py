@@ -29,8 +29,9 @@ def before(plan: ClusterPlan) -> None:
     if request.scheduler_deploy_mode == "remote":
         _say("Creating scheduler pod on cluster. This may take some time.")
         _say(f"{BRAND} spinning up a dask cluster with a scheduler as a standalone container.")
-    if plan.fit_note:
-        print(f"{BRAND} {plan.fit_note}", file=sys.stderr, flush=True)
+    for line in (plan.fit_note, *plan.alerts):
+        if line:
+            print(f"{BRAND} {line}", file=sys.stderr, flush=True)
 
 
 def after(plan: ClusterPlan, dashboard: str, seconds: float) -> None:

@@ -18,11 +18,11 @@ import dask.config
 from pydantic import BaseModel, ValidationError
 
 from hyperplane import defaults
+from hyperplane.config_memory import memory_policy
 from hyperplane.config_sources import SET, VARIABLE, source_of, underscored, value_at
 from hyperplane.errors import ConfigError, Fault, UnknownPool
 from hyperplane.sizing.rules import SizingRules
 from hyperplane.spec.faults import faults_of, with_known
-from hyperplane.spec.memory import MemoryPolicy, policy_faults
 from hyperplane.spec.pool import PoolSpec, canonical_pool_name
 from hyperplane.spec.settings import ENGINES, EngineSettings, JobSettings
 from hyperplane.spec.tuning import TuningSection
@@ -155,18 +155,6 @@ def get_pool(name: str | PoolSpec) -> PoolSpec:
 def sizing_rules() -> SizingRules:
     """The rules of the sizing calculator."""
     return _read("hyperplane.sizing", SizingRules)
-
-
-def memory_policy() -> MemoryPolicy:
-    """The freeze policy that holds when a call names none."""
-    path = "hyperplane.memory"
-    section = dask.config.get(path)
-    if not isinstance(section, Mapping):
-        raise ConfigError([_fault(path, section, "a mapping of thresholds")])
-    found = policy_faults(section, path + ".")
-    if found:
-        raise ConfigError(_with_sources(found))
-    return MemoryPolicy(**section)
 
 
 def tuning() -> TuningSection:

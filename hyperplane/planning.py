@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from hyperplane import config
+from hyperplane import config, config_memory
 from hyperplane.engines import registry
 from hyperplane.engines.base import Engine, Feature, LaysOut
+from hyperplane.engines.dask_settings import as_the_user_has_it
 from hyperplane.errors import DoesNotFit, EngineUnavailable, Fault, RequestError
 from hyperplane.sizing import fit
 from hyperplane.sizing.machine_fit import fit_machine
 from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan, new_cluster_name
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
@@ -41,6 +43,7 @@ class Study:
     faults: list[Fault]
     explicit: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)
+    alerts: list[str] = field(default_factory=list)
     _errors: list[RequestError] = field(default_factory=list)
     _unavailable: EngineUnavailable | None = None
 
@@ -67,7 +70,7 @@ class Study:
                 self.faults.append(Fault("engine", "'auto'", allowed, str(self._unavailable)))
             self._refuse()
         settings = self._settings(engine)
-        memory = request.memory if request.memory is not None else config.memory_policy()
+        memory = self._memory()
         machine = engine.capacity(settings)
         profile = self._profile()
         asked, pool = self._layout(engine.uses_pools)
@@ -96,10 +99,22 @@ class Study:
             nodes=nodes,
             memory=memory,
             settings=settings,
-            notes=(*self.notes, *([fit_note] if fit_note else [])),
+            notes=(*self.notes, *([fit_note] if fit_note else []), *self.alerts),
             fit_note=fit_note,
+            alerts=tuple(self.alerts),
             tuning=Tuning.of(*profile, processes=processes, nthreads=worker.nthreads),
         )
+
+    def _memory(self) -> MemoryPolicy:
+        """The freeze policy: the argument's, or else that of the configuration."""
+        asked = self.request.memory
+        with as_the_user_has_it():
+            policy = config.memory_policy() if asked is None else asked
+            if asked is None and (note := config_memory.thresholds_of_dask()):
+                self.notes.append(note)
+            if note := config_memory.overridden(asked):
+                self.alerts.append(note)
+        return policy
 
     def _settings(self, engine: Engine) -> EngineSettings:
         """The engine's settings with what this call wants otherwise."""
