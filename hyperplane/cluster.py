@@ -16,6 +16,7 @@ from hyperplane.call_arguments import (
     of_the_step,
     with_merged_policy,
 )
+from hyperplane.client_config import share_first_record
 from hyperplane.compat import keep_old_methods
 from hyperplane.engines import registry
 from hyperplane.engines.base import Started
@@ -98,6 +99,7 @@ def start(plan: ClusterPlan) -> Started:
     if not usable:
         raise EngineUnavailable(plan.engine, reason)
     started = engine.start(plan)
+    share_first_record(started.client)
     keep_old_methods(started.client)
     return started
 
@@ -251,6 +253,7 @@ def get_cluster(name: str, engine: str | None = None) -> Started:
         engine = engine_of(name)
     found = registry.load(engine)
     started = found.connect(name, config.engine_settings(engine, found.settings))
+    share_first_record(started.client)
     keep_old_methods(started.client)
     return started
 
