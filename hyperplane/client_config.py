@@ -1,7 +1,7 @@
-"""Dask's setting ``scheduler``, as it was before the first of several clients once all are closed.
+"""Dask's configuration, as it was before the first of several clients once all are closed.
 
-Every default client of Dask sets the key and remembers what it found; the last one to close puts
-that back. Unless it was also the first to open, what it found is the value of another client.
+Every default client of Dask sets ``scheduler`` and remembers what it found; the last one to close
+puts that back. Unless it was also the first to open, what it found is the value of another client.
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
+from hyperplane.engines.dask_settings import take_back
+
 if TYPE_CHECKING:
     from distributed import Client
 
 
-def share_first_record(client: Client) -> None:
+def restore_after(client: Client, lent_to: str = "") -> None:
     """Let the last client to close put back what the first one to open found.
 
     Parameters
     ----------
     client : distributed.Client
         One that this package has opened. Other clients of the program may open before and after it.
+    lent_to : str
+        The name under which settings are lent to this client alone; they are taken back with it.
     """
     _share()
     # A bound method would make a cycle, and a client is closed when its last name goes.
@@ -27,6 +31,7 @@ def share_first_record(client: Client) -> None:
 
     async def _close(fast: bool = False) -> Any:
         _share()  # with clients that have opened since
+        take_back(lent_to)
         this = cast("Client", reference())
         return await type(this)._close(this, fast=fast)
 
@@ -38,7 +43,7 @@ def _share() -> None:
     from distributed.client import _global_clients
 
     # The keys of this mapping count the clients as they open.
-    numbered = sorted(list(_global_clients.items()), key=lambda item: item[0])
+    numbered = sorted(_global_clients.items(), key=lambda item: item[0])
     opened = [client for _, client in numbered if hasattr(client, "_set_config")]
     for each in opened[1:]:
         each._set_config = opened[0]._set_config

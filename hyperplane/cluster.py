@@ -16,7 +16,7 @@ from hyperplane.call_arguments import (
     of_the_step,
     with_merged_policy,
 )
-from hyperplane.client_config import share_first_record
+from hyperplane.client_config import restore_after
 from hyperplane.compat import keep_old_methods
 from hyperplane.engines import registry
 from hyperplane.engines.base import Started
@@ -99,7 +99,7 @@ def start(plan: ClusterPlan) -> Started:
     if not usable:
         raise EngineUnavailable(plan.engine, reason)
     started = engine.start(plan)
-    share_first_record(started.client)
+    restore_after(started.client)
     keep_old_methods(started.client)
     return started
 
@@ -253,7 +253,7 @@ def get_cluster(name: str, engine: str | None = None) -> Started:
         engine = engine_of(name)
     found = registry.load(engine)
     started = found.connect(name, config.engine_settings(engine, found.settings))
-    share_first_record(started.client)
+    restore_after(started.client, getattr(started.cluster, "lent_to", ""))
     keep_old_methods(started.client)
     return started
 

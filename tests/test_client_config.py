@@ -17,7 +17,7 @@ from scale import scaled
 
 import hyperplane
 from hyperplane import notebook_common as nc
-from hyperplane.client_config import share_first_record
+from hyperplane.client_config import restore_after
 from hyperplane.engines.dask_settings import snapshot
 
 ONE: dict[str, Any] = {
@@ -44,7 +44,7 @@ def _start() -> tuple[Client, Any]:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("order", ORDERS[:: scaled(5, 1)], ids="-".join)
+@pytest.mark.parametrize("order", ORDERS[:: scaled(10, 1)], ids="-".join)
 def test_a_second_client_of_the_same_process(before: dict[str, Any], order: tuple[str]) -> None:
     client, cluster = _start()
     found = nc.get_dask_cluster(cluster.name)
@@ -116,7 +116,7 @@ def test_clients_of_dask_among_ours(
     for ours in [*kinds, True]:
         client = Client(plain)
         if ours:
-            share_first_record(client)
+            restore_after(client)
         clients.append(client)
     for _, client in sorted(zip(seeds, clients, strict=False), key=lambda pair: pair[0]):
         assert dask.config.get("scheduler") == "dask.distributed"
@@ -126,7 +126,7 @@ def test_clients_of_dask_among_ours(
 
 def test_a_client_of_dask_that_opens_last_and_closes_last(plain: LocalCluster) -> None:
     ours = Client(plain)
-    share_first_record(ours)
+    restore_after(ours)
     theirs = Client(plain)
     ours.close()
     theirs.close()

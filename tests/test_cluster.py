@@ -147,6 +147,7 @@ def test_get_dask_cluster_gives_a_client_that_can_close() -> None:
     assert cluster.status.name in {"closing", "closed"}
     client.close()
     cluster.close()
+    assert "scheduler" not in dask.config.config
 
 
 def test_advice_and_plans_start() -> None:
