@@ -93,6 +93,15 @@ class LaysOut(Protocol):
 
 
 @runtime_checkable
+class SupportsStartLine(Protocol):
+    """An engine without pods: one line says what it starts and where."""
+
+    def start_line(self, plan: ClusterPlan) -> str:
+        """What a start of the plan starts, in one line."""
+        ...
+
+
+@runtime_checkable
 class Renders(Protocol):
     """An engine that starts a cluster from a script, a manifest or a list of commands."""
 

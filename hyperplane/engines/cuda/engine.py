@@ -99,6 +99,13 @@ class CudaEngine:
 
         return render(plan, self.layout(plan.worker)[0])
 
+    def start_line(self, plan: ClusterPlan) -> str:
+        """What is started on this machine."""
+        workers = plural(plan.nodes * self.layout(plan.worker)[0].nprocs, "worker process")
+        return (
+            f"starting the scheduler in this process and {workers}, each on a GPU of this machine"
+        )
+
     def start(self, plan: ClusterPlan) -> Started:
         """Start scheduler and workers; return when every worker is there."""
         from hyperplane.engines.cuda.start import start

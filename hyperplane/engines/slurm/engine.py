@@ -11,6 +11,7 @@ from hyperplane.errors import Fault
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, SlurmSettings
+from hyperplane.units import plural
 
 MODULES = {"dask_jobqueue": "dask-jobqueue", "cryptography": "cryptography"}
 PROGRAMS = ("sbatch", "squeue", "scancel")
@@ -61,6 +62,12 @@ class SlurmEngine:
         from hyperplane.engines.slurm.script import render
 
         return render(plan)
+
+    def start_line(self, plan: ClusterPlan) -> str:
+        """What is started here and as jobs."""
+        workers = plural(plan.dask_workers, "worker process")
+        jobs = "a job" if plan.nodes == 1 else f"{plan.nodes} jobs"
+        return f"starting the scheduler in this process and {workers} in {jobs} of Slurm"
 
     def start(self, plan: ClusterPlan) -> Started:
         """Start the scheduler here, submit the jobs; return when every worker is there."""

@@ -13,6 +13,7 @@ from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, SshSettings
+from hyperplane.units import plural
 
 
 class SshEngine:
@@ -71,6 +72,14 @@ class SshEngine:
         from hyperplane.engines.ssh.start import described
 
         return str(yaml.safe_dump(described(plan), sort_keys=False, width=100))
+
+    def start_line(self, plan: ClusterPlan) -> str:
+        """What is started on which hosts."""
+        settings = cast(SshSettings, plan.settings)
+        scheduler = f"on {settings.scheduler_host or settings.hosts[0]}"
+        workers = plural(plan.dask_workers, "worker process")
+        hosts = ", ".join(dict.fromkeys(settings.hosts[: plan.nodes]))
+        return f"starting the scheduler {scheduler} and {workers} on {hosts}"
 
     def start(self, plan: ClusterPlan) -> Started:
         """Start scheduler and workers on the hosts; return when every worker is there."""
