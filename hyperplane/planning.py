@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from hyperplane import config, config_memory
 from hyperplane.engines import registry
-from hyperplane.engines.base import Engine, Feature, LaysOut
+from hyperplane.engines.base import Engine, Feature, LaysOut, SchedulerPlace, SupportsNodeFit
 from hyperplane.engines.dask_settings import as_the_user_has_it
 from hyperplane.errors import DoesNotFit, EngineUnavailable, Fault, RequestError
 from hyperplane.sizing import fit
@@ -79,12 +79,16 @@ class Study:
         worker, nodes, fit_note = asked, request.num_workers, ""
         if isinstance(engine, LaysOut):
             worker, fit_note = engine.layout(asked)
+        if isinstance(engine, SupportsNodeFit) and request.local_fit != "exact":
+            worker, nodes, note = engine.fit_nodes(worker, nodes)
+            fit_note = "; ".join(filter(None, (fit_note, note)))
         if machine is not None and isinstance(settings, LocalSettings):
             cores = settings.single_process_cores
             if (request.local_fit or settings.fit) == "fit":
                 worker, nodes, fit_note = fit_machine(asked, nodes, machine, cores, self.explicit)
             else:
                 self._note_excess(asked, machine)
+        self._tell_scheduler_place(engine)
         processes = nodes * worker.nprocs
         for name in sorted(engine.ignored & request.model_fields_set):
             if getattr(request, name):
@@ -92,7 +96,7 @@ class Study:
         return ClusterPlan(
             name=request.name or new_cluster_name(),
             engine=engine.name,
-            request=request,
+            request=self.request,
             pool=pool,
             asked=asked,
             worker=worker,
@@ -104,6 +108,18 @@ class Study:
             alerts=tuple(self.alerts),
             tuning=Tuning.of(*profile, processes=processes, nthreads=worker.nthreads),
         )
+
+    def _tell_scheduler_place(self, engine: Engine) -> None:
+        """Say where the scheduler runs when the caller wants it where the engine has none."""
+        place: SchedulerPlace | None = getattr(engine, "scheduler_place", None)
+        asked = self.request.scheduler_deploy_mode
+        if place is None or asked == place.mode or "scheduler_deploy_mode" not in self.explicit:
+            return
+        self.alerts.append(
+            f"scheduler_deploy_mode={asked!r} is {place.mode!r} with engine {engine.name}: "
+            f"{place.reason}"
+        )
+        self.request = self.request.model_copy(update={"scheduler_deploy_mode": place.mode})
 
     def _memory(self) -> MemoryPolicy:
         """The freeze policy: the argument's, or else that of the configuration."""

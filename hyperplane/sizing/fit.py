@@ -152,14 +152,15 @@ def smallest_pool(pools: Iterable[PoolSpec], cores: float, ram: int, gpus: int =
     """The smallest pool whose node gives that many cores, bytes and GPUs.
 
     Smallest means fewest nominal cores, then least nominal memory, which is also the order of
-    price on the clouds. Both sides of the comparison are what is really there (allocatable).
+    price on the clouds. A node with GPUs comes last where none are needed. Both sides of the
+    comparison are what is really there (allocatable).
 
     Raises
     ------
     DoesNotFit
         When no pool is large enough; it names the largest.
     """
-    ordered = sorted(pools, key=lambda pool: (pool.cores, pool.ram_gb))
+    ordered = sorted(pools, key=lambda pool: (not gpus and pool.gpus, pool.cores, pool.ram_gb))
     slack = max(1, ram // 10**9)  # bytes: see fits()
     for pool in ordered:
         enough = cores <= pool.allocatable_cores + 1e-9 and ram <= pool.allocatable_ram + slack
