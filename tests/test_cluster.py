@@ -21,9 +21,8 @@ ONE: dict[str, Any] = {"num_workers": 1, "nprocs": 1, "nthreads": 1, "ram_gb_per
 REMOTE = [
     "👉 Hyperplane: selecting worker node pool",
     "👉 Hyperplane: selecting scheduler node pool",
-    "Creating scheduler pod on cluster. This may take some time.",
-    "👉 Hyperplane: spinning up a dask cluster with a scheduler as a standalone container.",
-    "👉 Hyperplane: In a few minutes you'll be able to access the dashboard at {url}",
+    "👉 Hyperplane: starting the scheduler in this process and 1 worker process on this machine",
+    "👉 Hyperplane: you can access your dask dashboard at {url}",
     "👉 Hyperplane: to get logs from all workers, do `cluster.get_logs()`",
 ]
 LOCAL = [
@@ -147,6 +146,7 @@ def test_get_dask_cluster_gives_a_client_that_can_close() -> None:
     assert cluster.status.name in {"closing", "closed"}
     client.close()
     cluster.close()
+    assert "scheduler" not in dask.config.config
 
 
 def test_advice_and_plans_start() -> None:

@@ -242,7 +242,8 @@ class TestFaults:
             ("tuning.profiles.fast.servers", "no such key"),
             (
                 "memroy",
-                "one of the sections engines, jobs, memory, pools, services, sizing, slack, tuning",
+                "one of the sections engines, gpu_pools, jobs, memory, pools, services, sizing, "
+                "slack, tuning",
             ),
         ],
     )

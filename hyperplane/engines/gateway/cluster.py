@@ -81,6 +81,8 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
     _release: Callable[[], None] = staticmethod(_nothing)
     #: Called when this object has had the cluster ended.
     on_end: Callable[[], None] = staticmethod(_nothing)
+    #: The name under which settings are lent to this handle, if it is not the owner.
+    lent_to: str = ""
 
     @classmethod
     def of(
