@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,10 @@ if __name__ == "__main__":  # the modules beside this one are no modules of the 
     sys.path.pop(0)
 
 PARAMETERS, PROGRESS = "HYPERPLANE_JOB_PARAMETERS", "HYPERPLANE_JOB_PROGRESS"
+#: The kernel that the step chooses; else the notebook names it.
+KERNEL = "HYPERPLANE_JOB_KERNEL"
+#: The kernel of a notebook that names none.
+DEFAULT_KERNEL = "python3"
 #: Set where nobody sees the output: then the log ends with it, in a line that begins so.
 SEND, MARK = "HYPERPLANE_JOB_SEND_NOTEBOOK", "hyperplane-notebook:"
 _LINE = 8192
@@ -78,6 +82,10 @@ def _execute(notebook: Path, output: Path, place: _KernelFolder) -> None:
             return super().execute_managed_notebook(nb_man, kernel_name, **options)
 
     class Calm(AsyncKernelManager):
+        @property
+        def kernel_spec(self) -> Any:
+            return native or super().kernel_spec
+
         async def _async_post_start_kernel(self, **options: Any) -> None:
             place.note_kernel(getattr(self.provisioner, "pid", None))
             await super()._async_post_start_kernel(**options)
@@ -95,10 +103,9 @@ def _execute(notebook: Path, output: Path, place: _KernelFolder) -> None:
     logging.getLogger("papermill").setLevel(logging.ERROR)
     output.parent.mkdir(parents=True, exist_ok=True)
     parameters = json.loads(os.environ.get(PARAMETERS, "{}"))
-    kernel, language = _kernel_of(notebook)
-    if (
-        language.lower() == "python"
-    ):  # what is no name there would break the cell; the environment has it
+    metadata = json.loads(notebook.read_bytes()).get("metadata") or {}
+    kernel, language, native = _choose_kernel(notebook.name, metadata)
+    if language == "python":  # what is no name there would break the cell; the environment has it
         parameters = {name: parameters[name] for name in parameters if _is_variable(name)}
     papermill.execute_notebook(
         _plain(notebook),
@@ -282,20 +289,70 @@ def _remove_abandoned(parent: Path) -> None:
                 os.close(lock)
 
 
-def _kernel_of(notebook: Path) -> tuple[str, str]:
-    """The kernel and the language of a notebook; Python's where it says nothing."""
-    metadata = json.loads(notebook.read_bytes()).get("metadata") or {}
-    spec, info = metadata.get("kernelspec") or {}, metadata.get("language_info") or {}
-    kernel = spec.get("name") or "python3"
-    language = info.get("name") or spec.get("language")
-    if not language:
-        from jupyter_client.kernelspec import NoSuchKernel, get_kernel_spec
+def _choose_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, Any]:
+    """The kernel for a notebook, its language, and its specification if none is installed."""
+    from jupyter_client.kernelspec import NoSuchKernel, get_kernel_spec
 
-        try:
-            language = get_kernel_spec(kernel).language
-        except NoSuchKernel as error:
-            sys.exit(f"{notebook.name}: {error}. jupyter kernelspec list shows those there are")
-    return kernel, str(language)
+    chosen = os.environ.get(KERNEL)
+    language = "" if chosen else language_of(metadata)
+    kernel = chosen or (metadata.get("kernelspec") or {}).get("name") or DEFAULT_KERNEL
+    try:
+        language = language or get_kernel_spec(kernel).language
+        get_kernel_spec(kernel)
+        native = None
+    except NoSuchKernel as error:
+        native = None if language.lower() != "python" else _native_kernel()
+        if native is None:
+            sys.exit(f"{name}: {error}. jupyter kernelspec list shows those there are")
+        version = ".".join(map(str, sys.version_info[:3]))
+        sys.stderr.write(
+            f"{name} names the kernel {kernel!r}, which is not installed here: it runs with the "
+            f"kernel of {sys.executable} (Python {version})\n"
+        )
+        kernel = DEFAULT_KERNEL
+    # Papermill writes parameters in the language, whose name it knows in lower case.
+    return kernel, "python" if language.lower() == "python" else language, native
+
+
+def _native_kernel() -> Any:
+    """The kernel of this interpreter; None where it has none."""
+    from jupyter_client.kernelspec import KernelSpec
+
+    try:
+        from ipykernel.kernelspec import RESOURCES, get_kernel_dict
+    except ImportError:
+        return None
+    return KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
+
+
+def language_of(metadata: Mapping[str, Any]) -> str:
+    """The language that a notebook's metadata states; empty where it states none.
+
+    Parameters
+    ----------
+    metadata : mapping
+        That of the notebook.
+
+    Returns
+    -------
+    str
+        Where two names are given, such as of Sage, which calls itself Python, too, the other one.
+
+    Examples
+    --------
+    >>> language_of({"kernelspec": {"name": "conda-root-py", "language": "python"}})
+    'python'
+    >>> language_of({"kernelspec": {"name": "ir", "language": "R"}, "language_info": {"name": "R"}})
+    'R'
+    >>> language_of({"kernelspec": {"name": "conda-root-py", "display_name": "Python [root]"}})
+    'python'
+    """
+    spec, info = metadata.get("kernelspec") or {}, metadata.get("language_info") or {}
+    stated = [str(one) for one in (info.get("name"), spec.get("language")) if one]
+    if stated:
+        return next((one for one in stated if one.lower() != "python"), "python")
+    hints = (str(info.get("file_extension")), str(spec.get("display_name")).lower())
+    return "python" if hints[0] == ".py" or hints[1].startswith("python") else ""
 
 
 def _is_variable(name: str) -> bool:

@@ -28,7 +28,7 @@ from hyperplane.jobs.options import (
     runner_faults,
 )  # fmt: skip
 from hyperplane.jobs.programs import Handed
-from hyperplane.jobs.runners import settle
+from hyperplane.jobs.runners import finds_files_of_this_machine, settle
 from hyperplane.jobs.states import CANCELLED, OPEN, PENDING, PROCESSED, Job
 
 if TYPE_CHECKING:
@@ -149,6 +149,8 @@ def handed_over() -> Handed:
 def warnings_of(job: Job) -> list[str]:
     """What may be a slip in a job, though it can run."""
     found = [*job.pipeline.warnings, *label_warnings(job.job_type)]
+    if finds_files_of_this_machine(job.runner):
+        found += notebooks.kernel_warnings(job.pipeline)
     return found + notebooks.warnings_of(job.pipeline, job.parameters)
 
 

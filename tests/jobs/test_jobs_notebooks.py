@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import nbformat
 import pytest
@@ -10,6 +11,7 @@ from job_cases import bash, ran
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Pipeline, Step, notebooks, submit
+from hyperplane.jobs.notebook import language_of
 from hyperplane.jobs.notebooks import warnings_of
 from hyperplane.jobs.states import DONE
 from hyperplane.jobs.submitting import new_job
@@ -127,3 +129,79 @@ def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():
         job = ran(made, parameters=parameters, max_retries=0)
     assert job.status == DONE, job.logs()
     assert job.logs() == "2 a b c\n"
+
+
+CONDA = {"name": "conda-root-py", "display_name": "Python [conda root]", "language": "python"}
+
+
+def test_a_kernel_of_python_that_is_not_here_is_replaced_with_one_warning():
+    first = step("first", "import sys; print(sys.executable)", kernelspec=CONDA)
+    second = step("second", "print(year)", tagged="year = 1", kernelspec=CONDA)
+    with pytest.warns(UserWarning, match="conda-root-py") as caught:
+        job = ran(first, second, parameters={"year": 7}, max_retries=0)
+    (warned,) = [str(one.message) for one in caught]
+    assert warned.startswith("first.ipynb, second.ipynb: the kernel 'conda-root-py' is not inst")
+    assert job.status == DONE, job.logs()
+    said, printed = job.logs("first").splitlines()[:2]
+    assert "names the kernel 'conda-root-py', which is not installed here: it runs with" in said
+    assert printed == sys.executable
+    assert job.logs("second").splitlines()[1] == "7"
+
+
+def test_a_kernel_of_another_language_that_is_not_here_is_refused():
+    other = {"name": "ir", "display_name": "R", "language": "R"}
+    sage = {"name": "sagemath", "display_name": "SageMath 9", "language": "sage"}
+    made = [
+        step("r", "1", kernelspec=other, language_info={"name": "R"}),
+        step("sage", "1", kernelspec=sage, language_info={"name": "python"}),
+    ]
+    first, second = faults(*made)
+    assert first.asked == "the kernel 'ir' of the language r"
+    assert second.asked == "the kernel 'sagemath' of the language sage"
+    assert first.advice == "choose another with kernel: in the step, or install it"
+    chosen = [one.model_copy(update={"kernel": "python3"}) for one in made]
+    assert told(*chosen) == []
+    new_job(Pipeline.from_steps("p", chosen))
+
+
+@pytest.fixture
+def own_kernel(tmp_path, monkeypatch):
+    """A kernel called ``of-this-test`` that says so in its environment."""
+    folder = tmp_path / "jupyter" / "kernels" / "of-this-test"
+    folder.mkdir(parents=True)
+    argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec = {"argv": argv, "display_name": "x", "language": "python", "env": {"CHOSEN": "yes"}}
+    (folder / "kernel.json").write_text(json.dumps(spec))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+
+
+def test_a_step_chooses_the_kernel(own_kernel):
+    made = step("chooses", "import os; print(year, os.environ['CHOSEN'])", tagged="year = 1")
+    assert len(told(made)) == 1
+    made = made.model_copy(update={"kernel": "of-this-test"})
+    assert told(made) == []
+    job = ran(made, parameters={"year": 3}, max_retries=0)
+    assert job.status == DONE, job.logs()
+    assert job.logs().splitlines()[0] == "3 yes"
+
+
+def test_a_step_that_chooses_a_kernel_that_is_not_here(own_kernel):
+    made = step("chooses", "1", kernelspec=PYTHON).model_copy(update={"kernel": "of-this-tset"})
+    (fault,) = faults(made)
+    assert (fault.where, fault.asked) == ("step 'chooses': kernel", "'of-this-tset'")
+    assert fault.advice.startswith("did you mean of-this-test?")
+
+
+@pytest.mark.parametrize(
+    ("spec", "info", "language"),
+    [
+        ({}, {}, ""),
+        ({"name": "python3", "display_name": "Python 3"}, {}, "python"),
+        ({"name": "x", "display_name": "x"}, {"file_extension": ".py"}, "python"),
+        ({"language": "Python"}, {"name": "python"}, "python"),
+        ({"language": "python"}, {"name": "pyspark"}, "pyspark"),
+        ({}, {"name": "julia"}, "julia"),
+    ],
+)
+def test_languages_of_notebooks(spec, info, language):
+    assert language_of({"kernelspec": spec, "language_info": info}) == language
