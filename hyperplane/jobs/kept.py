@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane import config
 from hyperplane.errors import JobError, UnknownPool
+from hyperplane.jobs.around import running_system
 from hyperplane.jobs.definition import credentials
 from hyperplane.jobs.definition.models import Resources, Step
 from hyperplane.jobs.environment import hidden_from
@@ -105,7 +106,34 @@ def keep(job: Job, environment: Mapping[str, str], runner: Mapping[str, Any]) ->
         "pools": _pools(job),
         "environment": _plain(job, environment),
         "runner": dict(runner),
+        "system": running_system(),
     }
+    _write(job, document)
+
+
+def system_of(job: Job) -> str:
+    """The running system whose supervisor carries a job on; empty where that is not kept.
+
+    It is a boot and a process namespace, as :func:`hyperplane.jobs.around.running_system` has it:
+    two containers may have one host name, and with it one name of a machine.
+    """
+    try:
+        return str(json.loads(Path(job.folder, _FILE).read_text())["system"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+
+
+def adopt(job: Job) -> None:
+    """Make a job one of this running system; the job is claimed by this process."""
+    try:
+        document = json.loads(Path(job.folder, _FILE).read_text())
+        if document.get("system") != running_system():
+            _write(job, {**document, "system": running_system()})
+    except (OSError, ValueError, AttributeError):
+        return  # nothing is kept of it
+
+
+def _write(job: Job, document: Mapping[str, Any]) -> None:
     file = job.place / _FILE
     draft = file.with_suffix(".draft")
     try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hyperplane import config
 from hyperplane.errors import Fault, JobError, RequestError, check
 from hyperplane.jobs import notebooks, requirements, wake
+from hyperplane.jobs.adoption import may_carry_on
 from hyperplane.jobs.definition.models import Pipeline
 from hyperplane.jobs.definition.reading import read_pipeline
 from hyperplane.jobs.environment import as_text, parameter_faults, secrets
@@ -233,7 +234,7 @@ def resume(job_id: str | Submitted) -> Submitted:
         raise JobError(job.id, f"its files are on {job.machine}; resume it there")
     if job.status == "done":
         raise JobError(job.id, "it is done; submit it again for another run")
-    if job.status in OPEN and wake.running() is not None:
+    if job.status in OPEN and (wake.running() is not None or not may_carry_on(job)):
         raise JobError(job.id, f"it is {job.status} already; to begin anew, cancel it first")
     again = {
         "status": PENDING, "reason": "", "submitted": time.time(), "started": 0.0, "ended": 0.0,
@@ -281,7 +282,9 @@ def cancel(job_id: str | Submitted, *, by: str = "from Python") -> Job:
 
 def look_after(store: JobStore) -> None:
     """Start the supervisor when jobs wait for one that was killed."""
-    if store.open_ids(this_machine()) and wake.running() is None:
+    if wake.running() is not None:
+        return
+    if any(may_carry_on(job) for job in store.find(statuses=OPEN, machine=this_machine())):
         wake.tell()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import time
 from collections import Counter
 
@@ -13,6 +14,8 @@ import pytest
 from job_cases import bash, ran, submitted
 
 from hyperplane.jobs import JobHandle, wake
+from hyperplane.jobs.around import running_system, started
+from hyperplane.jobs.processes import Command, Process
 from hyperplane.jobs.states import DONE, LOST
 
 MOMENTS = 50
@@ -243,3 +246,16 @@ def test_a_store_that_is_away_for_a_while_ends_no_step(tmp_path):
     assert job.wait(30) == DONE
     assert job.logs() == "to the end\n"
     assert len(job.attempts) == 1
+
+
+def test_a_process_that_has_its_number_elsewhere_is_not_signalled(tmp_path):
+    command = Command((), {}, "", tmp_path / "attempt-1")
+    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        told = f"{stranger.pid} {started(stranger.pid)}"
+        for system, reached in ((running_system(), True), ("another-boot-4026531836", False)):
+            command.file(".pid").write_text(f"{told} {system}")
+            assert Process(command)._signal(0) is reached
+    finally:
+        stranger.kill()
+        stranger.wait()
