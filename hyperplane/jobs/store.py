@@ -240,7 +240,7 @@ def _tune(connection: Any, _: object, *, mode: str) -> None:
         connection.execute(f"PRAGMA journal_mode={mode}")
     except OperationalError:
         if mode == "WAL":
-            raise  # a file with another mode changes it when no other process has it open
+            raise  # away from WAL a file changes only while no other process has it open
     for setting in (f"synchronous={'NORMAL' if mode == 'WAL' else 'FULL'}", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {setting}")
 
