@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,12 +53,15 @@ class Kept:
         The plain variables; None when nothing was kept.
     runner : mapping
         The options of the runner.
+    notes : tuple of str
+        Warnings of the submission for the job's log.
     """
 
     settings: JobSettings
     pools: Mapping[str, Resources] = field(default_factory=dict)
     environment: Mapping[str, str] | None = None
     runner: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def sized(self, step: Step) -> Step:
         """A step with the cores, memory and GPUs of its pool in place of the pool's name."""
@@ -83,7 +86,12 @@ class Kept:
         return {**others, **self.environment}
 
 
-def keep(job: Job, environment: Mapping[str, str], runner: Mapping[str, Any]) -> None:
+def keep(
+    job: Job,
+    environment: Mapping[str, str],
+    runner: Mapping[str, Any],
+    notes: Sequence[str] = (),
+) -> None:
     """Keep what a job needs of this configuration and of an environment.
 
     Parameters
@@ -94,6 +102,8 @@ def keep(job: Job, environment: Mapping[str, str], runner: Mapping[str, Any]) ->
         What its steps run in.
     runner : mapping
         The options of its runner, as :func:`hyperplane.jobs.runners.settle` gives them.
+    notes : sequence of str
+        Warnings for the log of its first step.
 
     Raises
     ------
@@ -107,6 +117,7 @@ def keep(job: Job, environment: Mapping[str, str], runner: Mapping[str, Any]) ->
         "environment": _plain(job, environment),
         "runner": dict(runner),
         "system": running_system(),
+        "notes": list(notes),
     }
     _write(job, document)
 
@@ -158,6 +169,7 @@ def of(job: Job) -> Kept:
             {name: Resources(**sizes) for name, sizes in document["pools"].items()},
             {str(name): str(text) for name, text in document["environment"].items()},
             document.get("runner", {}),
+            tuple(map(str, document.get("notes", ()))),
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return Kept(settings)

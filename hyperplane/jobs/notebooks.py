@@ -119,7 +119,7 @@ def _kernel_fault(step: Step, notebook: _Notebook, kernels: list[str]) -> Fault 
 
 
 def warnings_of(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:
-    """What may be a slip: notebooks without a kernel, and parameters that none of them names.
+    """What may be a slip: notebooks without a kernel, and parameters that are no variables.
 
     Parameters
     ----------
@@ -131,52 +131,40 @@ def warnings_of(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:
     Returns
     -------
     list of str
-        For a parameter that no ``parameters`` cell assigns: a near name of one that some cell does;
-        where there is none, it is said only if nothing but notebooks with such a cell runs, since
-        scripts read parameters from the environment.
     """
-    read = {s.name: _read(pipeline, s) for s in pipeline.steps if s.kind == "notebook"}
-    notebooks = {name: one for name, one in read.items() if one is not None}
+    steps = [step for step in pipeline.steps if step.kind == "notebook"]
+    read = [(step, one) for step in steps if (one := _read(pipeline, step)) is not None]
+    python = [(step, one) for step, one in read if one.language in ("", "python")]
     found = [
-        f"{_path(pipeline, name)} names no kernel: it runs with {DEFAULT_KERNEL}"
-        for name, one in notebooks.items()
-        if not one.kernel and one.language in ("", "python") and not _chosen(pipeline, name)
+        f"{step.path} names no kernel: it runs with {DEFAULT_KERNEL}"
+        for step, one in python
+        if not one.kernel and not step.kernel
     ]
-    known = sorted({name for one in notebooks.values() for name in one.named or ()})
-    cells = [one for one in notebooks.values() if one.named]
-    closed = len(cells) == len(pipeline.steps)
-    python = any(one.language in ("", "python") for one in notebooks.values())
-    for name in parameters:
-        near = _near(name, known)
-        if python and not is_variable(name):
-            found.append(
-                f"parameter {shown(name)} is no name of a variable in Python: notebooks find it in "
-                f"the environment only. {near}".strip()
-            )
-        elif cells and name not in known and (near or closed):
-            advice = near or f"they are {', '.join(known)}"
-            found.append(f"no parameters cell assigns the parameter {shown(name)}: {advice}")
-    return found
+    return found + [
+        f"parameter {shown(name)} is no name of a variable in Python: notebooks find it in the "
+        "environment only"
+        for name in parameters
+        if python and not is_variable(name)
+    ]
+
+
+def parameters_of(path: Path) -> tuple[str, frozenset[str]]:
+    """The language of a notebook, and the variables that its cell tagged ``parameters`` assigns.
+
+    Raises
+    ------
+    ValueError
+        When it cannot be read.
+    """
+    notebook = _of_file(path)
+    if notebook is None:
+        raise ValueError(f"{path} cannot be read")
+    return notebook.language, notebook.named or frozenset()
 
 
 def is_variable(name: str) -> bool:
     """Whether a parameter can be a variable of a notebook in Python."""
     return name.isidentifier() and not keyword.iskeyword(name)
-
-
-def _near(name: str, known: list[str]) -> str:
-    # difflib takes capitals for other letters.
-    lowered = {one.lower(): one for one in known}
-    same = lowered.get(re.sub(r"\W", "_", name).lower())
-    return f"did you mean {same}?" if same else did_you_mean(name, known)
-
-
-def _chosen(pipeline: Pipeline, name: str) -> bool:
-    return any(step.name == name and step.kernel for step in pipeline.steps)
-
-
-def _path(pipeline: Pipeline, name: str) -> str:
-    return next(step.path for step in pipeline.steps if step.name == name)
 
 
 def _is_there(package: str) -> bool:
@@ -191,9 +179,13 @@ def _kernels() -> Iterable[str]:
 
 
 def _read(pipeline: Pipeline, step: Step) -> _Notebook | None:
+    return _of_file(Path(pipeline.root, step.path))
+
+
+def _of_file(path: Path) -> _Notebook | None:
     """What a notebook says of itself; None when it cannot be read any more."""
     try:
-        document = json.loads(Path(pipeline.root, step.path).read_bytes())
+        document = json.loads(path.read_bytes())
         metadata = _mapping(document.get("metadata"))
         spec, info = _mapping(metadata.get("kernelspec")), _mapping(metadata.get("language_info"))
         language = language_of({"kernelspec": spec, "language_info": info}).lower()

@@ -96,7 +96,7 @@ class Process:
         for suffix in (".exit", ".pid"):
             command.file(suffix).unlink(missing_ok=True)
         around = [sys.executable, "-I", "-S", str(_AROUND), str(command.traces)]
-        with command.file(".lock").open("w") as lock, command.file(".log").open("wb") as log:
+        with command.file(".lock").open("w") as lock, command.file(".log").open("ab") as log:
             fcntl.flock(lock, fcntl.LOCK_EX)
             child = subprocess.Popen(  # noqa: S603 - a list of arguments, of the user's own program
                 [*around, *command.argv],

@@ -18,7 +18,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from hyperplane.errors import Fault, JobError, RequestError
-from hyperplane.jobs.home import is_on_network
+from hyperplane.jobs.mounts import is_on_network
 from hyperplane.jobs.states import OPEN, PENDING, TIMED_OUT, Attempt, Job, overdue
 
 _TABLES = sql.MetaData()

@@ -28,6 +28,7 @@ from hyperplane.jobs.options import (
     pool_faults,
     runner_faults,
 )  # fmt: skip
+from hyperplane.jobs.parameter_use import unread_parameters
 from hyperplane.jobs.programs import Handed
 from hyperplane.jobs.runners import finds_files_of_this_machine, settle
 from hyperplane.jobs.states import CANCELLED, OPEN, PENDING, PROCESSED, Job
@@ -147,16 +148,26 @@ def handed_over() -> Handed:
     return Handed(environment)
 
 
-def warnings_of(job: Job) -> list[str]:
+def unread(job: Job, source: str | None = None) -> list[str]:
+    """Which parameters of a job no step reads; ``source`` is the text of its function, if any."""
+    return unread_parameters(job.pipeline, job.parameters, source)
+
+
+def warnings_of(job: Job, source: str | None = None) -> list[str]:
     """What may be a slip in a job, though it can run."""
     found = [*job.pipeline.warnings, *label_warnings(job.job_type)]
     if finds_files_of_this_machine(job.runner):
         found += notebooks.kernel_warnings(job.pipeline)
-    return found + notebooks.warnings_of(job.pipeline, job.parameters)
+    found += notebooks.warnings_of(job.pipeline, job.parameters)
+    return found + unread(job, source)
 
 
 def send(
-    job: Job, *, warn: bool = True, runner_options: Mapping[str, Any] | None = None
+    job: Job,
+    *,
+    warn: bool = True,
+    runner_options: Mapping[str, Any] | None = None,
+    source: str | None = None,
 ) -> Submitted:
     """Keep a job and have it carried on, whatever becomes of this process.
 
@@ -168,16 +179,18 @@ def send(
         Whether to warn of what may be a slip.
     runner_options : mapping, optional
         Those that it was made with.
+    source : str, optional
+        The text of the function that it runs, if it runs one.
 
     Raises
     ------
     JobError
         When its folder cannot be used, or the supervisor cannot be started.
     """
-    for text in warnings_of(job) if warn else ():
+    for text in warnings_of(job, source) if warn else ():
         warnings.warn(text, stacklevel=3)
     handed = handed_over()
-    keep(job, handed.environment, settle(job.runner, runner_options or {}))
+    keep(job, handed.environment, settle(job.runner, runner_options or {}), unread(job, source))
     # First of the environment: the supervisor looks into the store by itself, too.
     wake.tell(job.id, handed)
     the_store().add(job)

@@ -13,6 +13,7 @@ from hyperplane.errors import RequestError
 from hyperplane.jobs import Pipeline, Step, notebooks, submit
 from hyperplane.jobs.notebook import language_of
 from hyperplane.jobs.notebooks import warnings_of
+from hyperplane.jobs.parameter_use import unread_parameters
 from hyperplane.jobs.states import DONE
 from hyperplane.jobs.submitting import new_job
 
@@ -41,7 +42,8 @@ def faults(*steps, **options):
 
 
 def told(*steps, **parameters):
-    return warnings_of(Pipeline.from_steps("p", steps), parameters)
+    made = Pipeline.from_steps("p", steps)
+    return warnings_of(made, parameters) + unread_parameters(made, parameters)
 
 
 def test_a_kernel_that_is_not_here_is_told_before_anything_is_submitted():
@@ -102,10 +104,10 @@ def test_a_misspelt_parameter_is_told_with_the_nearest_name():
     plain = step("plain", tagged="month, day = 1, 2\nnames = ['a=1']", kernelspec=PYTHON)
     assert told(magic, plain, year=1, rate=2, month=3, day=4, names=5) == []
     (said,) = told(magic, plain, yaer=1)
-    assert said == "no parameters cell assigns the parameter 'yaer': did you mean year?"
+    assert said == "no step reads the parameter 'yaer': did you mean year?"
     assert "did you mean month?" in told(plain, MONTH=1)[0]
     assert told(plain, zebra=1) == [
-        "no parameters cell assigns the parameter 'zebra': they are day, month, names"
+        "no step reads the parameter 'zebra': they read day, month, names"
     ]
 
 
@@ -113,9 +115,14 @@ def test_a_parameter_that_something_else_may_read_is_not_told():
     plain = step("plain", tagged="month = 1", kernelspec=PYTHON)
     free = step("free", "print(1)", kernelspec=PYTHON)
     assert told(plain, bash("a", "echo $LEVEL"), level=1) == []
-    assert told(plain, free, level=1) == []
-    assert len(told(plain, bash("a", "true"), mnoth=1)) == 1
-    assert told(bash("a", "true"), mnoth=1) == []
+    unseen = step("unseen", "import some_package", kernelspec=PYTHON)
+    assert told(plain, unseen, level=1) == []
+    assert told(plain, free, level=1) == ["no step reads the parameter 'level': they read month"]
+    assert len(told(plain, unseen, mnoth=1)) == 1
+    assert told(bash("a", "some-program"), mnoth=1) == []
+    assert told(bash("a", "true"), mnoth=1) == [
+        "no step reads the parameter 'mnoth': they read none"
+    ]
 
 
 def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():

@@ -18,7 +18,8 @@ from job_cases import bash, ran
 
 from hyperplane.errors import JobError, RequestError
 from hyperplane.jobs import Pipeline, Step, wake
-from hyperplane.jobs.home import is_on_network, the_store
+from hyperplane.jobs.home import the_store
+from hyperplane.jobs.mounts import is_on_network
 from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS, OPEN, PENDING, Attempt
 from hyperplane.jobs.store import JobStore
 from hyperplane.jobs.submitting import new_job
