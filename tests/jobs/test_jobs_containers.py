@@ -19,7 +19,6 @@ _UNSHARE = ("unshare", "--uts", "--pid", "--mount", "--net", "--fork", "--mount-
 #: Execute lines of standard input: the process with number 1 of a container.
 _FIRST = """
 import os, signal, sys
-from hyperplane.errors import HyperplaneError
 from hyperplane.jobs import JobHandle, Pipeline, Step, submit, wake
 def start(name, text):
     step = Step(name="s", kind="command", argv=("bash", "-c", text))
@@ -27,8 +26,8 @@ def start(name, text):
 for line in sys.stdin:
     try:
         print(eval(line), flush=True)
-    except HyperplaneError as error:
-        print(str(error).replace("\\n", " "), flush=True)
+    except Exception as error:
+        print(type(error).__name__, str(error).replace("\\n", " "), flush=True)
 """
 
 
