@@ -18,7 +18,7 @@ from hyperplane.jobs.programs import traces
 from hyperplane.jobs.runners import settle
 from hyperplane.jobs.states import IN_PROGRESS, Job, Unit
 from hyperplane.jobs.store import JobStore
-from hyperplane.jobs.submitting import cancelled, handed_over, look_after
+from hyperplane.jobs.submitting import cancelled, handed_over, look_after, unread
 from hyperplane.jobs.supervisor import Supervisor, claimed
 
 #: Seconds between looks whether jobs have lost their supervisor.
@@ -41,7 +41,7 @@ async def run_here(
     handed = handed_over()
     claim = claimed(job.place)
     # For whoever goes on when this terminal is killed.
-    keep(job, handed.environment, settle(job.runner, runner_options))
+    keep(job, handed.environment, settle(job.runner, runner_options), unread(job))
     store.add(job)
     supervisor = Supervisor(store, handed, only=job.id, claim=claim)
     supervisor.told({job.id: handed})

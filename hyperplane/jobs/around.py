@@ -17,7 +17,7 @@ _POLITE = ("SIGINT", "SIGHUP", "SIGTERM")
 
 def run(traces: str, argv: list[str]) -> int:
     """Run a program to its end; its exit code, negative for a signal."""
-    _write(f"{traces}.pid", f"{os.getpid()} {started(os.getpid())}")
+    _write(f"{traces}.pid", f"{os.getpid()} {started(os.getpid())} {running_system()}")
     for name in _POLITE:  # we are the last to end
         signal.signal(getattr(signal, name), lambda number, frame: None)
     child = os.fork()
@@ -40,6 +40,18 @@ def started(pid: int) -> str:
         with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123 - pathlib takes longer than we do
             return stat.read().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
+        return ""
+
+
+def running_system() -> str:
+    """The boot and the namespace in which process numbers count; empty where that is not told.
+
+    Two containers, and two machines with one home, have the same numbers for other processes.
+    """
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as boot:  # noqa: PTH123
+            return f"{boot.read().strip()}-{os.stat('/proc/self/ns/pid').st_ino}"  # noqa: PTH116
+    except OSError:
         return ""
 
 

@@ -73,7 +73,7 @@ class Attempts:
         #: The job as its steps find it where they run.
         self._seen = self.runner.there(job)
         self._pools = {one.name: one.resources.pool or "" for one in job.pipeline.steps}
-        self._settings = kept.settings
+        self._settings, self._notes = kept.settings, kept.notes
         self._looking = asyncio.Lock()
         self._there: dict[str, shards_done.Found] = {}
         self._made: dict[Unit, list[Attempt]] = defaultdict(list)
@@ -159,7 +159,7 @@ class Attempts:
         command = self._command(step, unit, attempt.number, memory_faults, values)
         # Whoever looks at it while it waits for its turn finds nothing, and no error.
         command.traces.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        command.file(".log").write_bytes(b"")
+        command.file(".log").write_text(self._preface(attempt), errors="replace")
         self._keep(replace(attempt, log=str(command.file(".log").relative_to(self.job.place))))
         try:
             process = await self.runner.start(command, step, times_more)
@@ -168,6 +168,12 @@ class Attempts:
             fault = INPUT if error.errno in _OF_THE_INPUT else PASSING
             return self._keep(replace(attempt, status=FAILED, reason=wrong, fault=fault))
         return await self._watch(step, self._made[unit][-1], process)
+
+    def _preface(self, attempt: Attempt) -> str:
+        """What the log of the first attempt at the first step begins with."""
+        first = self.job.pipeline.steps[0].name == attempt.step and attempt.chunk <= 0
+        notes = self._notes if first and attempt.number == 1 else ()
+        return "".join(f"warning: {one}\n" for one in notes)
 
     def _command(
         self, step: Step, unit: Unit, number: int, memory_faults: int, values: dict[str, str]

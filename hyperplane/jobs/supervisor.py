@@ -22,6 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from hyperplane import config
 from hyperplane.engines import records
 from hyperplane.jobs import kept, wake
+from hyperplane.jobs.adoption import may_carry_on
 from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.conductor import Conductor
 from hyperplane.jobs.home import the_store, this_machine
@@ -71,7 +72,7 @@ class Supervisor:
     def busy(self) -> bool:
         """Whether a job waits that nobody carries on; and at first, when nobody knows."""
         first, self._first = self._first, False
-        return first or bool(self._open())
+        return first or any(may_carry_on(self.store.get(job_id)) for job_id in self._open())
 
     def cancel_all(self, why: str) -> None:
         """End all jobs that are carried on."""
@@ -106,6 +107,8 @@ class Supervisor:
             if len(self._conductors) >= JOBS_AT_ONCE:
                 return
             job = self.store.get(job_id)
+            if self._claim is None and not may_carry_on(job):
+                continue
             try:
                 claim, self._claim = self._claim or claimed(job.place), None
             except OSError as error:
@@ -114,6 +117,7 @@ class Supervisor:
                 self.store.update(job.id, among=OPEN, **failed)
                 continue
             if claim is not None:  # or else somebody runs it in the foreground
+                kept.adopt(job)
                 handed = self._handed.pop(job.id, None)
                 if handed is None:
                     handed = Handed(kept.of(job).instead(self._default.environment))

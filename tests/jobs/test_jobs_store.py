@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import sqlite3
 import tempfile
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import dask.config
 import pytest
@@ -16,6 +19,7 @@ from job_cases import bash, ran
 from hyperplane.errors import JobError, RequestError
 from hyperplane.jobs import Pipeline, Step, wake
 from hyperplane.jobs.home import the_store
+from hyperplane.jobs.mounts import is_on_network
 from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS, OPEN, PENDING, Attempt
 from hyperplane.jobs.store import JobStore
 from hyperplane.jobs.submitting import new_job
@@ -107,3 +111,32 @@ def test_jobs_run_with_their_state_in_postgres(postgres, tmp_path, monkeypatch):
         while wake.running() is not None:
             time.sleep(0.05)
         the_store().close()
+
+
+MOUNTS = """\
+22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+30 22 0:25 / /home rw shared:5 - nfs4 server:/home rw,vers=4.2
+31 30 254:1 / /home/ada/local rw - xfs /dev/vdb rw
+32 22 0:26 / /mnt/two\\040words rw - fuse.sshfs ada@b:/ rw
+"""
+
+
+def test_file_systems_of_networks_are_known_by_the_list_of_mounts(tmp_path):
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS)
+    shared = ("/home/ada/jobs.db", "/home", "/mnt/two words/jobs.db")
+    assert all(is_on_network(Path(path), mounts) for path in shared)
+    local = ("/var/jobs.db", "/home/ada/local/jobs.db", "/homes/jobs.db", "/mnt/two/jobs.db")
+    assert not any(is_on_network(Path(path), mounts) for path in local)
+    assert not is_on_network(Path("/home"), tmp_path / "none")
+
+
+def test_sqlite_has_no_log_in_memory_where_several_machines_write(tmp_path, monkeypatch):
+    def mode(name):
+        JobStore(f"sqlite:///{tmp_path / name}").close()
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as opened:
+            return opened.execute("PRAGMA journal_mode").fetchone()[0]
+
+    assert mode("local.db") == "wal"
+    monkeypatch.setattr("hyperplane.jobs.store.is_on_network", lambda path: True)
+    assert [mode(name) for name in ("shared.db", "local.db")] == ["delete", "delete"]
