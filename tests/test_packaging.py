@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -70,6 +71,27 @@ def test_the_version_is_the_newest_of_the_changelog():
     newest = re.search(r"^## \[(?P<version>[^]]+)\] - ", text, re.MULTILINE)
     assert newest is not None
     assert newest["version"] == hyperplane.__version__
+
+
+def test_the_python_that_is_declared_is_the_one_that_is_tested():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert declared["project"]["requires-python"] == ">=3.11"
+    assert declared["tool"]["ruff"]["target-version"] == "py311"
+    assert declared["tool"]["mypy"]["python_version"] == "3.11"
+    classifiers = declared["project"]["classifiers"]
+    versions = [name for name in classifiers if re.search(r":: Python :: 3\.", name)]
+    assert versions == ["Programming Language :: Python :: 3.11"]
+    for page in ("README.md", "docs/tutorial/first-cluster.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert re.findall(r"Python (3\.\d+) or newer", text) == ["3.11"], page
+
+
+def test_a_notebook_environment_shows_widgets():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = extras["project"]["optional-dependencies"]
+    for extra in ("notebook", "test"):
+        names = {re.split(r"[\[>=<]", name)[0] for name in extras[extra]}
+        assert {"ipykernel", "ipywidgets"} <= names, extra
 
 
 def test_the_console_script_is_there():

@@ -373,7 +373,7 @@ class TestWhatIsShown:
             "why      nodes: 800 GB / 27 GB (allocatable) = 29.63 -> 30 nodes",
             "warning  10x rule: ",
             "warning  75% rule: ",
-            "instead  115 nodes of 4_32 (805 GB); ",
+            "instead  161 nodes of 8_8 (804.7 GB); 115 nodes of 4_32 (805 GB); ",
         ):
             assert f"\n{fact}" in f"\n{text}"
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from datetime import datetime, timezone, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -205,7 +205,7 @@ def _granule(zone: tzinfo | None) -> int:
     if fixed is not None:
         return math.gcd(DAY, fixed)
     offsets = {
-        datetime(year, month, 1, tzinfo=timezone.utc).astimezone(zone).utcoffset()
+        datetime(year, month, 1, tzinfo=UTC).astimezone(zone).utcoffset()
         for year in range(1970, 2040)
         for month in range(1, 13)
     }
