@@ -53,10 +53,46 @@ def test_every_file_of_config_is_a_default():
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     tops = {name.partition("/")[0] for name in wheel.namelist()}
-    assert tops == {"hyperplane", f"hyperplane-{hyperplane.__version__}.dist-info"}
+    own = f"hyperplane-{hyperplane.__version__}.dist-info"
+    assert tops == {"hyperplane", "hyperplane_gpu", own}
+    assert [name for name in wheel.namelist() if name.startswith("hyperplane_gpu/")] == [
+        "hyperplane_gpu/__init__.py"
+    ]
     modules = {str(file.relative_to(ROOT)) for file in (ROOT / "hyperplane").rglob("*.py")}
+    modules.remove("hyperplane/hyperplane_gpu.py")  # which is the other package
     assert modules <= set(wheel.namelist())
     assert "hyperplane/py.typed" in wheel.namelist()
+
+
+IMPORTS = """
+import hyperplane_gpu.notebook_common as nc
+from hyperplane_gpu.notebook_common import initialize_cluster
+from hyperplane_gpu import notebook_common
+import hyperplane
+assert nc is notebook_common is hyperplane.notebook_common
+assert initialize_cluster is hyperplane.initialize_cluster
+import hyperplane_gpu
+print(hyperplane_gpu.__file__, hyperplane.__file__, sep="\\n")
+"""
+
+
+@pytest.mark.parametrize("kind", ["wheel", "editable"])
+def test_the_name_of_gpu_images_is_the_same_module(kind, tmp_path):
+    site = tmp_path / "site"
+    with zipfile.ZipFile(built(kind, tmp_path)) as opened:
+        opened.extractall(site)
+    # As site-packages do it: first their own folder, then what its .pth files name.
+    paths = [str(site)]
+    for file in site.glob("*.pth"):
+        paths += [line for line in file.read_text().splitlines() if Path(line).is_dir()]
+    program = f"import sys; sys.path[:0] = {paths}\n{IMPORTS}"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    gpu, package = done.stdout.split()
+    assert Path(gpu).is_relative_to(site)
+    assert Path(package).is_relative_to(site if kind == "wheel" else ROOT)
 
 
 def test_the_sdist_holds_what_a_wheel_is_built_from(tmp_path):
