@@ -23,7 +23,7 @@ from hyperplane.config_sources import SET, VARIABLE, source_of, underscored, val
 from hyperplane.errors import ConfigError, Fault, UnknownPool
 from hyperplane.sizing.rules import SizingRules
 from hyperplane.spec.faults import faults_of, with_known
-from hyperplane.spec.pool import PoolSpec, canonical_pool_name
+from hyperplane.spec.pool import PoolSpec, canonical_pool_name, listing_order
 from hyperplane.spec.settings import ENGINES, EngineSettings, JobSettings
 from hyperplane.spec.tuning import TuningSection
 
@@ -51,7 +51,7 @@ _QUOTE_IT = "write it as pool_<cores>_<GB>: YAML reads a bare 16_16 as the numbe
 
 
 def pools() -> dict[str, PoolSpec]:
-    """All pools by bare name, smallest first; those with GPUs where a site has switched them on.
+    """All pools by bare name, least memory first; with GPUs where a site has switched them on.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def pools() -> dict[str, PoolSpec]:
                 found += _with_sources([replace(fault, where=path)])
     if found:
         raise ConfigError(found)
-    return dict(sorted(specs.items(), key=lambda item: (item[1].cores, item[1].ram_gb)))
+    return dict(sorted(specs.items(), key=lambda item: listing_order(item[1])))
 
 
 class _Entry(NamedTuple):

@@ -129,7 +129,7 @@ def test_quickstart_refuses_an_unknown_size() -> None:
 
 
 def test_candidates_are_the_pools_of_now() -> None:
-    assert [pool.name for pool in nc.daskpool_candidates][:2] == ["4_32", "8_8"]
+    assert [pool.name for pool in nc.daskpool_candidates][:2] == ["8_8", "4_32"]
     assert len(nc.daskpool_candidates) == 9
     own = {"cores": 2, "ram_gb": 4, "allocatable_cores": 1.5, "allocatable_ram_gb": 3}
     with dask.config.set({"hyperplane.pools.pool_2_4": own}):

@@ -67,7 +67,7 @@ class AttachedCluster(Cluster):
         )
         try:
             await asyncio.wait_for(self._ask(), ANSWER_WITHIN)
-        except (OSError, asyncio.TimeoutError) as error:
+        except (TimeoutError, OSError) as error:
             raise _no_answer(self._record) from error
         lend(self.lent_to, self._record.client)
         self.periodic_callbacks["look"] = PeriodicCallback(self._look, LOOK_EVERY * 1000)
@@ -150,7 +150,7 @@ def attach(name: str, engine: str) -> Started:
         direct = found.direct_to_workers or None
         client = Client(cluster, timeout=ANSWER_WITHIN, direct_to_workers=direct)
         return Started(client, cluster)
-    except (OSError, asyncio.TimeoutError) as error:
+    except (TimeoutError, OSError) as error:
         cluster.let_go()
         raise _no_answer(found) from error
 

@@ -213,7 +213,7 @@ class Attempts:
             code = process.exit_code()  # it may have ended while nobody looked
             if code is None or left is None or left > 0:
                 code = await asyncio.wait_for(process.wait(), left and max(0.0, left))
-        except asyncio.TimeoutError:
+        except TimeoutError:
             late, code = True, await self._end(process)
         except asyncio.CancelledError:
             if not self.ending:

@@ -7,13 +7,12 @@ import random
 import sys
 import time
 import uuid
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hyperplane import config
 from hyperplane.errors import Fault, JobError, RequestError, check
-from hyperplane.jobs import notebooks, requirements, wake
+from hyperplane.jobs import call_site, notebooks, requirements, wake
 from hyperplane.jobs.adoption import may_carry_on
 from hyperplane.jobs.definition.models import Pipeline
 from hyperplane.jobs.definition.reading import read_pipeline
@@ -188,7 +187,7 @@ def send(
         When its folder cannot be used, or the supervisor cannot be started.
     """
     for text in warnings_of(job, source) if warn else ():
-        warnings.warn(text, stacklevel=3)
+        call_site.warn(text, stacklevel=3)
     handed = handed_over()
     keep(job, handed.environment, settle(job.runner, runner_options or {}), unread(job, source))
     # First of the environment: the supervisor looks into the store by itself, too.

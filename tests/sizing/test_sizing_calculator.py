@@ -400,7 +400,7 @@ class TestWhatIsShown:
             "why          memory: groupby is medium: 100 GB x 8 = 800 GB",
             "why          pool: 32_32: many tasks want cores",
             "why          nodes: 800 GB / 27 GB (allocatable) = 29.63 -> 30 nodes",
-            "instead      115 nodes of 4_32 (805 GB); ",
+            "instead      161 nodes of 8_8 (804.7 GB); 115 nodes of 4_32 (805 GB); ",
         ):
             assert f"\n{fact}" in f"\n{text}"
 

@@ -217,7 +217,7 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         try:
             with _end_is_no_news():
                 await asyncio.wait_for(super()._stop_internal(shutdown=False), CLOSE_WITHIN)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             logger.warning("a client of cluster %s did not close in time", self.name)
             self.status = "closed"
         if end and not self._ended and self.name is not None:

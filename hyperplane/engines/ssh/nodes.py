@@ -83,7 +83,7 @@ class HostProcess(ProcessInterface):
             answer = await asyncio.wait_for(
                 self._answer(process), left if left > 0 else self._patience
             )
-        except asyncio.TimeoutError as error:
+        except TimeoutError as error:
             raise self._failed(f"not ready within {self._patience:g} s") from error
         if "addresses" not in answer:
             with contextlib.suppress(asyncio.TimeoutError):
