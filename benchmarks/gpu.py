@@ -117,15 +117,21 @@ def once(side: str, part: str, chosen: argparse.Namespace) -> dict[str, float]:
             return figures
         library = "cupy" if side == "gpu" else "numpy"
         size = chosen.spill_gb if part == "spill" else chosen.array_gb
-        figures["check"] = reductions(figures, library, size)
+        figures["check"], moved = reductions(client, figures, library, size)
         if part == "spill" and side == "gpu":
-            moved = client.run(lambda dask_worker: len(dask_worker.data.host))
-            assert sum(moved.values()), "nothing was moved out of the GPU: raise --spill-gb"
+            assert moved, "nothing was moved out of the GPU: raise --spill-gb"
         return figures
 
 
-def reductions(figures: dict[str, float], library: str, gigabytes: float) -> float:
-    """Make an array in the memory of the workers, and reduce it."""
+def moved_blocks(dask_worker: Any) -> int:
+    """How many results a GPU worker keeps outside of its GPU; 0 of other workers."""
+    return len(getattr(dask_worker.data, "host", ()))
+
+
+def reductions(
+    client: Any, figures: dict[str, float], library: str, gigabytes: float
+) -> tuple[float, int]:
+    """Make an array in the memory of the workers and reduce it; how many blocks left the GPU."""
     from distributed import wait
 
     array(library, 0).std(axis=0).compute()  # kernels are compiled at the first use
@@ -137,9 +143,10 @@ def reductions(figures: dict[str, float], library: str, gigabytes: float) -> flo
         return held
 
     x = timed(figures, "make", make)
+    moved = sum(client.run(moved_blocks).values())  # while x holds the blocks
     mean = timed(figures, "mean of squares", (x**2).mean().compute)
     timed(figures, "deviation by column", x.std(axis=0).compute)
-    return float(mean)
+    return float(mean), moved
 
 
 def flights(figures: dict[str, float], side: str, chosen: argparse.Namespace) -> float:

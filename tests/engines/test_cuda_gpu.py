@@ -54,13 +54,14 @@ def client() -> Iterator[Client]:
         yield client
 
 
-def gpu_memory_used() -> int:
-    """Bytes of the first visible GPU that any process uses."""
+def gpu_memory() -> tuple[int, int]:
+    """Bytes of the first GPU: all, and those that any process uses."""
     pynvml = pytest.importorskip("pynvml")
     pynvml.nvmlInit()
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-        return int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        return int(memory.total), int(memory.used)
     finally:
         pynvml.nvmlShutdown()
 
@@ -73,15 +74,15 @@ def cupy_total(count: int) -> int:
 
 def test_a_task_computes_on_the_gpu_and_closing_frees_it() -> None:
     pytest.importorskip("cupy")
-    before = gpu_memory_used()
+    before = gpu_memory()[1]
     client, cluster = started(engine_options=PANDAS)
     with cluster, client:
         assert client.submit(cupy_total, 1000).result() == 499_500
-        assert gpu_memory_used() > before
+        assert gpu_memory()[1] > before
     deadline = time.monotonic() + 60
-    while gpu_memory_used() > before and time.monotonic() < deadline:
+    while gpu_memory()[1] > before and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert gpu_memory_used() <= before
+    assert gpu_memory()[1] <= before
 
 
 def test_a_killed_worker_gets_its_gpu_again() -> None:
@@ -98,7 +99,7 @@ def test_a_killed_worker_gets_its_gpu_again() -> None:
 
 
 def test_the_memory_policy_and_the_layout_survive_a_restart() -> None:
-    policy = MemoryPolicy(spill=0.5, pause=0.75, terminate=0.9)
+    policy = MemoryPolicy(target=0.4, spill=0.5, pause=0.75, terminate=0.9)
 
     def pause(dask_worker: Any) -> float:
         return float(dask_worker.memory_manager.memory_pause_fraction)
@@ -113,7 +114,8 @@ def test_the_memory_policy_and_the_layout_survive_a_restart() -> None:
 
 def test_what_does_not_fit_moves_to_the_memory_of_the_machine() -> None:
     cupy = pytest.importorskip("cupy")
-    options = {**PANDAS, "device_memory_limit": "200 MB"}
+    # A fraction: two blocks of 100 MB fit, six do not.
+    options = {**PANDAS, "device_memory_limit": 200e6 / gpu_memory()[0]}
     client, cluster = started(engine_options=options)
     with cluster, client:
         held = [
