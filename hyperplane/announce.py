@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hyperplane.engines import registry
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 BRAND = "👉 Hyperplane:"
 
 
-def before(plan: ClusterPlan) -> None:
-    """What is printed before anything is started."""
+def before(plan: ClusterPlan, closed: Sequence[str] = ()) -> None:
+    """What is printed before anything is started, and after other clusters were closed for it."""
     request = plan.request
     if request.logging == "verbose":
         _say(str(plan))
@@ -36,7 +37,8 @@ def before(plan: ClusterPlan) -> None:
         else:
             _say("Creating scheduler pod on cluster. This may take some time.")
             _say(f"{BRAND} spinning up a dask cluster with a scheduler as a standalone container.")
-    for line in (plan.fit_note, *plan.alerts):
+    replaced = f"closed {', '.join(closed)} first (replace=True)" if closed else ""
+    for line in (replaced, plan.fit_note, *plan.alerts):
         if line:
             print(f"{BRAND} {line}", file=sys.stderr, flush=True)
 

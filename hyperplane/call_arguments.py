@@ -98,6 +98,12 @@ def beside_a_plan(function: Callable[..., Any], given: Mapping[str, Any]) -> Ite
             yield _beside(name, value)
 
 
+def checked_flag(name: str, value: object) -> bool:
+    """A flag that is no part of a plan."""
+    check([] if isinstance(value, bool) else [Fault(name, repr(value), "True or False")])
+    return bool(value)
+
+
 def of_the_step(num_workers: object) -> dict[str, Any]:
     """Arguments that the pipeline gives to a step that has a cluster; a call's own words win."""
     found = dict(json.loads(os.environ.get("HYPERPLANE_CLUSTER") or "{}"))

@@ -11,11 +11,13 @@ from hyperplane.call_arguments import (
     Advice,
     advised,
     beside_a_plan,
+    checked_flag,
     given_of,
     marks_left_out,
     of_the_step,
     with_merged_policy,
 )
+from hyperplane.call_sites import call_site, close_previous, remember
 from hyperplane.client_config import restore_after
 from hyperplane.compat import keep_old_methods
 from hyperplane.engines import registry
@@ -130,6 +132,7 @@ def initialize_cluster(
     name: str | None = None,
     local_fit: Literal["fit", "exact"] | None = None,
     tuning: str | None = None,
+    replace: bool = False,
     **others: Any,
 ) -> tuple[Client, Cluster]:
     """Start a Dask cluster and wait until its workers are there.
@@ -183,6 +186,10 @@ def initialize_cluster(
     tuning : str, optional
         Profile of settings of Dask; ``"dask"`` leaves all as Dask ships it. The configured one,
         ``"fast"``, by default.
+    replace : bool
+        Close first the cluster that an earlier run of the same cell, or of the same line of a
+        program, has started; with ``name`` also the cluster of that name, whoever of your programs
+        has it.
     **others
         ``ram_gb_proc``; anything else is a fault that names the nearest argument.
 
@@ -213,14 +220,18 @@ def initialize_cluster(
     >>> client.close(); cluster.close()
     """
     given = given_of(locals())
+    site, closed = call_site(), []
+    if checked_flag("replace", given.pop("replace", False)):
+        closed = close_previous(site, given.get("name"))
     if isinstance(num_workers, ClusterPlan):
         plan = num_workers
         check(beside_a_plan(initialize_cluster, given))
     else:
         plan = plan_cluster(**{**of_the_step(num_workers), **given})
     began = time.monotonic()
-    announce.before(plan)
-    client, cluster = start(plan)
+    announce.before(plan, closed)
+    client, cluster = started = start(plan)
+    remember(site, plan.name, started)
     announce.after(plan, client.dashboard_link, time.monotonic() - began)
     return client, cluster
 

@@ -88,6 +88,11 @@ class Study:
                 worker, nodes, fit_note = fit_machine(asked, nodes, machine, cores, self.explicit)
             else:
                 self._note_excess(asked, machine)
+            if machine.own and not fit_note:
+                self.alerts.append(
+                    f"open in this program: {', '.join(machine.own)}, with cores and memory of "
+                    "this machine; replace=True closes the one that the same cell has started"
+                )
         self._tell_scheduler_place(engine)
         processes = nodes * worker.nprocs
         for name in sorted(engine.ignored & request.model_fields_set):

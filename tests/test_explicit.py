@@ -42,7 +42,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[ClusterPlan]:
     """The plans that initialize_cluster would start."""
     plans: list[ClusterPlan] = []
 
-    def keep(plan: ClusterPlan) -> None:
+    def keep(plan: ClusterPlan, *others: object) -> None:
         plans.append(plan)
         raise NotStarted
 

@@ -193,8 +193,14 @@ def remove(name: str, scratch: str) -> None:
             folder.rmdir()
 
 
-def read_all() -> list[Record]:
-    """The clusters that run now, oldest first; what dead ones left is removed."""
+def read_all(starting: bool = False) -> list[Record]:
+    """The clusters that run now, oldest first; what dead ones left is removed.
+
+    Parameters
+    ----------
+    starting : bool
+        Whether to include those that are still starting.
+    """
     found = _read()
     for record in found:
         if not record.alive():
@@ -209,7 +215,7 @@ def read_all() -> list[Record]:
             draft.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # there are clusters in it
         private_folder().rmdir()
-    running = [record for record in found if record.scheduler and record.alive()]
+    running = [record for record in found if (record.scheduler or starting) and record.alive()]
     return sorted(running, key=lambda record: record.started)
 
 

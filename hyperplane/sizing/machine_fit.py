@@ -78,8 +78,8 @@ def fit_machine(
         raise DoesNotFit(
             "",
             f"{asked}, {format_bytes(ram)} in all",
-            f"what this machine has free, less a reserve: {format_bytes(machine.ram)}; a worker "
-            f"process needs {format_bytes(least)}",
+            f"what this machine has free, less a reserve{_open(machine)}: "
+            f"{format_bytes(machine.ram)}; a worker process needs {format_bytes(least)}",
             "close something, or start the cluster on a larger machine",
         )
     if "ram_gb_per_proc" in explicit:
@@ -99,9 +99,22 @@ def fit_machine(
     note = (
         f"asked {plural(nodes, 'node')} x {asked} ({plural(threads, 'thread')}, "
         f"{format_bytes(ram)}); this machine gives {given} "
-        f"({plural(machine.cores, 'core')}, {bytes_to_gb(machine.ram):.1f} GB free less a reserve)"
+        f"({plural(machine.cores, 'core')}, {bytes_to_gb(machine.ram):.1f} GB free less a reserve"
+        f"{_open(machine)})"
     )
     return MachineFit(given, 1, note)
+
+
+def _open(machine: Capacity) -> str:
+    """The open clusters that have memory of the machine, in words."""
+    if not machine.clusters:
+        return ""
+    names = ", ".join(machine.clusters)
+    verb = "is" if len(machine.clusters) == 1 else "are"
+    return (
+        f" and less {format_bytes(machine.promised)} of {names}, which {verb} open: "
+        "replace=True closes the one that the same cell has started"
+    )
 
 
 def _layout_within(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import subprocess
@@ -113,11 +112,9 @@ def test_no_name_of_a_cluster_is_in_the_way(name: str) -> None:
         assert client.submit(square, 4).result() == 16
 
 
-def test_a_second_cluster_of_a_program_is_pointed_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_second_cluster_of_a_program_is_pointed_out() -> None:
     first = hyperplane.start(hyperplane.plan_cluster(**ONE, name="first"))
     with first.cluster, first.client:
-        with caplog.at_level(logging.WARNING, "hyperplane"):
-            second = hyperplane.start(hyperplane.plan_cluster(**ONE))
-        with second.cluster, second.client:
-            [record] = [each for each in caplog.records if each.name.startswith("hyperplane")]
-            assert "runs first already" in record.getMessage()
+        [line] = hyperplane.plan_cluster(**ONE).alerts
+        assert line.startswith("open in this program: first, with cores and memory")
+        assert "replace=True" in line

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar, cast
 
 from hyperplane.engines import machine
 from hyperplane.engines.base import Availability, Feature, Started
+from hyperplane.engines.promised import left_of, open_clusters
 from hyperplane.errors import Fault
 from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, LocalSettings
-from hyperplane.units import plural
+from hyperplane.units import gb_to_bytes, plural
 
 
 class LocalEngine:
@@ -30,9 +32,16 @@ class LocalEngine:
         return Availability(True, "needs nothing but this machine")
 
     def capacity(self, settings: EngineSettings) -> Capacity:
-        """The cores this process may use and the free memory less a reserve."""
-        reserve = cast(LocalSettings, settings).reserve_fraction
-        return Capacity(machine.cores(), round(machine.free_ram() * (1 - reserve)))
+        """The cores this process may use; free memory less a reserve and less open clusters."""
+        fraction = 1 - cast(LocalSettings, settings).reserve_fraction
+        clusters = open_clusters()
+        return Capacity(
+            machine.cores(),
+            left_of(machine.free_ram(), fraction, clusters),
+            clusters=tuple(record.name for record in clusters),
+            own=tuple(record.name for record in clusters if record.pid == os.getpid()),
+            promised=sum(gb_to_bytes(record.ram_gb) for record in clusters),
+        )
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
         """None: a request is cut to this machine."""

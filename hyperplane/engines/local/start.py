@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from dataclasses import replace
@@ -32,8 +31,6 @@ from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import LocalSettings
 from hyperplane.units import gb_to_bytes, plural
 
-logger = logging.getLogger(__name__)
-
 
 def start(plan: ClusterPlan) -> Started:
     """Start scheduler and workers on this machine; return when every worker is there.
@@ -54,12 +51,6 @@ def start(plan: ClusterPlan) -> Started:
         record = records.reserve(record, spill_to)
     except OSError as error:
         raise StartFailed("local", str(error)) from error
-    if mine := [each.name for each in records.read_all() if each.pid == os.getpid()]:
-        logger.warning(
-            "this program runs %s already, and the new cluster has to do with what that leaves; "
-            "close what you need no longer",
-            " and ".join(mine),
-        )
     forked = settings.start_method == "preload" and zygote.acquire(settings.preload, _pre_spawn())
     with log_tail() as tail, quick.without_collecting():
         try:
