@@ -119,7 +119,7 @@ def test_jobs_run_where_they_were_submitted(container, tmp_path, names):
     spaces, ids = zip(*[(one.heard(), one.heard()) for one in both], strict=True)
     assert len(set(spaces)) == 2
     for one, id_ in zip(both, ids, strict=True):
-        one.send(f"JobHandle('{id_}').wait(200), len(JobHandle('{id_}').attempts)")
+        one.send(f"JobHandle('{id_}').wait(150), len(JobHandle('{id_}').attempts)")
     assert [one.heard() for one in both] == ["('done', 1)"] * 2
     found = [lines(tmp_path, str(number)) for number in range(2)]
     assert found == [[f"{name} {space}"] for name, space in zip(names, spaces, strict=True)]
@@ -133,11 +133,11 @@ def test_one_machine_ends_a_job_of_another_but_no_process_of_its_own(container, 
     wait_for(lambda: Path(tmp_path, "work", "0").exists() and Path(tmp_path, "work", "1").exists())
     assert "its files are on" in two.ask(f"JobHandle('{first}').resume()")
     assert two.ask(f"JobHandle('{first}').cancel()") == "None"
-    assert one.ask(f"JobHandle('{first}').wait(200)") == "cancelled"
+    assert one.ask(f"JobHandle('{first}').wait(150)") == "cancelled"
     assert two.ask(f"JobHandle('{second}').status") == "in progress"
     assert two.ask(f"[each.status for each in JobHandle('{second}').attempts]") == "['in progress']"
     assert two.ask(f"JobHandle('{second}').cancel()") == "None"
-    assert two.ask(f"JobHandle('{second}').wait(200)") == "cancelled"
+    assert two.ask(f"JobHandle('{second}').wait(150)") == "cancelled"
 
 
 def test_a_job_is_left_alone_until_its_container_is_gone(container, tmp_path):
@@ -149,12 +149,12 @@ def test_a_job_is_left_alone_until_its_container_is_gone(container, tmp_path):
     # A supervisor of that name looks while none looks after the job, but its step runs.
     assert one.ask("os.kill(wake.running(), signal.SIGKILL)") == "None"
     assert "it is in progress already" in two.ask(f"JobHandle('{id_}').resume()")
-    two.send("start('short', 'sleep 1.5').wait(200)")
+    two.send("start('short', 'sleep 1.5').wait(150)")
     assert two.heard() == "done"
     assert len(lines(tmp_path, "begun")) == 1
     Path(tmp_path, "work", "there").touch()
     one.end()
-    found = f"JobHandle('{id_}').wait(200), [each.status for each in JobHandle('{id_}').attempts]"
+    found = f"JobHandle('{id_}').wait(150), [each.status for each in JobHandle('{id_}').attempts]"
     assert two.ask(found) == "('done', ['lost', 'done'])"
     assert len({line.split()[1] for line in lines(tmp_path, "begun")}) == 2
 
