@@ -167,8 +167,8 @@ def test_an_executed_notebook_that_two_runs_write_is_whole_at_any_moment(tmp_pat
 
     def write(number):
         place = _KernelFolder(tmp_path / f"hyperplane-kernel-{number}", output, -1)
-        for times in range(100):
-            place.write_output(json.dumps([number] * (1000 + 100 * times)))
+        for times in range(30):
+            place.write_output(json.dumps([number] * (1000 + 300 * times)))
 
     writers = [threading.Thread(target=write, args=(number,)) for number in range(2)]
     reader = threading.Thread(target=lambda: _read_until(ended, output, torn))
@@ -192,3 +192,4 @@ def _read_until(ended, output, torn):
             return
         if len(set(found)) > 1:
             torn.append(found)
+        time.sleep(0.001)  # the writers have the interpreter meanwhile
