@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+from collections.abc import Iterator
+
 from hyperplane.jobs import kept, wake
 from hyperplane.jobs.around import running_system
 from hyperplane.jobs.processes import is_locked
 from hyperplane.jobs.states import Job
+
+#: The file in a job's folder that is locked while it is submitted.
+_SUBMISSION = "submission.lock"
 
 
 def may_carry_on(job: Job) -> bool:
@@ -20,13 +27,31 @@ def may_carry_on(job: Job) -> bool:
     -------
     bool
         True for its own jobs, and for those of another boot or container of the same host name
-        that is gone: it has no supervisor, and no step of the job runs. Their locks say so, also
-        where the numbers of processes say nothing.
+        that is gone: it has no supervisor, no step of the job runs, and nobody submits it at this
+        moment. Their locks say so, also where the numbers of processes say nothing.
     """
     system = kept.system_of(job)
     if system in ("", running_system()):
         return True
-    return wake.running(system) is None and not _has_running_steps(job)
+    # In this order: a submission ends when its supervisor has heard of the job.
+    if is_locked(job.place / _SUBMISSION) or wake.running(system) is not None:
+        return False
+    return not _has_running_steps(job)
+
+
+@contextlib.contextmanager
+def submission_of(job: Job) -> Iterator[None]:
+    """Keep a job for this running system until its supervisor has heard of it.
+
+    A supervisor that was there before the job was in the store may have ended meanwhile.
+    """
+    file = job.place / _SUBMISSION
+    with file.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            file.unlink(missing_ok=True)
 
 
 def _has_running_steps(job: Job) -> bool:

@@ -39,6 +39,8 @@ SEND, MARK = "HYPERPLANE_JOB_SEND_NOTEBOOK", "hyperplane-notebook:"
 _LINE = 8192
 #: How the folders of kernels' sockets begin, and the file in them that their process has locked.
 _FOLDERS, _LOCK = "hyperplane-kernel-", "lock"
+#: Seconds that a kernel may take to answer: many that start together take turns on few cores.
+_START = 600
 #: Seconds that processes of a kernel have to end after SIGTERM.
 _GRACE = 2.0
 
@@ -114,6 +116,7 @@ def _execute(notebook: Path, output: Path, place: _KernelFolder) -> None:
         kernel_name=kernel,
         language=language,
         engine_name="hyperplane",
+        start_timeout=_START,
         progress_bar=False,
         stdout_file=sys.stdout,
         stderr_file=sys.stderr,

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hyperplane.errors import HyperplaneError
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.programs import folder_of
 from hyperplane.jobs.states import Job
 from hyperplane.jobs.store import JobStore
-from hyperplane.storage import missing_shards
-from hyperplane.storage.manifest import Manifest
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.target import target_of
+
+if TYPE_CHECKING:
+    from hyperplane.storage.manifest import Manifest
 
 _UNDER_WAY = re.compile(r"shards-([0-9]+)-[^/]+/records/[0-9]+\.json")
 
@@ -48,6 +47,9 @@ def of(step: Step, job: Job, store: JobStore) -> Found:
     store : JobStore
         Where earlier jobs are.
     """
+    # It imports pyarrow, which is a third of the start of a supervisor; few steps have an output.
+    from hyperplane.storage import missing_shards
+
     output, count = step.output or "", step.chunk_count
     # A path is one of the folder that the step runs in.
     url = output if "://" in output else str(Path(folder_of(job.pipeline, step), output))
@@ -65,6 +67,9 @@ def of(step: Step, job: Job, store: JobStore) -> Found:
 
 def _there(url: str) -> tuple[Manifest | None, set[int]]:
     """What is published at a place, and in how many shards something is being saved there."""
+    from hyperplane.storage.place import commits_of
+    from hyperplane.storage.target import target_of
+
     target = target_of(url, {})
     commits = commits_of(target)
     found = map(_UNDER_WAY.fullmatch, commits.shelf.listing(target.beside))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hyperplane import config
 from hyperplane.errors import Fault, JobError, RequestError, check
 from hyperplane.jobs import call_site, notebooks, requirements, wake
-from hyperplane.jobs.adoption import may_carry_on
+from hyperplane.jobs.adoption import may_carry_on, submission_of
 from hyperplane.jobs.definition.models import Pipeline
 from hyperplane.jobs.definition.reading import read_pipeline
 from hyperplane.jobs.environment import as_text, parameter_faults, secrets
@@ -190,10 +190,11 @@ def send(
         call_site.warn(text, stacklevel=3)
     handed = handed_over()
     keep(job, handed.environment, settle(job.runner, runner_options or {}), unread(job, source))
-    # First of the environment: the supervisor looks into the store by itself, too.
-    wake.tell(job.id, handed)
-    the_store().add(job)
-    wake.tell()
+    with submission_of(job):
+        # First of the environment: the supervisor looks into the store by itself, too.
+        wake.tell(job.id, handed)
+        the_store().add(job)
+        wake.tell()
     return Submitted(job.id, job.run_id)
 
 
@@ -254,9 +255,10 @@ def resume(job_id: str | Submitted) -> Submitted:
     }  # fmt: skip
     handed = handed_over()
     keep(job, handed.environment, kept_of(job).runner)
-    wake.tell(job.id, handed)
-    store.update(job.id, among=PROCESSED, **again)
-    wake.tell()
+    with submission_of(job):
+        wake.tell(job.id, handed)
+        store.update(job.id, among=PROCESSED, **again)
+        wake.tell()
     return Submitted(job.id, job.run_id)
 
 

@@ -27,7 +27,7 @@ from hyperplane.jobs.programs import Handed
 #: Where Dask finds the configuration of the process that started it.
 INHERITED = "DASK_INTERNAL_INHERIT_CONFIG"
 #: Seconds that a new supervisor may take to answer.
-PATIENCE = 30.0
+PATIENCE = 60.0
 #: Times that a new one asks for the lock of the only one.
 _TRIES = 20
 #: Seconds that a client may take to say what it has to say.

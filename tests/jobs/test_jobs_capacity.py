@@ -222,6 +222,6 @@ def test_eight_thousand_waiting_steps_cost_little():
         assert sorted(done) == list(range(8_000))
         assert room._free == room._all
 
-    began = time.monotonic()
+    began = time.process_time()
     ended(main())
-    assert time.monotonic() - began < 3
+    assert time.process_time() - began < 3

@@ -17,12 +17,13 @@ import pytest
 from job_cases import ran, submitted
 from scale import scaled
 
-from hyperplane.jobs import Step, notebook
+from hyperplane.jobs import Resources, Step, notebook
 from hyperplane.jobs.notebook import _KernelFolder, _made_in, _make_folder, _remove_abandoned
 from hyperplane.jobs.states import DONE
 
 PYTHON = {"name": "python3", "display_name": "3", "language": "python"}
-AT_ONCE, ROUNDS = scaled(6, 50), scaled(1, 20)
+#: A notebook takes some four seconds of a core, so 20 rounds of 50 take half an hour of two.
+AT_ONCE, ROUNDS = scaled(6, 50), scaled(1, 2)
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +49,8 @@ def step(name, *cells, **options):
     return Step(name=name, kind="notebook", path=f"{name}.ipynb", depends_on=(), **options)
 
 
-def wait_for(condition, seconds=60):
-    until = time.monotonic() + seconds
+def wait_for(condition):
+    until = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -62,17 +63,22 @@ def is_alive(pid):
         return False
 
 
-@pytest.mark.timeout(scaled(300, 3600))
+@pytest.mark.timeout(scaled(300, 1800))
 def test_kernels_that_start_together_hear_no_message_of_another(temporary):
     for _ in range(ROUNDS):
         names = [f"n{number}" for number in range(AT_ONCE)]
+        # Of steps that say nothing only some run at once.
+        small = Resources(cores=0.02)
         steps = [
-            step(name, f"token = '{name}'; print(token)", "1", "print(token)") for name in names
+            step(name, f"token = '{name}'; print(token)", "1", "print(token)", resources=small)
+            for name in names
         ]
         before = sorted(path.name for path in Path().iterdir())
         # Two jobs in one folder, and in each of them several kernels.
         jobs = [submitted(*steps[number::2], max_retries=0) for number in range(2)]
-        assert [job.wait(280) for job in jobs] == [DONE, DONE], [job.job.reason for job in jobs]
+        assert [job.wait(scaled(280, 800)) for job in jobs] == [DONE, DONE], [
+            job.job.reason for job in jobs
+        ]
         for number, name in enumerate(names):
             lines = jobs[number % 2].logs(name).split()
             # On a busy machine libzmq may complain as the kernel ends, after all is done.
@@ -87,7 +93,8 @@ def test_a_step_that_is_killed_leaves_neither_kernel_nor_sockets(temporary, tmp_
         f"import os; open('{told}.draft', 'w').write(f'{{os.getpid()}} {{os.getppid()}}'); "
         f"os.rename('{told}.draft', '{told}')"
     )
-    job = submitted(step("busy", cell, "import time; time.sleep(100)"), max_retries=0)
+    # A kernel that holds the interpreter does not see that its parent has ended.
+    job = submitted(step("busy", cell, "import ctypes; ctypes.PyDLL(None).sleep(300)"))
     wait_for(Path(told).exists)
     (folder,) = temporary.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -97,10 +104,10 @@ def test_a_step_that_is_killed_leaves_neither_kernel_nor_sockets(temporary, tmp_
     # The step, and what is around it, but not its kernel, which has a session of its own.
     os.killpg(os.getpgid(executor), signal.SIGKILL)
     wait_for(lambda: not folder.exists())
-    wait_for(lambda: not is_alive(kernel), 5)
+    wait_for(lambda: not is_alive(kernel))
     job.cancel()
-    job.wait(30)
-    assert list(temporary.iterdir()) == []
+    assert job.wait(120) == "cancelled"
+    wait_for(lambda: list(temporary.iterdir()) == [])
 
 
 def test_what_a_notebook_leaves_in_the_background_ends_with_it(tmp_path):
@@ -160,8 +167,8 @@ def test_an_executed_notebook_that_two_runs_write_is_whole_at_any_moment(tmp_pat
 
     def write(number):
         place = _KernelFolder(tmp_path / f"hyperplane-kernel-{number}", output, -1)
-        for times in range(100):
-            place.write_output(json.dumps([number] * (1000 + 100 * times)))
+        for times in range(30):
+            place.write_output(json.dumps([number] * (1000 + 300 * times)))
 
     writers = [threading.Thread(target=write, args=(number,)) for number in range(2)]
     reader = threading.Thread(target=lambda: _read_until(ended, output, torn))
@@ -185,3 +192,4 @@ def _read_until(ended, output, torn):
             return
         if len(set(found)) > 1:
             torn.append(found)
+        time.sleep(0.001)  # the writers have the interpreter meanwhile

@@ -87,7 +87,7 @@ def test_a_notebook_that_says_little_runs_with_python3(metadata, tmp_path):
     else:
         with pytest.warns(UserWarning, match=warned):
             job = submit(pipeline, parameters={"year": 7}, max_retries=0)
-    assert job.wait(60) == DONE, job.logs()
+    assert job.wait(150) == DONE, job.logs()
     assert job.logs() == "7\n"
 
 
