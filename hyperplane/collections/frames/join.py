@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -194,12 +195,18 @@ def _of_any_origin(
     left: dd.DataFrame, right: dd.DataFrame, keys: list[str], how: How, suffixes: tuple[str, str]
 ) -> dd.DataFrame:
     """A join of sides that are not small tables of one origin."""
+    kinds = [f"{key!r}: {left[key].dtype} and {right[key].dtype}" for key in keys]
+    if any(left[key].dtype != right[key].dtype for key in keys):
+        # As Dask's own merge warns.
+        text = f"merge column data type mismatches: {', '.join(kinds)}; cast them to one type"
+        warnings.warn(text, UserWarning, stacklevel=3)
     try:
         return shuffle_join(left, right, keys, how, suffixes)
     except (TypeError, ValueError, NotImplementedError, pa.ArrowException) as error:
-        kinds = ", ".join(f"{key!r}: {left[key].dtype} and {right[key].dtype}" for key in keys)
         advice = "make keys of one type on both sides, as with astype(...)"
-        raise RequestError([Fault("on", kinds, "types that pandas can join", advice)]) from error
+        raise RequestError(
+            [Fault("on", ", ".join(kinds), "types that pandas can join", advice)]
+        ) from error
 
 
 def _side(df: Frame, side: str) -> dd.DataFrame:
