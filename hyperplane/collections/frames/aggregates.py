@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +19,7 @@ import pandas as pd
 import pyarrow as pa
 
 from hyperplane.collections.frames.arguments import unknown_column
+from hyperplane.collections.frames.column_names import escape
 from hyperplane.errors import Fault, check
 
 #: Function -> the states that it needs.
@@ -41,8 +42,11 @@ STATES: dict[str, tuple[str, ...]] = {
 GROWING = frozenset({"set", "values"})
 #: Functions whose value for a window without rows is 0, not missing.
 ZERO_WHEN_EMPTY = frozenset({"sum", "count", "size", "nunique"})
-_NUMBERS_ONLY = frozenset({"sum", "mean", "std", "var", "median"})
+#: Functions that text and times do not have; durations have sums.
+NUMBERS_ONLY = frozenset({"sum", "mean", "std", "var", "median"})
 
+#: What pandas raises where a type has no such function, or no groups.
+_NO_RESULT = (KeyError, TypeError, ValueError, NotImplementedError, AttributeError, ArithmeticError)
 #: Callables that mean the same as a name: by identity, since anybody may name a function "first".
 _CALLABLES = {
     id(function): name
@@ -114,6 +118,17 @@ class Aggregation:
         """Whether a state grows with the values of a group."""
         return any(state.kind in GROWING for state in self.states)
 
+    def escaped(self) -> Aggregation:
+        """The same of columns with escaped names."""
+        states = {state: _escaped_state(state) for state in self.states}
+        outputs = tuple(
+            replace(
+                out, column=escape(out.column), states=tuple(states[state] for state in out.states)
+            )
+            for out in self.outputs
+        )
+        return replace(self, outputs=outputs, states=tuple(states.values()))
+
     @property
     def labels(self) -> pd.Index[Any]:
         """Columns of the result."""
@@ -163,13 +178,23 @@ def understand(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Ag
                 continue
             needed = tuple(
                 states.setdefault(
-                    (column, kind), State(column, kind, f"__{len(states)}_{kind}__", order)
+                    (column, kind), State(column, kind, f"__{len(states)}_{kind}_{column}__", order)
                 )
                 for kind in STATES[name]
             )
-            outputs.append(Output(column, name, needed, _result_type(like[column].dtype, name)))
+            try:
+                result = _result_type(like[column].dtype, name)
+            except _NO_RESULT:
+                asked = f"{name!r} of a column of type {like[column].dtype}"
+                faults.append(Fault(f"agg[{column!r}]", asked, "functions that pandas has for it"))
+                continue
+            outputs.append(Output(column, name, needed, result))
     check(faults)
     return Aggregation(tuple(outputs), tuple(states.values()), nested)
+
+
+def _escaped_state(state: State) -> State:
+    return replace(state, column=escape(state.column), order=escape(state.order))
 
 
 def _is_list(functions: Any) -> bool:
@@ -182,7 +207,7 @@ def _fault(dtype: Any, column: str, name: str, asked: str) -> Fault | None:
         advice = "compute others with df.groupby(...).apply(...), which moves all rows of a group"
         return Fault(place, asked, "one of " + ", ".join(STATES), advice)
     text = f"{name!r} of a column of type {dtype}"
-    if name in _NUMBERS_ONLY and not _is_number(dtype, name):
+    if name in NUMBERS_ONLY and not _is_number(dtype, name):
         return Fault(place, text, "numbers and booleans" + (", durations" * (name == "sum")))
     if name in ("min", "max") and isinstance(dtype, pd.CategoricalDtype):
         return Fault(place, text, "types with an order", "turn it into text or codes first")
@@ -203,6 +228,8 @@ def _is_number(dtype: Any, name: str) -> bool:
 def _result_type(dtype: Any, function: str) -> Any:
     """The type that pandas gives; asked from pandas itself, on two rows without a value."""
     values = pd.Series([0, 0], dtype="int64")
+    if isinstance(dtype, pd.ArrowDtype) and pa.types.is_float16(dtype.pyarrow_dtype):
+        dtype = pd.ArrowDtype(pa.float32())  # pandas groups no shorter ones
     if isinstance(dtype, pd.ArrowDtype) and pa.types.is_decimal(dtype.pyarrow_dtype):
         column = pd.Series([Decimal(0), Decimal(0)], dtype=dtype)
     elif not isinstance(dtype, pd.CategoricalDtype) and pd.api.types.is_numeric_dtype(dtype):

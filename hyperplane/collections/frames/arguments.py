@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from hyperplane.errors import Fault, RequestError, check
 
@@ -84,6 +85,20 @@ def unknown_column(like: pd.DataFrame, column: object, where: str) -> Fault:
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     asked = " ".join(repr(column).split())[:80]
     return Fault(where, asked, f"one of {shown}", advice)
+
+
+def keys_fault(like: pd.DataFrame, where: str, keys: Sequence[Any]) -> list[Fault]:
+    """A fault for each column whose values pandas cannot group by, by their type."""
+    faults = []
+    for key in keys:
+        if not has_column(like, key):
+            continue
+        dtype = like[key].dtype
+        nested = isinstance(dtype, pd.ArrowDtype) and pa.types.is_nested(dtype.pyarrow_dtype)
+        if nested or dtype.kind == "c" or isinstance(dtype, pd.IntervalDtype):
+            asked = f"{key!r} of type {dtype}"
+            faults.append(Fault(where, asked, "numbers, text, times or categories"))
+    return faults
 
 
 def count_fault(where: str, value: object) -> list[Fault]:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from hyperplane.collections.frames.arguments import has_column
 from hyperplane.errors import Fault, check
@@ -108,7 +109,11 @@ def windows(like: pd.DataFrame, time: str, every: str, closed: Any, label: Any) 
         for name, side in (("closed", closed), ("label", label))
         if side not in ("left", "right", None)
     ]
-    if dtype is not None and not pd.api.types.is_datetime64_any_dtype(dtype):
+    is_date = isinstance(dtype, pd.ArrowDtype) and pa.types.is_date(dtype.pyarrow_dtype)
+    if is_date:
+        advice = f"make times of them: df[{time!r}].astype('datetime64[us]')"
+        faults.append(Fault("time", f"{time!r} of type {dtype}", "a column of times", advice))
+    elif dtype is not None and not pd.api.types.is_datetime64_any_dtype(dtype):
         advice = f"write df = hyperplane.dataframe.to_datetime(df, {time!r}) first"
         faults.append(Fault("time", f"{time!r} of type {dtype}", "a column of times", advice))
     given, every = every, in_letters(every)

@@ -10,20 +10,35 @@ import polars as pl
 import pyarrow as pa
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
+from hyperplane.collections.frames.fitting import EXACT, fitting_dtype, nullable_dtype, storage_of
+from hyperplane.collections.frames.object_columns import array_of_objects
+from hyperplane.errors import DataError
 
-def from_pandas(frame: pd.DataFrame) -> pl.DataFrame:
+
+def from_pandas(frame: pd.DataFrame, declared: pd.DataFrame | None = None) -> pl.DataFrame:
     """A pandas frame as a Polars frame: NaN and NaT become null, the index is left out.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        The rows; column names are text.
+    declared : pandas.DataFrame, optional
+        The same columns, with the types that the collection says. Other types are taken as they
+        are, but for those that Polars knows only by their meaning, such as periods.
 
     Raises
     ------
-    pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError
-        When a column of objects has no common type.
+    DataError
+        When values have no common type, or a type has no form in Polars.
     """
+    types = frame.dtypes
     frame = frame.copy(deep=False)
-    for position, dtype in enumerate(frame.dtypes):
-        if isinstance(dtype, pd.DatetimeTZDtype) and not _named(dtype):
-            # Polars has no time zones of a fixed offset; the instants are what counts.
-            frame.isetitem(position, frame.iloc[:, position].dt.tz_convert("UTC"))
+    for position, (name, dtype) in enumerate(types.items()):
+        says = None if declared is None else declared.dtypes[name]
+        values = frame.iloc[:, position]
+        plain = _plain(values, dtype, dtype if says is None else says, str(name))
+        if plain is not values:
+            frame.isetitem(position, plain.array)  # of a series pandas would align the index
     converted = pl.DataFrame(pa.Table.from_pandas(frame, preserve_index=False))
     categories = [
         name for name, dtype in converted.schema.items() if isinstance(dtype, pl.Categorical)
@@ -31,28 +46,145 @@ def from_pandas(frame: pd.DataFrame) -> pl.DataFrame:
     # Columns of Arrow types may hold NaN beside null; those of numpy have become null above.
     arrow = [name for name, dtype in frame.dtypes.items() if isinstance(dtype, pd.ArrowDtype)]
     floats = [str(name) for name in arrow if converted.schema[str(name)].is_float()]
-    return converted.with_columns(
-        pl.col(floats).fill_nan(None),
+    made = converted.with_columns(
+        *(pl.col(name).fill_nan(None) for name in floats),
         # Codes differ from partition to partition; values do not.
-        pl.col(categories).cast(pl.String),
+        *(pl.col(name).cast(pl.String) for name in categories),
+    )
+    if declared is None:
+        return made
+    for name, dtype in declared.dtypes.items():
+        wanted = storage_of(dtype)
+        is_time = wanted is not None and pa.types.is_timestamp(wanted)
+        if made.schema[str(name)] == pl.Date and made.height and is_time:
+            first = made.get_column(name).drop_nulls().first()
+            advice = "make them one, as with dask.dataframe.to_datetime"
+            message = f"holds {first!r}, a date, where the collection says {dtype}; {advice}"
+            raise DataError(str(name), message)
+    return _in_declared_zones(made, declared)
+
+
+def _plain(values: pd.Series[Any], dtype: Any, says: Any, name: str) -> Any:
+    """A column in a type that Arrow hands to Polars as it is."""
+    if dtype != says and (_has_own_meaning(dtype) or _has_own_meaning(says)):
+        if values.isna().all():
+            return pd.Series([None] * len(values), dtype=pd.ArrowDtype(pa.null()))
+        first = values[values.notna()].iloc[0]
+        raise DataError(
+            name,
+            f"holds {first!r:.60} of type {dtype}, where the collection says {says}; make them "
+            "one, as with astype(...)",
+        )
+    if isinstance(dtype, pd.SparseDtype):
+        return _plain(values.sparse.to_dense(), dtype.subtype, dtype.subtype, name)
+    if isinstance(dtype, pd.PeriodDtype):
+        return pd.Series(pd.arrays.IntegerArray(values.array.asi8, values.isna().to_numpy()))
+    if isinstance(dtype, pd.CategoricalDtype) and is_coded(dtype):
+        if list(dtype.categories) != list(says.categories):
+            values = values.cat.set_categories(says.categories)  # equal types differ in order
+        codes = values.cat.codes.to_numpy().astype("int64")
+        return pd.Series(pd.arrays.IntegerArray(codes, codes < 0))
+    if isinstance(dtype, pd.CategoricalDtype) and not _is_text(dtype.categories.dtype):
+        return _plain(_values_of(values), dtype.categories.dtype, dtype.categories.dtype, name)
+    if isinstance(dtype, pd.DatetimeTZDtype) and not _named(dtype.tz):
+        # Polars has no time zones of a fixed offset; the instants are what counts.
+        return values.dt.tz_convert("UTC")
+    if isinstance(dtype, pd.ArrowDtype):
+        return _plain_arrow(values, dtype.pyarrow_dtype, name)
+    if dtype == np.dtype("float16"):
+        return values.astype("float32")
+    if dtype == np.dtype(object):
+        array = array_of_objects(values, name)
+        plain = pd.Series(pd.array(array, dtype=pd.ArrowDtype(array.type)))
+        return _plain_arrow(plain, array.type, name)
+    if isinstance(dtype, np.dtype) and dtype.kind not in "biufmM":
+        raise DataError(name, f"is of type {dtype}, which has no form in Arrow; take its parts")
+    return values
+
+
+def _plain_arrow(values: pd.Series[Any], kind: pa.DataType, name: str) -> Any:
+    types = pa.types
+    if types.is_timestamp(kind) and kind.tz is not None and not _named(kind.tz):
+        return values.dt.tz_convert("UTC")
+    if types.is_float16(kind):
+        return values.astype(pd.ArrowDtype(pa.float32()))
+    if types.is_decimal256(kind):
+        try:
+            return values.astype(pd.ArrowDtype(pa.decimal128(38, kind.scale)))
+        except pa.ArrowException as error:
+            raise DataError(name, f"is of type {kind}, of more than 38 digits") from error
+    return values
+
+
+def _has_own_meaning(dtype: Any) -> bool:
+    """Whether values become something else on their way, which only the type says."""
+    if isinstance(dtype, pd.CategoricalDtype):
+        return is_coded(dtype)
+    ours = (pd.ArrowDtype, pd.StringDtype, pd.DatetimeTZDtype)
+    return isinstance(dtype, pd.api.extensions.ExtensionDtype) and not (
+        isinstance(dtype, ours) or hasattr(dtype, "numpy_dtype")
     )
 
 
-def _named(dtype: pd.DatetimeTZDtype) -> bool:
-    name = getattr(dtype.tz, "key", None) or getattr(dtype.tz, "zone", None) or str(dtype.tz)
+def is_coded(dtype: Any) -> bool:
+    """Whether categories are kept as their numbers: those that are no text, numbers or times."""
+    if not known_categories(dtype):
+        return False
+    inner = dtype.categories.dtype
+    return not _is_text(inner, dtype.categories) and storage_of(inner) is None
+
+
+def _is_text(inner: Any, categories: Any = ()) -> bool:
+    if isinstance(inner, pd.StringDtype):
+        return True
+    return bool(inner == np.dtype(object)) and all(isinstance(each, str) for each in categories)
+
+
+def _values_of(values: pd.Series[Any]) -> Any:
+    """What a column of categories is of, of their own type."""
+    inner = values.cat.categories
+    codes = values.cat.codes.to_numpy()
+    if isinstance(inner.dtype, np.dtype) and inner.dtype.kind in "biu" and (codes < 0).any():
+        inner = inner.astype(nullable_dtype(inner.dtype))
+    return pd.Series(inner.array.take(codes, allow_fill=True))
+
+
+def _named(zone: Any) -> bool:
+    name = getattr(zone, "key", None) or getattr(zone, "zone", None) or str(zone)
     return bool(name) and not name.startswith(("+", "-", "UTC+", "UTC-", "pytz.FixedOffset"))
 
 
+def _in_declared_zones(table: pl.DataFrame, declared: pd.DataFrame) -> pl.DataFrame:
+    """The same instants in the zones that a collection says, so that partitions go together."""
+    wanted = {str(name): _zone_of(dtype) for name, dtype in declared.dtypes.items()}
+    zones = {
+        name: "UTC" if not _named(zone) else str(zone)
+        for name, zone in wanted.items()
+        if zone is not None
+    }
+    return table.with_columns(
+        pl.col(name).dt.convert_time_zone(zone)
+        for name, zone in zones.items()
+        if _zone(table.get_column(name)) not in (None, zone)
+    )
+
+
+def _zone_of(dtype: Any) -> Any:
+    """The time zone of a type of pandas."""
+    return getattr(getattr(dtype, "pyarrow_dtype", dtype), "tz", None)
+
+
 def to_pandas(frame: pl.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
-    """A Polars frame as pandas, with the columns and types of an example.
+    """A Polars frame as pandas, with the columns of an example, and its types where they fit.
 
     Parameters
     ----------
     frame : polars.DataFrame
         Has at least the columns of the example.
     like : pandas.DataFrame
-        Columns and types; its rows do not matter. A numpy integer type becomes float64 where
-        values are missing, as in pandas.
+        Columns and types; its rows do not matter. A type that does not hold every value as it is
+        gives way to that of the values. A numpy integer type becomes float64 where values are
+        missing, as in pandas.
 
     Examples
     --------
@@ -70,27 +202,71 @@ def to_pandas(frame: pl.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
 
 
 def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
-    """One column as an array of a pandas type."""
+    """One column as an array of a pandas type, or of another one that it fits into."""
     if isinstance(dtype, pd.CategoricalDtype):
-        if not known_categories(dtype):
-            return pd.Categorical(column_to_pandas(column, np.dtype(object)))
-        inner = dtype.categories.dtype if dtype.categories is not None else np.dtype(object)
-        return pd.Categorical(column_to_pandas(column, inner), dtype=dtype)
+        return _categorical(column, dtype)
+    dtype = fitting_dtype(column, dtype)
+    if column.dtype == pl.Null or (
+        storage_of(dtype) is not None and column.null_count() == len(column)
+    ):
+        column = pl.Series(column.name, [None] * len(column), dtype=pl.Null)
+    if isinstance(dtype, pd.SparseDtype):
+        return pd.arrays.SparseArray(column_to_pandas(column, dtype.subtype), dtype=dtype)
+    if isinstance(dtype, pd.PeriodDtype):
+        missing = column.is_null().to_numpy()
+        ordinals = column.cast(pl.Int64).fill_null(0).to_numpy().copy()
+        ordinals[missing] = pd.NaT._value
+        return pd.arrays.PeriodArray(ordinals, dtype=dtype)
     if isinstance(dtype, pd.DatetimeTZDtype):
-        instants = column.dt.replace_time_zone(None) if _zone(column) is None else column
-        if _zone(column) is not None:
-            instants = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        index = pd.DatetimeIndex(instants.to_numpy()).as_unit(dtype.unit)
-        return index.tz_localize("UTC").tz_convert(dtype.tz).array
+        return _zoned(column, dtype)
     if isinstance(dtype, pd.StringDtype) and column.dtype != pl.String:
         column = column.cast(pl.String)
     if hasattr(dtype, "__from_arrow__"):
         arrow = column.to_arrow()
-        wanted = _arrow_type(dtype)
-        return dtype.__from_arrow__(arrow if wanted is None else arrow.cast(wanted))
-    if dtype.kind == "O":
-        return _objects(column)
-    return _numpy(column, dtype)
+        wanted = storage_of(dtype)
+        return dtype.__from_arrow__(arrow if wanted is None else _cast(arrow, wanted))
+    return _objects(column) if dtype.kind == "O" else _numpy(column, dtype)
+
+
+def _cast(arrow: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if pa.types.is_floating(arrow.type) and pa.types.is_floating(wanted):
+        return arrow.cast(wanted, safe=False)
+    return arrow.cast(wanted)
+
+
+def _zoned(column: pl.Series, dtype: pd.DatetimeTZDtype) -> Any:
+    instants = column
+    if column.dtype == pl.Null:
+        instants = column.cast(pl.Datetime("us"))
+    elif _zone(column) is not None:
+        instants = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    index = pd.DatetimeIndex(instants.to_numpy()).as_unit(dtype.unit)
+    return index.tz_localize("UTC").tz_convert(dtype.tz).array
+
+
+def _categorical(column: pl.Series, dtype: pd.CategoricalDtype) -> Any:
+    """Categories; of values that a type does not have, the type and these values."""
+    if not known_categories(dtype):
+        return pd.Categorical(column_to_pandas(column, np.dtype(object)))
+    if is_coded(dtype):
+        return pd.Categorical.from_codes(column.fill_null(-1).to_numpy(), dtype=dtype)
+    inner = dtype.categories.dtype
+    fitting = fitting_dtype(column, inner)
+    values = column_to_pandas(column, inner)
+    if fitting != inner and inner != np.dtype(object):
+        return values
+    made = pd.Categorical(values, dtype=dtype)
+    if int((made.codes < 0).sum()) == column.null_count():
+        return made
+    others = column.drop_nulls().unique().sort()
+    found = [value for value in column_to_pandas(others, inner) if value not in dtype.categories]
+    if dtype.ordered:
+        raise DataError(
+            column.name,
+            f"holds {found[0]!r:.60}, which is none of the ordered categories that the collection "
+            "says; set them with .cat.set_categories(...)",
+        )
+    return pd.Categorical(values, categories=[*dtype.categories, *found])
 
 
 def known_categories(dtype: Any) -> bool:
@@ -102,25 +278,41 @@ def _zone(column: pl.Series) -> str | None:
     return column.dtype.time_zone if isinstance(column.dtype, pl.Datetime) else None
 
 
-def _arrow_type(dtype: Any) -> pa.DataType | None:
-    if isinstance(dtype, pd.ArrowDtype):
-        return dtype.pyarrow_dtype
-    name = getattr(dtype, "numpy_dtype", None)
-    return None if name is None else pa.from_numpy_dtype(name)
-
-
 def _objects(column: pl.Series) -> Any:
     values = np.empty(len(column), dtype=object)  # filled in place: numpy would look into lists
-    values[:] = column.to_list()
+    if column.dtype in (pl.Datetime("ns"), pl.Duration("ns")) or _is_ns_zoned(column):
+        values[:] = list(pd.Series(column_to_pandas(column, _own_temporal(column))))
+    else:
+        values[:] = column.to_list()
     values[column.is_null().to_numpy()] = np.nan
     return pd.Series(values, dtype=object)
+
+
+def _is_ns_zoned(column: pl.Series) -> bool:
+    return isinstance(column.dtype, pl.Datetime) and column.dtype.time_unit == "ns"
+
+
+def _own_temporal(column: pl.Series) -> Any:
+    """The type of times or durations to the nanosecond, of which Python's own have none."""
+    if isinstance(column.dtype, pl.Duration):
+        return np.dtype("timedelta64[ns]")
+    zone = _zone(column)
+    return np.dtype("datetime64[ns]") if zone is None else pd.DatetimeTZDtype("ns", zone)
 
 
 def _numpy(column: pl.Series, dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "b" and column.null_count():
         return _objects(column)
     if dtype.kind in "iu" and column.null_count():
+        least: Any = column.min()
+        most: Any = column.max()
+        if least is not None and (least < -EXACT or most > EXACT):  # no longer exact as floats
+            return _objects(column)
         return column.cast(pl.Float64).to_numpy()
     if column.dtype == pl.Date:
         column = column.cast(pl.Datetime("ms"))
+    if column.dtype == pl.Null and dtype.kind in "mM":
+        return np.full(len(column), "NaT", dtype=dtype)
+    if column.dtype == pl.Null:
+        column = column.cast(pl.Float64)
     return column.to_numpy().astype(dtype, copy=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any, Literal
 
@@ -9,8 +10,10 @@ import dask.dataframe as dd
 import pandas as pd
 
 from hyperplane.collections.flags import flag_faults
+from hyperplane.collections.frames import predicate
 from hyperplane.collections.frames.arguments import collect_faults, columns_fault, has_column
 from hyperplane.collections.frames.source import Frame, collection
+from hyperplane.collections.frames.task_errors import run_task
 from hyperplane.errors import DataError, Fault
 
 _UNITS = ("s", "ms", "us", "ns")
@@ -84,16 +87,22 @@ def to_datetime(
             faults.append(Fault("errors", repr(errors), "'raise' or 'coerce'"))
         if unit not in (None, *_UNITS):
             faults.append(Fault("unit", repr(unit), f"one of {', '.join(_UNITS)}"))
+        if isinstance(format, str) and not utc and re.search(r"(?<!%)(?:%%)*%:?[zZ]", format):
+            advice = "write utc=True to get times of UTC"
+            faults.append(Fault("format", repr(format), "no %z or %Z without utc=True", advice))
         if has_column(like, column):
             faults += _type_faults(like[column].dtype, column, format, unit)
     own = like[column].dtype
     kind: Any = own.categories.dtype if isinstance(own, pd.CategoricalDtype) else own
     if pd.api.types.is_datetime64_any_dtype(kind):
         given = df if kind is own else df.assign(**{column: df[column].astype(kind)})
-        if not utc:
-            return given
-        meta = in_utc(given._meta[column].iloc[:0])
-        times = given[column].map_partitions(in_utc, meta=meta, enforce_metadata=False)
+        if not utc and predicate.taken_apart(given.expr) is not None:
+            return given  # of files, whose readers have seen the types
+        meta = given._meta[column].iloc[:0]
+        keep = partial(run_task, times_of, column=column, utc=utc)
+        times = given[column].map_partitions(
+            keep, meta=in_utc(meta) if utc else meta, enforce_metadata=False
+        )
         return df.assign(**{column: times})
     parse = partial(
         parsed, column=column, form=format, errors=errors, utc=utc, unit=unit, dayfirst=dayfirst
@@ -102,7 +111,8 @@ def to_datetime(
     meta = pd.Series(
         dtype=f"datetime64[{kept}, UTC]" if utc else f"datetime64[{kept}]", name=column
     )
-    times = df[column].map_partitions(parse, meta=meta, enforce_metadata=False)
+    run = partial(run_task, parse)
+    times = df[column].map_partitions(run, meta=meta, enforce_metadata=False)
     return df.assign(**{column: times})
 
 
@@ -121,6 +131,29 @@ def _type_faults(dtype: Any, column: str, form: str | None, unit: str | None) ->
 def _kept(unit: str | None) -> str:
     """The unit of the result."""
     return "ns" if unit == "ns" else "us"
+
+
+def times_of(values: Any, column: str, utc: bool) -> Any:
+    """Times as they are, or in UTC.
+
+    Raises
+    ------
+    DataError
+        When a partition holds something else, whatever the collection says.
+    """
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(values.cat.categories.dtype)
+    if not pd.api.types.is_datetime64_any_dtype(values.dtype):
+        if values.isna().all():
+            values = values.astype("datetime64[us]")
+        else:
+            first = values[values.notna()].iloc[0]
+            raise DataError(
+                column,
+                f"holds {first!r:.60} of type {values.dtype}, where the collection says times; "
+                "make it of type object first, so that text is read as times",
+            )
+    return in_utc(values) if utc else values
 
 
 def in_utc(times: Any) -> Any:
@@ -142,7 +175,9 @@ def parsed(
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.astype(values.cat.categories.dtype)
     if unit is not None:
-        times: Any = read(values, unit=unit, errors="coerce", utc=True)
+        # Beside an infinite number pandas takes others for out of bounds.
+        finite = values.where(~values.isin([float("inf"), float("-inf")]))
+        times: Any = read(finite, unit=unit, errors="coerce", utc=True)
     elif pd.api.types.is_datetime64_any_dtype(values.dtype):
         if values.dt.tz is not None and not utc:  # categories that were not known before
             message = f"its values are times of {values.dt.tz}; write utc=True for times of UTC"
@@ -185,7 +220,7 @@ def _from_text(
     if not rest.any():
         return first
     others = read(text[rest], format="mixed", errors="coerce", utc=True, dayfirst=dayfirst)
-    unit = max(first.dt.unit, others.dt.unit, key=_UNITS.index)
-    first = first.dt.as_unit(unit)
-    first[rest] = others.dt.as_unit(unit)
+    # Nanoseconds of one value do not reach to the year of another.
+    first = first.dt.as_unit("us")
+    first[rest] = others.dt.as_unit("us")
     return first

@@ -18,10 +18,13 @@ from hyperplane.collections.frames.arguments import (
     count_fault,
     names_of,
 )
+from hyperplane.collections.frames.column_names import escape_all, escape_columns
 from hyperplane.collections.frames.convert import to_pandas
 from hyperplane.collections.frames.finish import lazy
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.source import Frame, collection, on_piece, opened, source
+from hyperplane.collections.frames.kernels.concatenate import together
+from hyperplane.collections.frames.source import Frame, collection, opened, source
+from hyperplane.collections.frames.task_errors import on_piece
 from hyperplane.errors import Fault
 
 Keep = Literal["first", "last"]
@@ -81,10 +84,13 @@ def drop_duplicates(
         if keep not in ("first", "last"):
             faults.append(Fault("keep", repr(keep), "'first' or 'last'"))
     read = source(df, list(like.columns))
+    like, columns = escape_columns(like), escape_all(columns)
     into = split_out or plan.receivers_of_rows(len(read.pieces))
     token = tokenize(read.token, columns, keep, into)
     once = partial(_once, columns=columns, keep=keep)
-    pieces = [[piece, read.where, list(like.columns), columns, keep] for piece in read.pieces]
+    pieces = [
+        [piece, number, read.where, like, columns, keep] for number, piece in enumerate(read.pieces)
+    ]
     tables = plan.tasks("drop-duplicates-partial", token, partial_rows, pieces)
     cut = partial(kernel.split, keys=columns, into=into)
     last = plan.gathered("drop-duplicates", token, tables, into, cut, once)
@@ -95,14 +101,19 @@ def drop_duplicates(
 
 @on_piece
 def partial_rows(
-    piece: Any, where: pl.Expr | None, columns: list[str], subset: list[str], keep: Keep
+    piece: Any,
+    number: int,
+    where: pl.Expr | None,
+    like: pd.DataFrame,
+    subset: list[str],
+    keep: Keep,
 ) -> pl.DataFrame:
     """A task's rows without their repeats."""
-    return kernel.distinct(opened(piece, columns, where), subset, keep)
+    return kernel.distinct(opened(piece, like, where), subset, keep)
 
 
 def _once(tables: list[pl.DataFrame], columns: list[str], keep: Keep) -> pl.DataFrame:
-    return kernel.distinct(kernel.together(tables).lazy(), columns, keep)
+    return kernel.distinct(together(tables).lazy(), columns, keep)
 
 
 def _finished(

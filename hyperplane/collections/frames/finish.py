@@ -12,17 +12,22 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 from dask.delayed import Delayed
+from dask.tokenize import tokenize
 
 from hyperplane.collections.frames.aggregates import ZERO_WHEN_EMPTY, Output
 from hyperplane.collections.frames.cells import CELL, INSTANT, LAST, Windows
+from hyperplane.collections.frames.column_names import has_escaped, unescape_columns
 from hyperplane.collections.frames.convert import column_to_pandas
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.states import value
+from hyperplane.collections.frames.plan import tasks
 from hyperplane.errors import DataError
 
 if TYPE_CHECKING:
     from hyperplane.collections.frames.grouped import Grouping
 
+#: Functions that are computed in double precision.
+_COMPUTED = frozenset({"mean", "std", "var"})
 #: Number of a window among all.
 WINDOW = "__window__"
 
@@ -55,7 +60,12 @@ def assemble(
 
 
 def lazy(results: Sequence[Delayed], like: pd.DataFrame, name: str) -> dd.DataFrame:
-    """The frames that tasks make, as one collection."""
+    """The frames that tasks make, as one collection; escaped names are those of pandas again."""
+    if has_escaped(like):
+        results = tasks(
+            f"{name}-names", tokenize(results), unescape_columns, [[r] for r in results]
+        )
+        like = unescape_columns(like)
     # Dask would otherwise make text of all objects, of dates too.
     with dask.config.set({"dataframe.convert-string": False}):
         made = dd.from_delayed(results, meta=like, verify_meta=False, prefix=name)
@@ -113,15 +123,29 @@ def with_index(
 
 
 def _level(values: pl.Series, dtype: Any) -> pd.Index[Any]:
-    made = column_to_pandas(values, dtype)
+    if values.dtype.is_float():
+        values = values + 0.0  # zero has one sign: an index would take two for two labels
+    made = column_to_pandas(values, index_dtype(dtype))
     # Of objects pandas looks at the values, and finds text, numbers or times.
     made = made.to_list() if dtype == np.dtype(object) else made
     return pd.Index(made, name=values.name)
 
 
+def index_dtype(dtype: Any) -> Any:
+    """The type of keys in an index: pandas has none of floats of 16 bits."""
+    if dtype == np.dtype("float16"):
+        return np.dtype("float32")
+    if isinstance(dtype, pd.ArrowDtype) and pa.types.is_float16(dtype.pyarrow_dtype):
+        return pd.ArrowDtype(pa.float32())
+    return dtype
+
+
 def empty_index(how: Grouped) -> pd.Index[Any]:
     """The index of a result without rows."""
-    levels = [pd.Index(how.like[key].iloc[:0], name=key) for key in how.by]
+    levels = [
+        pd.Index(how.like[key].iloc[:0].astype(index_dtype(how.like[key].dtype)), name=key)
+        for key in how.by
+    ]
     if how.windows:
         time = how.windows.time
         levels.append(pd.DatetimeIndex(how.like[time].iloc[:0], name=time))
@@ -175,8 +199,10 @@ def _column(values: pl.Series, out: Output) -> Any:
     """One column of the result, with the type that pandas gives it."""
     if out.function in ZERO_WHEN_EMPTY:
         values = values.fill_null(pl.lit(0).cast(values.dtype))
-    if out.function == "sum":
-        return column_to_pandas(values, _wide_enough(out.dtype, values))
+    if out.function in _COMPUTED:
+        return column_to_pandas(values, _double(out.dtype))
+    if out.function in ("sum", "median") and out.dtype == np.dtype("float16"):
+        return column_to_pandas(values, np.dtype("float32"))
     if isinstance(out.dtype, np.dtype) and out.dtype.kind == "b" and values.null_count():
         return values.cast(pl.Float64).to_numpy()
     made = column_to_pandas(values, out.dtype)
@@ -185,15 +211,11 @@ def _column(values: pl.Series, out: Output) -> Any:
     return made
 
 
-def _wide_enough(dtype: Any, sums: pl.Series) -> Any:
-    """The type of sums of whole numbers: pandas keeps a small type only while they fit in it."""
+def _double(dtype: Any) -> Any:
+    """A type of floats for what is computed in double precision."""
     numbers = getattr(dtype, "numpy_dtype", dtype)
-    if not isinstance(numbers, np.dtype) or numbers.kind not in "iu" or sums.is_empty():
+    if not isinstance(numbers, np.dtype) or numbers.kind != "f" or numbers.itemsize >= 8:
         return dtype
-    range_ = np.iinfo(numbers)
-    if range_.min <= int(sums.min()) and int(sums.max()) <= range_.max:  # type: ignore[arg-type]
-        return dtype
-    wide = np.dtype("int64" if numbers.kind == "i" else "uint64")
     if isinstance(dtype, pd.ArrowDtype):
-        return pd.ArrowDtype(pa.from_numpy_dtype(wide))
-    return wide if isinstance(dtype, np.dtype) else pd.Series([], dtype=wide).convert_dtypes().dtype
+        return pd.ArrowDtype(pa.float64())
+    return np.dtype("float64") if isinstance(dtype, np.dtype) else pd.Float64Dtype()

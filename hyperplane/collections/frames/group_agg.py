@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import dask.dataframe as dd
 import pandas as pd
+import pyarrow as pa
+from dask.tokenize import tokenize
 
 from hyperplane.collections.flags import flag_faults
+from hyperplane.collections.frames import plan
 from hyperplane.collections.frames.aggregates import AggSpec, understand
 from hyperplane.collections.frames.arguments import (
     collect_faults,
     columns_fault,
+    keys_fault,
     names_of,
     split_fault,
 )
@@ -71,12 +75,13 @@ def group_agg(
     keys = names_of(by)
     with collect_faults() as faults:
         faults += columns_fault(like, by=keys) + split_fault(split_out, keys or ["by"])
+        faults += keys_fault(like, "by", keys)
         if not keys:
             faults.append(Fault("by", repr(by), "at least one column"))
         with faults.of():
             aggregation = understand(like, agg)
     used = list(dict.fromkeys([*keys, *aggregation.columns]))
-    grouping = Grouping(like[used].iloc[:0], tuple(keys), None, aggregation)
+    grouping = Grouping.of(like[used].iloc[:0], tuple(keys), None, aggregation)
     return grouped(df, grouping, split_out, "group-agg")
 
 
@@ -96,7 +101,8 @@ def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = F
     -------
     dask.dataframe.Series
         Lazy, in one partition. The counts of ``value_counts`` of pandas; of equal counts, the
-        smaller value comes first. Missing values are not counted.
+        smaller value comes first. Missing values are not counted. Of one column of categories
+        those that do not occur are counted, too.
 
     Raises
     ------
@@ -114,12 +120,54 @@ def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = F
     df = collection(df)
     with collect_faults() as faults:
         faults += columns_fault(df._meta, columns=keys) + flag_faults(normalize=normalize)
+        faults += keys_fault(df._meta, "columns", keys)
         if not keys:
             faults.append(Fault("columns", repr(columns), "at least one column"))
     sizes = group_agg(df, keys, {keys[0]: "size"})
-    kind = df._meta[keys[0]].iloc[:0].value_counts().dtype if len(keys) == 1 else "int64"
+    dtype = df._meta[keys[0]].dtype
+    kind = _count_type(dtype) if len(keys) == 1 else "int64"
     ordered = partial(_most_frequent_first, kind=kind, normalize=normalize)
-    return sizes.map_partitions(ordered, meta=ordered(sizes._meta), enforce_metadata=False)
+    meta = ordered(sizes._meta)
+    if len(keys) > 1 or not isinstance(dtype, pd.CategoricalDtype):
+        return sizes.map_partitions(ordered, meta=meta, enforce_metadata=False)
+    # pandas counts categories that do not occur, too; what there are, partitions may know only.
+    found = df[keys[0]].to_delayed()
+    token = tokenize(sizes._name, normalize)
+    categories = plan.tasks("value-counts-categories", token, _categories, [[v] for v in found])
+    (counts,) = plan.tasks(
+        "value-counts",
+        token,
+        partial(_with_categories, ordered=ordered),
+        [[*sizes.to_delayed(), categories]],
+    )
+    return dd.from_delayed([counts], meta=meta, verify_meta=False, prefix="value-counts")
+
+
+def _count_type(dtype: Any) -> Any:
+    """The type of counts, which in pandas depends on that of what is counted."""
+    if isinstance(dtype, pd.ArrowDtype):
+        return pd.ArrowDtype(pa.int64())
+    nullable = isinstance(dtype, pd.StringDtype) and dtype.na_value is pd.NA
+    return "Int64" if nullable or hasattr(dtype, "numpy_dtype") else "int64"
+
+
+def _categories(values: pd.Series[Any]) -> pd.Index[Any]:
+    """The categories of a partition, whether they occur or not."""
+    is_category = isinstance(values.dtype, pd.CategoricalDtype)
+    return values.cat.categories if is_category else pd.Index([])
+
+
+def _with_categories(
+    sizes: pd.DataFrame, categories: list[pd.Index[Any]], ordered: Callable[[Any], Any]
+) -> Any:
+    """Counts with a zero for each category that does not occur."""
+    index = sizes.index
+    if isinstance(index, pd.CategoricalIndex):
+        known = dict.fromkeys([*index.categories, *(each for some in categories for each in some)])
+        index = index.set_categories(list(known))
+        sizes = sizes.set_axis(index).reindex(index.categories, fill_value=0)
+        sizes.index = pd.CategoricalIndex(sizes.index, dtype=index.dtype, name=index.name)
+    return ordered(sizes)
 
 
 def _most_frequent_first(sizes: pd.DataFrame, kind: Any, normalize: bool) -> Any:

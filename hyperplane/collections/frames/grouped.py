@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,12 +13,20 @@ import polars as pl
 from dask.tokenize import tokenize
 
 from hyperplane.collections.frames import plan
-from hyperplane.collections.frames.aggregates import Aggregation
+from hyperplane.collections.frames.aggregates import NUMBERS_ONLY, Aggregation
 from hyperplane.collections.frames.cells import CELL, ROW, Windows
+from hyperplane.collections.frames.column_names import (
+    escape,
+    escape_all,
+    escape_columns,
+    unescape,
+)
 from hyperplane.collections.frames.finish import assemble, empty, lazy
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.shared_windows import Span, shared_spans
-from hyperplane.collections.frames.source import on_piece, opened, source
+from hyperplane.collections.frames.source import opened, source
+from hyperplane.collections.frames.task_errors import on_piece
+from hyperplane.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,19 @@ class Grouping:
     windows: Windows | None
     aggregation: Aggregation
 
+    @classmethod
+    def of(
+        cls,
+        like: pd.DataFrame,
+        by: Sequence[str],
+        windows: Windows | None,
+        aggregation: Aggregation,
+    ) -> Grouping:
+        """A grouping of columns with the names that they have in pandas."""
+        if windows is not None:
+            windows = replace(windows, time=escape(windows.time))
+        return cls(escape_columns(like), tuple(escape_all(by)), windows, aggregation.escaped())
+
     @property
     def keys(self) -> list[str]:
         """Key columns of the partial tables."""
@@ -55,8 +76,7 @@ class Grouping:
 
 def grouped(df: dd.DataFrame, grouping: Grouping, split_out: int, name: str) -> dd.DataFrame:
     """The lazy result of a grouping."""
-    columns = list(grouping.like.columns)
-    read = source(df, columns)
+    read = source(df, [unescape(name) for name in grouping.like.columns])
     windows, states = grouping.windows, grouping.aggregation.states
     spans: list[list[Span] | None] = [None] * len(read.pieces)
     if windows and windows.exact and grouping.aggregation.grows and read.parts:
@@ -98,7 +118,10 @@ def partial_table(
     spans: Sequence[Span] | None,
 ) -> pl.DataFrame:
     """What a task keeps of its rows."""
-    rows = opened(piece, list(grouping.like.columns), where)
+    exact = [grouping.windows.time] if grouping.windows else []
+    ordered = [out.column for out in grouping.aggregation.outputs if out.function in ("min", "max")]
+    rows = opened(piece, grouping.like, where, exact=exact, ordered=ordered)
+    check_functions(rows, grouping.aggregation)
     if any(state.order == ROW for state in grouping.aggregation.states):
         rows = rows.with_row_index(ROW, offset=0).with_columns(
             pl.col(ROW).cast(pl.Int64) + (number << 40)
@@ -109,6 +132,26 @@ def partial_table(
     if spans is not None and grouping.windows:
         table = kernel.settle(table, grouping.aggregation.states, grouping.windows.reach, spans)
     return table
+
+
+def check_functions(rows: pl.LazyFrame, aggregation: Aggregation) -> None:
+    """Refuse values that are none of the kind that a function needs, whatever was declared."""
+    schema = rows.collect_schema()
+    for out in aggregation.outputs:
+        kind = schema[out.column]
+        number = kind.is_numeric() or kind in (pl.Boolean, pl.Null)
+        if out.function in ("min", "max") and kind.is_nested():
+            raise DataError(out.column, f"is of type {kind}, which has no {out.function}")
+        if out.function in NUMBERS_ONLY and not number:
+            if out.function == "sum" and isinstance(kind, pl.Duration):
+                continue
+            some = rows.select(out.column).drop_nulls().head(1).collect()
+            shown = f", such as {some.item()!r:.60}" if some.height else ""
+            word = "text" if kind == pl.String else str(kind).lower()
+            raise DataError(
+                out.column,
+                f"holds {word}{shown}; {out.function!r} needs numbers and booleans",
+            )
 
 
 def settled(tables: list[pl.DataFrame], grouping: Grouping) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -10,10 +11,18 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 
 from hyperplane.collections.frames import predicate
-from hyperplane.collections.frames.arguments import collect_faults, columns_fault, names_of
+from hyperplane.collections.frames.arguments import (
+    collect_faults,
+    columns_fault,
+    keys_fault,
+    names_of,
+)
+from hyperplane.collections.frames.column_names import escape
 from hyperplane.collections.frames.parts import Bounds, Part
+from hyperplane.collections.frames.shuffle_join import nullable, shuffle_join
 from hyperplane.collections.frames.source import Frame, collection
 from hyperplane.collections.frames.sources.reader import of_parts
 from hyperplane.errors import Fault, RequestError, check
@@ -96,7 +105,7 @@ def join(
     moves: Dask itself decides by numbers of partitions and would often move both sides. The
     result can be filtered and given to the other helpers of this module; they then read only the
     columns that they need, from both sides. Where the right side is larger, keys differ in type, or
-    either side does not come from :func:`read`, this is Dask's own ``merge``.
+    either side does not come from :func:`read`, Dask's shuffle brings equal keys together.
 
     Parameters
     ----------
@@ -142,6 +151,7 @@ def join(
                     replace(fault, allowed=f"a column of {side}: {fault.allowed}")
                     for fault in columns_fault(frame._meta, on=keys)
                 ]
+                faults += keys_fault(frame._meta, "on", keys)
         if not keys:
             faults.append(Fault("on", repr(on), "at least one column"))
         if how not in ("inner", "left"):
@@ -150,16 +160,20 @@ def join(
             faults += _key_faults(left._meta, right._meta, keys)
         if not faults:
             faults += _suffix_faults(left._meta, right._meta, keys, suffixes)
+    named = [*left.columns, *right.columns]
     sides = predicate.taken_apart(left.expr), predicate.taken_apart(right.expr)
-    if None in sides or not all(
-        _alike(left._meta[key].dtype, right._meta[key].dtype) for key in keys
+    # Names that Polars takes for patterns go by way of pandas.
+    if (
+        None in sides
+        or any(escape(name) != name for name in named)
+        or not all(_alike(left._meta[key].dtype, right._meta[key].dtype) for key in keys)
     ):
-        return left.merge(right, on=keys, how=how, suffixes=suffixes)
+        return _of_any_origin(left, right, keys, how, suffixes)
     (root, left_where), (right_root, right_where) = sides  # type: ignore[misc]
     others = tuple(right_root.iterables[0])
     sizes = [part.nbytes for part in others]
     if None in sizes or sum(sizes) > SMALL:
-        return left.merge(right, on=keys, how=how, suffixes=suffixes)
+        return _of_any_origin(left, right, keys, how, suffixes)
     like = left._meta.merge(right._meta, on=keys, how=how, suffixes=suffixes)
     both = (set(left.columns) & set(right.columns)) - set(keys)
     names = [
@@ -168,13 +182,31 @@ def join(
     ]
     if how == "left":
         like = like.astype(
-            {new: _nullable(like[new].dtype) for old, new in names[1] if old not in keys}
+            {new: nullable(like[new].dtype) for old, new in names[1] if old not in keys}
         )
     parts = [
         JoinedPart(part, others, left_where, right_where, tuple(keys), how, *names)
         for part in root.iterables[0]
     ]
     return of_parts(parts, like, "join")
+
+
+def _of_any_origin(
+    left: dd.DataFrame, right: dd.DataFrame, keys: list[str], how: How, suffixes: tuple[str, str]
+) -> dd.DataFrame:
+    """A join of sides that are not small tables of one origin."""
+    kinds = [f"{key!r}: {left[key].dtype} and {right[key].dtype}" for key in keys]
+    if any(left[key].dtype != right[key].dtype for key in keys):
+        # As Dask's own merge warns.
+        text = f"merge column data type mismatches: {', '.join(kinds)}; cast them to one type"
+        warnings.warn(text, UserWarning, stacklevel=3)
+    try:
+        return shuffle_join(left, right, keys, how, suffixes)
+    except (TypeError, ValueError, NotImplementedError, pa.ArrowException) as error:
+        advice = "make keys of one type on both sides, as with astype(...)"
+        raise RequestError(
+            [Fault("on", ", ".join(kinds), "types that pandas can join", advice)]
+        ) from error
 
 
 def _side(df: Frame, side: str) -> dd.DataFrame:
@@ -236,11 +268,3 @@ def _suffix_faults(
 def _alike(one: Any, other: Any) -> bool:
     """Whether keys of two types can be compared as they are, missing values or none."""
     return bool(getattr(one, "numpy_dtype", one) == getattr(other, "numpy_dtype", other))
-
-
-def _nullable(dtype: Any) -> Any:
-    """The type that holds the same values, and missing ones."""
-    kind = dtype.kind if isinstance(dtype, np.dtype) else ""
-    if kind == "b":
-        return "boolean"
-    return str(dtype).replace("u", "U").replace("int", "Int") if kind in ("i", "u") else dtype

@@ -8,6 +8,7 @@ from typing import Any
 from dask._task_spec import List, Task, TaskRef
 from dask.delayed import Delayed
 
+from hyperplane.collections.frames.task_errors import run_task
 from hyperplane.collections.in_use import memory_per_thread, processes, threads
 
 #: Tables that one task combines.
@@ -40,7 +41,7 @@ def tasks(
     made = []
     for number, arguments in enumerate(each):
         key = f"{name}-{token}-{number}"
-        work[key] = Task(key, function, *map(_referred, arguments))
+        work[key] = Task(key, run_task, function, *map(_referred, arguments))
         made.append(Delayed(key, work))
     return made
 

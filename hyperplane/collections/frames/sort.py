@@ -20,11 +20,13 @@ from hyperplane.collections.frames.arguments import (
     has_column,
     names_of,
 )
+from hyperplane.collections.frames.column_names import escape_all, escape_columns
 from hyperplane.collections.frames.convert import to_pandas
 from hyperplane.collections.frames.finish import lazy
 from hyperplane.collections.frames.kernels import ordering
-from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.source import Frame, collection, on_piece, opened, source
+from hyperplane.collections.frames.kernels.concatenate import together
+from hyperplane.collections.frames.source import Frame, collection, opened, source
+from hyperplane.collections.frames.task_errors import on_piece
 from hyperplane.errors import Fault
 
 
@@ -122,19 +124,22 @@ def sort_values(
             if has_column(like, key) and isinstance(like[key].dtype, pd.CategoricalDtype)
         ]
     read = source(df, list(like.columns))
+    like, keys = escape_columns(like), escape_all(keys)
     into = split_out or plan.receivers_of_rows(len(read.pieces))
     descending = tuple(not way for way in ways)
     order = Order(like, tuple(keys), descending, na_position == "last", into)
     token = tokenize(read.token, order)
     cuts: Any = None
     if into > 1:
-        of_pieces = [[piece, read.where, keys[0]] for piece in read.pieces]
+        of_pieces = [
+            [piece, number, read.where, like[keys[:1]]] for number, piece in enumerate(read.pieces)
+        ]
         samples = plan.tasks("sort-sample", token, sampled, of_pieces)
         find = partial(ordering.edges, descending=descending[0], into=into)
         (cuts,) = plan.tasks("sort-edges", token, find, [[samples]])
-    pieces = [[piece, read.where, order, cuts] for piece in read.pieces]
+    pieces = [[piece, number, read.where, order, cuts] for number, piece in enumerate(read.pieces)]
     tables = plan.tasks("sort-cut", token, cut_rows, pieces)
-    last = plan.exchange("sort", token, tables, into, kernel.together)
+    last = plan.exchange("sort", token, tables, into, together)
     finish = partial(_finished, order=order)
     results = plan.tasks("sort", token, finish, [[received] for received in last])
     return lazy(results, like, "sort")
@@ -149,24 +154,26 @@ def _are_ways(ways: Any, count: int) -> bool:
 
 
 @on_piece
-def sampled(piece: Any, where: pl.Expr | None, column: str) -> tuple[pl.Series, int]:
+def sampled(
+    piece: Any, number: int, where: pl.Expr | None, like: pd.DataFrame
+) -> tuple[pl.Series, int]:
     """Values of the first column of a task's rows, and for how many rows they stand."""
-    return ordering.sample(opened(piece, [column], where), column)
+    return ordering.sample(opened(piece, like, where, ordered=list(like.columns)), like.columns[0])
 
 
 @on_piece
 def cut_rows(
-    piece: Any, where: pl.Expr | None, order: Order, cuts: pl.Series | None
+    piece: Any, number: int, where: pl.Expr | None, order: Order, cuts: pl.Series | None
 ) -> list[pl.DataFrame]:
     """A task's rows, cut at the edges of the result's partitions."""
-    rows = opened(piece, list(order.like.columns), where).collect()
+    rows = opened(piece, order.like, where, ordered=order.by).collect()
     if order.into == 1:
         return [rows]
     return ordering.cut(rows, order.by[0], cuts, order.into, order.descending[0], order.nulls_last)
 
 
 def _finished(tables: list[pl.DataFrame], order: Order) -> pd.DataFrame:
-    rows = kernel.together(tables)
+    rows = together(tables)
     return to_pandas(
         ordering.ordered(rows, order.by, order.descending, order.nulls_last), order.like
     )

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import wraps
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any
 
 import dask.dataframe as dd
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 from dask.tokenize import tokenize
+from polars import selectors
 
 from hyperplane.collections.frames import predicate
+from hyperplane.collections.frames.column_names import unescape
 from hyperplane.collections.frames.convert import from_pandas
 from hyperplane.collections.frames.parts import Part
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources.reader import reading
-from hyperplane.errors import DataError, Fault, HyperplaneError, RequestError
+from hyperplane.errors import DataError, Fault, RequestError
 
-T = TypeVar("T")
 Frame = dd.DataFrame | str | PathLike[str] | Sequence[str]
 
 
@@ -89,46 +89,90 @@ def source(df: dd.DataFrame, columns: Sequence[str]) -> Source:
     return Source(tuple(df[wanted].to_delayed()), tuple(wanted), None, token, scanned=False)
 
 
-def opened(piece: Any, columns: Sequence[str], where: pl.Expr | None) -> pl.LazyFrame:
-    """The rows of a piece, in a task."""
+def opened(
+    piece: Any,
+    declared: pd.DataFrame,
+    where: pl.Expr | None,
+    *,
+    exact: Sequence[str] = (),
+    ordered: Sequence[str] = (),
+) -> pl.LazyFrame:
+    """The rows of a piece, in a task.
+
+    Parameters
+    ----------
+    declared : pandas.DataFrame
+        Empty, with the columns that are needed, their names escaped, of the types that the
+        collection says. Other types are taken as they are: what is made of the rows follows the
+        values.
+    exact : sequence of str
+        Columns that must be of the type that the collection says, because the work is planned by
+        it; values that the type does not hold are an error.
+    ordered : sequence of str
+        Columns whose order matters, which must not turn out to be categories.
+
+    Raises
+    ------
+    DataError
+        When a column is missing, or has values that cannot be worked on.
+    """
+    names = [unescape(name) for name in declared.columns]
     if isinstance(piece, pd.DataFrame):
-        return from_pandas(piece[list(columns)]).lazy()
-    rows: pl.LazyFrame = piece.scan(where)
-    return rows.select(columns)
+        rows = _chosen(piece, names)
+        rows.columns = declared.columns
+        for name in ordered:
+            if isinstance(rows[name].dtype, pd.CategoricalDtype):
+                raise DataError(
+                    name,
+                    f"is of type category, where the collection says {declared[name].dtype}, and "
+                    "has an order of its own; make it text, or take its codes",
+                )
+        for name in exact:
+            rows[name] = exactly(rows[name], declared[name].dtype)
+        return from_pandas(rows, declared).lazy()
+    scanned: pl.LazyFrame = piece.scan(where)
+    if names == list(declared.columns):
+        return scanned.select(names)
+    chosen = scanned.select(selectors.by_name(*names))
+    return chosen.rename(dict(zip(names, declared.columns, strict=True)))
 
 
-def on_piece(work: Callable[..., T]) -> Callable[..., T]:
-    """Make a function of a piece say which file, or which column, it could not work on."""
-
-    @wraps(work)
-    def task(piece: Any, *arguments: Any) -> T:
-        if not isinstance(piece, pd.DataFrame):
-            return _naming_file(work, piece, arguments)
-        try:
-            return work(piece, *arguments)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            column = _mixed_column(piece)
-            message = "holds values of different kinds; make them one, as with astype('str')"
-            raise DataError(column, message) from error
-
-    return task
+def _chosen(piece: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Some columns of a partition, each of which it has once."""
+    for name in names:
+        found = int((piece.columns == name).sum())
+        if found != 1:
+            shown = ", ".join(map(str, piece.columns[:20]))
+            many = "is missing" if not found else f"is there {found} times"
+            raise DataError(name, f"{many}: the columns are {shown}")
+    return piece[list(names)]
 
 
-def _naming_file(work: Callable[..., T], piece: Any, arguments: tuple[Any, ...]) -> T:
-    ours: HyperplaneError | None = None
-    with reading(piece):
-        try:
-            return work(piece, *arguments)
-        except HyperplaneError as error:  # which says what is wrong better
-            ours = error
-    raise ours
+def exactly(values: pd.Series[Any], declared: Any) -> pd.Series[Any]:
+    """Values in the type that a collection says.
+
+    Raises
+    ------
+    DataError
+        When they are none of this type, or the type does not hold them.
+    """
+    if values.dtype == declared or values.isna().all():
+        return values.astype(declared)
+    zones = [values.dt.tz if _is_time(values.dtype) else "", pd.Series(dtype=declared).dt.tz]
+    kept = None
+    if "" not in zones and (zones[0] is None) == (zones[1] is None):
+        with suppress(ValueError, ArithmeticError, pa.ArrowException):
+            kept = values.astype(declared)
+    if kept is None or not (kept.astype(values.dtype).dropna() == values.dropna()).all():
+        there = values.dropna()
+        lost = there if kept is None else there[kept[there.index] != there]
+        raise DataError(
+            str(values.name),
+            f"holds {lost.iloc[0]!r:.60} of type {values.dtype}, where the collection says "
+            f"{declared}; make them one, as with astype({str(declared)!r})",
+        )
+    return kept
 
 
-def _mixed_column(frame: pd.DataFrame) -> str:
-    """The column of objects that has no common type."""
-    for name, column in frame.items():
-        try:
-            pa.Array.from_pandas(column)
-        except pa.ArrowException:
-            return str(name)
-    return ", ".join(map(str, frame.columns))
+def _is_time(dtype: Any) -> bool:
+    return bool(pd.api.types.is_datetime64_any_dtype(dtype))

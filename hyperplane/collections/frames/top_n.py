@@ -19,12 +19,16 @@ from hyperplane.collections.frames.arguments import (
     columns_fault,
     count_fault,
     has_column,
+    keys_fault,
     names_of,
 )
+from hyperplane.collections.frames.column_names import escape, escape_all, escape_columns
 from hyperplane.collections.frames.convert import to_pandas
 from hyperplane.collections.frames.finish import lazy
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.source import Frame, collection, on_piece, opened, source
+from hyperplane.collections.frames.kernels.concatenate import together
+from hyperplane.collections.frames.source import Frame, collection, opened, source
+from hyperplane.collections.frames.task_errors import on_piece
 from hyperplane.errors import Fault
 
 
@@ -94,6 +98,7 @@ def top_n_per_group(
     keys = names_of(by)
     with collect_faults() as faults:
         faults += columns_fault(like, by=keys, column=[column])
+        faults += keys_fault(like, "by", keys)
         faults += count_fault("n", n) + count_fault("split_out", split_out)
         faults += flag_faults(ascending=ascending)
         if not keys:
@@ -103,33 +108,36 @@ def top_n_per_group(
         if has_column(like, column) and isinstance(like[column].dtype, pd.CategoricalDtype):
             kind = f"{column!r} of type category"
             faults.append(Fault("column", kind, "numbers, times or text", "take its codes"))
-    ranking = Ranking(like.iloc[:0], tuple(keys), column, n, not ascending)
+    named = escape_columns(like.iloc[:0])
+    keys = escape_all(keys)
+    ranking = Ranking(named, tuple(keys), escape(column), n, not ascending)
     read = source(df, list(like.columns))
     token = tokenize(read.token, ranking, split_out)
-    pieces = [[piece, read.where, ranking] for piece in read.pieces]
+    pieces = [[piece, number, read.where, ranking] for number, piece in enumerate(read.pieces)]
     tables = plan.tasks("top-n-partial", token, partial_top, pieces)
     combine = partial(_combined, ranking=ranking)
     cut = partial(kernel.split, keys=keys, into=split_out)
     last = plan.gathered("top-n", token, tables, split_out, cut, combine)
     finish = partial(_finished, ranking=ranking)
     results = plan.tasks("top-n", token, finish, [[pieces] for pieces in last])
-    return lazy(results, like.iloc[:0].reset_index(drop=True), "top-n")
+    return lazy(results, named.reset_index(drop=True), "top-n")
 
 
 @on_piece
-def partial_top(piece: Any, where: pl.Expr | None, ranking: Ranking) -> pl.DataFrame:
+def partial_top(piece: Any, number: int, where: pl.Expr | None, ranking: Ranking) -> pl.DataFrame:
     """The winners among a task's rows."""
-    rows = opened(piece, list(ranking.like.columns), where)
+    rows = opened(piece, ranking.like, where, ordered=[ranking.column])
     return kernel.top(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
 
 
 def _combined(tables: list[pl.DataFrame], ranking: Ranking) -> pl.DataFrame:
-    rows = kernel.together(tables).lazy()
+    rows = together(tables).lazy()
     return kernel.top(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
 
 
 def _finished(tables: list[pl.DataFrame], ranking: Ranking) -> pd.DataFrame:
     rows = to_pandas(_combined(tables, ranking), ranking.like)
-    order = [True] * len(ranking.by) + [not ranking.descending]
-    by = [*ranking.by, ranking.column]
-    return rows.sort_values(by, ascending=order, kind="stable", ignore_index=True)
+    rows = rows.sort_values(ranking.column, ascending=not ranking.descending, kind="stable")
+    for key in reversed(ranking.by):  # by several at once pandas stumbles on zeros of both signs
+        rows = rows.sort_values(key, kind="stable")
+    return rows.reset_index(drop=True)

@@ -10,6 +10,7 @@ from hyperplane.collections.frames.aggregates import AggSpec, understand
 from hyperplane.collections.frames.arguments import (
     collect_faults,
     columns_fault,
+    keys_fault,
     names_of,
     split_fault,
 )
@@ -94,6 +95,7 @@ def window_agg(
     keys = names_of(by)
     with collect_faults() as faults:
         faults += columns_fault(like, time=[time], by=keys)
+        faults += keys_fault(like, "by", keys)
         faults += split_fault(split_out, keys)
         with faults.of():
             cells = windows(like, time, every, closed, label)
@@ -102,5 +104,5 @@ def window_agg(
             in_cells = None if not faults and cells.exact else ROW
             aggregation = understand(like, agg, order=in_cells if keys else time)
     used = list(dict.fromkeys([time, *keys, *aggregation.columns]))
-    grouping = Grouping(like[used].iloc[:0], tuple(keys), cells, aggregation)
+    grouping = Grouping.of(like[used].iloc[:0], tuple(keys), cells, aggregation)
     return grouped(df, grouping, split_out, "window-agg")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,9 +20,17 @@ from hyperplane.collections.frames.arguments import (
     columns_fault,
     count_fault,
     has_column,
+    keys_fault,
     names_of,
 )
 from hyperplane.collections.frames.cells import CELL, Side, Windows, windows
+from hyperplane.collections.frames.column_names import (
+    escape,
+    escape_all,
+    escape_columns,
+    unescape,
+    unescape_columns,
+)
 from hyperplane.collections.frames.convert import column_to_pandas
 from hyperplane.collections.frames.finish import (
     empty_index,
@@ -33,11 +41,18 @@ from hyperplane.collections.frames.finish import (
     without_freq,
 )
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.source import Frame, collection, on_piece, opened, source
+from hyperplane.collections.frames.object_columns import holds_whole_numbers_and_fractions
+from hyperplane.collections.frames.source import Frame, collection, opened, source
+from hyperplane.collections.frames.task_errors import on_piece
 from hyperplane.collections.frames.time_column import time_column
 from hyperplane.errors import DataError, Fault
 
 Values = Sequence[Any]
+#: Why columns of such objects are refused.
+_TWO_NAMES = (
+    "holds objects of whole numbers and fractions, where 1 and 1.0 are one value but would name "
+    "two columns; make them one type, as with astype('float64')"
+)
 
 
 @dataclass(frozen=True)
@@ -130,6 +145,7 @@ def window_counts(
     targets, keys = names_of(target), names_of(by)
     with collect_faults() as faults:
         faults += columns_fault(like, time=[time], target=targets, by=keys)
+        faults += keys_fault(like, "by", keys) + keys_fault(like, "target", targets)
         both = [name for name in targets if has_column(like, name) and name in keys]
         faults += [Fault("target", repr(name), "a column that is not in by") for name in both]
         if not targets:
@@ -145,18 +161,25 @@ def window_counts(
         with faults.of():
             cells = windows(like, time, every, closed, label)
     used = list(dict.fromkeys([time, *keys, *targets]))
-    counting = Counting(
-        like[used].iloc[:0], tuple(keys), cells, tuple(targets), known, top, max_values
-    )
     read = source(df, used)
+    counting = Counting(
+        escape_columns(like[used].iloc[:0]),
+        tuple(escape_all(keys)),
+        replace(cells, time=escape(cells.time)),
+        tuple(escape_all(targets)),
+        known,
+        top,
+        max_values,
+    )
     token = tokenize(read.token, counting)
     tables = plan.tasks(
         "window-counts-partial",
         token,
         partial_counts,
-        [[piece, read.where, counting] for piece in read.pieces],
+        [[piece, number, read.where, counting] for number, piece in enumerate(read.pieces)],
     )
-    merged = plan.tree("window-counts-merge", token, partial(_merged, keys=counting.keys), tables)
+    merge = partial(_merged, keys=counting.keys, like=counting.like)
+    merged = plan.tree("window-counts-merge", token, merge, tables)
     [result] = plan.tasks("window-counts", token, pivoted, [[merged, counting]])
     if any(values is None for values in known):
         return result
@@ -164,9 +187,17 @@ def window_counts(
 
 
 @on_piece
-def partial_counts(piece: Any, where: pl.Expr | None, counting: Counting) -> list[pl.DataFrame]:
+def partial_counts(
+    piece: Any, number: int, where: pl.Expr | None, counting: Counting
+) -> list[pl.DataFrame]:
     """The counts of a task's rows, one table for each target."""
-    rows = kernel.cells(opened(piece, list(counting.like.columns), where), counting.windows)
+    rows = opened(piece, counting.like, where, exact=[counting.windows.time])
+    rows = kernel.cells(rows, counting.windows)
+    if isinstance(piece, pd.DataFrame):
+        for name in counting.targets:
+            values = piece[unescape(name)]
+            if values.dtype == np.dtype(object) and holds_whole_numbers_and_fractions(values):
+                raise DataError(name, _TWO_NAMES)
     tables = kernel.counts(rows, counting.keys, counting.targets)
     for table, name, known in zip(tables, counting.targets, counting.known, strict=True):
         if known is None and counting.top is None:  # no need to wait for the rest
@@ -176,7 +207,7 @@ def partial_counts(piece: Any, where: pl.Expr | None, counting: Counting) -> lis
 
 def pivoted(tables: list[list[pl.DataFrame]], counting: Counting) -> pd.DataFrame:
     """Put cells into windows and values into columns."""
-    merged = _merged(tables, counting.keys)
+    merged = _merged(tables, counting.keys, counting.like)
     numbers, labels = placed(merged[0], counting.windows, counting.like)
     merged = [table.join(numbers, on=CELL, how="left") for table in merged]
     # The rows that have no value have their window, too, so any target's table has all keys.
@@ -194,20 +225,20 @@ def pivoted(tables: list[list[pl.DataFrame]], counting: Counting) -> pd.DataFram
     ]
     made = pd.DataFrame(np.hstack(blocks)).astype(dict(enumerate(types)))
     made.columns = pd.Index(names, dtype="str")  # where there is none, too
-    return with_index(made, rows, without_freq(labels), counting)
+    return unescape_columns(with_index(made, rows, without_freq(labels), counting))
 
 
 def _nothing(counting: Counting) -> pd.DataFrame:
     """The result's columns and types, without rows."""
     columns = {
-        f"{target}_{value}": pd.Series(dtype=_type(counting.like[target].dtype))
+        f"{unescape(target)}_{value}": pd.Series(dtype=_type(counting.like[target].dtype))
         for target, known in zip(counting.targets, counting.known, strict=True)
         for value in known or ()
     }
     made = pd.DataFrame(columns)
     made.columns = made.columns.astype("str")
     made.index = empty_index(counting)
-    return made
+    return unescape_columns(made)
 
 
 def _known(
@@ -250,10 +281,24 @@ def _values(
 ) -> pl.Series:
     """The values that get a column, in the order of the columns."""
     if known is not None:
-        return pl.Series(list(known)).cast(table.schema[target], strict=False)
+        return _known_values(known, table.schema[target])
     if counting.top is None:
         _check_number(table, target, counting.max_values)
     return kernel.most_frequent(table, target, counting.keys, counting.top)
+
+
+def _known_values(known: tuple[Any, ...], kind: pl.DataType) -> pl.Series:
+    """Values that were named before, in the type that the data has; null where it has no such."""
+    values = pl.Series(list(known), strict=False)
+    if values.dtype == kind or (values.dtype == pl.String) != (kind == pl.String):
+        return (
+            values
+            if values.dtype == kind
+            else values.clear().cast(kind).extend_constant(None, len(known))
+        )
+    made = values.cast(kind, strict=False)
+    back = made.cast(values.dtype, strict=False)
+    return pl.select(pl.when(back == values).then(made)).to_series()
 
 
 def _columns(
@@ -261,11 +306,11 @@ def _columns(
 ) -> list[str]:
     """Names as ``get_dummies`` gives them."""
     if known is not None:
-        return [f"{target}_{value}" for value in known]
+        return [f"{unescape(target)}_{value}" for value in known]
     dtype = like[target].dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        return [f"{target}_{value}" for value in values]
-    return [f"{target}_{value}" for value in pd.Series(column_to_pandas(values, dtype))]
+        return [f"{unescape(target)}_{value}" for value in values]
+    return [f"{unescape(target)}_{value}" for value in pd.Series(column_to_pandas(values, dtype))]
 
 
 def _type(dtype: Any) -> str:
@@ -287,10 +332,15 @@ def _check_number(table: pl.DataFrame, target: str, most: int) -> None:
         )
 
 
-def _merged(tables: list[list[pl.DataFrame]], keys: list[str]) -> list[pl.DataFrame]:
-    return [
-        kernel.add_counts(list(of_target), keys, target)
-        for of_target, target in zip(
-            zip(*tables, strict=True), [table.columns[0] for table in tables[0]], strict=True
-        )
-    ]
+def _merged(
+    tables: list[list[pl.DataFrame]], keys: list[str], like: pd.DataFrame
+) -> list[pl.DataFrame]:
+    merged = []
+    for each in zip(*tables, strict=True):
+        target = each[0].columns[0]
+        kinds = [table.schema[target] for table in each]
+        mixed = any(kind.is_integer() for kind in kinds) and any(kind.is_float() for kind in kinds)
+        if mixed and not pd.api.types.is_numeric_dtype(like[target].dtype):
+            raise DataError(unescape(target), _TWO_NAMES)
+        merged.append(kernel.add_counts(list(each), keys, target))
+    return merged

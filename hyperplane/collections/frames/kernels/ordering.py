@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from hyperplane.collections.frames.kernels.polars_kernel import numbered, together
+from hyperplane.collections.frames.kernels.concatenate import together
+from hyperplane.collections.frames.kernels.polars_kernel import numbered
 
 #: Values of a task that say how its rows are spread.
 _SAMPLE = 2048

@@ -18,13 +18,13 @@ from dask.sizeof import sizeof
 
 from hyperplane.collections.frames.aggregates import GROWING, State
 from hyperplane.collections.frames.cells import CELL, INSTANT, LAST, Windows
+from hyperplane.collections.frames.kernels.concatenate import together
 from hyperplane.collections.frames.kernels.states import (
     counted_name,
     from_rows,
     from_states,
     sets_of,
 )
-from hyperplane.errors import DataError
 
 #: Column with a number of rows.
 N = "__n__"
@@ -66,7 +66,7 @@ def merge(
 ) -> pl.DataFrame:
     """Combine partial tables, in the order of their rows, into one."""
     table = together(tables)
-    made = [from_states(state, states) for state in states]
+    made = [from_states(state, states, table.schema[state.name]) for state in states]
     made += [pl.col(counted_name(state)).sum() for state in sets_of(states)]
     made += _merged_instants(table.columns)
     return table.group_by(list(keys)).agg(made)
@@ -108,7 +108,7 @@ def cells(frame: pl.LazyFrame, windows: Windows) -> pl.LazyFrame:
 
 def _canonical(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
     """Equal values as one type, since partitions may hold a column in types of different width."""
-    if kind.is_numeric():
+    if kind.is_numeric() or kind == pl.Boolean:
         return column.cast(pl.Float64)
     if isinstance(kind, pl.Duration):
         return column.cast(pl.Duration("us"))
@@ -117,14 +117,18 @@ def _canonical(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
 
 def split(table: pl.DataFrame, keys: Sequence[str], into: int) -> list[pl.DataFrame]:
     """Cut a table by the hash of its keys: equal keys of any task meet in the same piece."""
+    return numbered(table, bucket(table, keys, into), into)
+
+
+def bucket(table: pl.DataFrame, keys: Sequence[str], into: int) -> pl.Series:
+    """The number of the piece of each row, by the hash of its keys."""
     # A missing value is the same one in columns of any type: of objects, a task may have none.
     hashes = [
         _canonical(pl.col(key), table.schema[key]).hash(seed).fill_null(seed)
         for seed, key in enumerate(keys)
     ]
-    bucket = pl.fold(pl.lit(0, pl.UInt64), lambda a, b: a ^ b, hashes)
-    number = table.select((bucket % into).cast(pl.UInt32)).to_series()
-    return numbered(table, number, into)
+    mixed = pl.fold(pl.lit(0, pl.UInt64), lambda a, b: a ^ b, hashes)
+    return table.select((mixed % into).cast(pl.UInt32)).to_series()
 
 
 def numbered(table: pl.DataFrame, number: pl.Series, into: int) -> list[pl.DataFrame]:
@@ -190,28 +194,6 @@ def top(
     winners = ranked.group_by(list(keys)).agg(order.head(n)).select(pl.col(_PLACE).list.explode())
     chosen = winners.collect().get_column(_PLACE).sort()
     return frame.select(pl.all().gather(chosen)).collect()
-
-
-def together(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Tables of the same columns as one, in their order.
-
-    Raises
-    ------
-    DataError
-        When a column holds text in one and something else in another, which would become text.
-    """
-    if len(tables) == 1:
-        return tables[0]
-    for name in tables[0].columns:
-        kinds = {str(table.schema[name]): table.schema[name] for table in tables}
-        others = [kind for kind in kinds.values() if kind not in (pl.String, pl.Null)]
-        if "String" in kinds and others:
-            raise DataError(
-                name,
-                f"holds text in one partition and {str(others[0]).lower()} in another; make them "
-                "one, as with astype('str')",
-            )
-    return pl.concat(tables, how="vertical_relaxed")
 
 
 def distinct(

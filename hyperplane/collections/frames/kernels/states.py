@@ -13,7 +13,7 @@ def from_rows(state: State, dtype: pl.DataType) -> pl.Expr:
     """What is kept of a column's rows."""
     column = pl.col(state.column)
     made = {
-        "sum": lambda: _wide(column, dtype).sum(),
+        "sum": lambda: _sum(column, dtype),
         "total": lambda: column.cast(pl.Float64).sum(),
         "count": lambda: column.count().cast(pl.Int64),
         "size": lambda: pl.len().cast(pl.Int64),
@@ -24,7 +24,7 @@ def from_rows(state: State, dtype: pl.DataType) -> pl.Expr:
         "mean": lambda: column.cast(pl.Float64).mean(),
         "m2": lambda: (column.cast(pl.Float64) - column.cast(pl.Float64).mean()).pow(2).sum(),
         "set": lambda: column.unique(),
-        "values": lambda: column.cast(pl.Float64),
+        "values": lambda: column if dtype == pl.Float32 else column.cast(pl.Float64),
     }
     return made[state.kind]().alias(state.name)
 
@@ -57,6 +57,12 @@ def _last_of(dated: pl.Expr) -> pl.Expr:
     return there.get(there.struct.field("at").arg_max(), null_on_oob=True)
 
 
+def _sum(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """A sum in double precision; of short floats a short one, which tells what they are."""
+    made = _wide(column, dtype).sum()
+    return made.cast(dtype) if dtype.is_float() else made
+
+
 def _wide(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     """A type in which sums of long columns neither overflow nor lose digits."""
     if dtype.is_unsigned_integer():
@@ -66,8 +72,8 @@ def _wide(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     return column.cast(pl.Float64) if dtype.is_float() else column
 
 
-def from_states(state: State, states: Sequence[State]) -> pl.Expr:
-    """What is kept of the states of several tables."""
+def from_states(state: State, states: Sequence[State], dtype: pl.DataType) -> pl.Expr:
+    """What is kept of the states of several tables; the type is that of the state."""
     column = pl.col(state.name)
     if state.kind in ("mean", "m2"):
         of = {other.kind: pl.col(other.name) for other in states if other.column == state.column}
@@ -77,7 +83,7 @@ def from_states(state: State, states: Sequence[State]) -> pl.Expr:
             return mean.alias(state.name)
         return (column.sum() + (of["count"] * (means - mean).pow(2)).sum()).alias(state.name)
     made = {
-        "sum": column.sum,
+        "sum": lambda: _sum(column, dtype),
         "total": column.sum,
         "count": column.sum,
         "size": column.sum,
@@ -114,9 +120,18 @@ def value(out: Output) -> pl.Expr:
         variance = states["m2"] / (pl.when(states["count"] > 1).then(states["count"]) - 1)
         return variance.sqrt() if out.function == "std" else variance
     if out.function == "median":
-        return states["values"].list.median()
+        return _median(states["values"])
     if out.function == "nunique":
         return states["set"].list.len().cast(pl.Int64) + pl.col(counted_name(out.states[0]))
     state = out.states[0]
     dated = state.order is not None and state.kind in ("first", "last")
     return states[state.kind].struct.field("value") if dated else states[state.kind]
+
+
+def _median(values: pl.Expr) -> pl.Expr:
+    """The middle of lists; Polars goes from the lower middle to the upper, infinite or not."""
+    ordered = values.list.sort()
+    length = values.list.len().cast(pl.Int64)
+    low = ordered.list.get((length - 1) // 2, null_on_oob=True)
+    high = ordered.list.get(length // 2, null_on_oob=True)
+    return pl.when(low == high).then(low).otherwise(low / 2 + high / 2)

@@ -1,0 +1,163 @@
+"""Joins of collections of any size and origin: Dask's shuffle by a hash of our own, and pandas.
+
+Dask hashes keys as each partition happens to hold them: a missing value among booleans makes
+objects of them, and known and unknown categories have different hashes. Rows with equal keys then
+go to different partitions, and are not joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from hyperplane.collections.frames.convert import from_pandas
+from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.task_errors import run_task
+from hyperplane.errors import DataError
+
+#: Column with the number of the partition where a row is joined.
+_BUCKET = "__bucket__"
+
+
+def shuffle_join(
+    left: dd.DataFrame, right: dd.DataFrame, keys: Sequence[str], how: Any, suffixes: Any
+) -> dd.DataFrame:
+    """``left.merge(right, on=keys, how=how)`` of two collections with equal-enough keys."""
+    left, right = left.clear_divisions(), right.clear_divisions()
+    wide = partial(with_missing, keys=list(keys)) if how == "left" else _same
+    like = left._meta.merge(wide(right._meta), on=list(keys), how=how, suffixes=suffixes)
+    into = max(left.npartitions, right.npartitions)
+    if right.npartitions > 1:
+        left, right = (_shuffled(side, keys, into) for side in (left, right))
+    else:
+        left, right = (_conformed(side) for side in (left, right))
+    merge = partial(_merged, keys=list(keys), how=how, suffixes=suffixes, wide=wide)
+    return left.map_partitions(
+        merge, right, meta=like, enforce_metadata=False, align_dataframes=False
+    )
+
+
+def _same(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame
+
+
+def _shuffled(side: dd.DataFrame, keys: Sequence[str], into: int) -> dd.DataFrame:
+    """A side with equal keys in partitions of equal numbers."""
+    like = side._meta
+    meta = like.assign(**{_BUCKET: np.array([], dtype="int64")})
+    mark = partial(run_task, _with_bucket)
+    marked = side.map_partitions(mark, like, list(keys), into, meta=meta, enforce_metadata=False)
+    return marked.shuffle(on=_BUCKET, npartitions=into)
+
+
+def _conformed(side: dd.DataFrame) -> dd.DataFrame:
+    meta = side._meta
+    return side.map_partitions(partial(run_task, conform), meta, meta=meta, enforce_metadata=False)
+
+
+def _with_bucket(
+    frame: pd.DataFrame, like: pd.DataFrame, keys: list[str], into: int
+) -> pd.DataFrame:
+    frame = conform(frame, like)
+    names = [f"key {number}" for number in range(len(keys))]
+    table = from_pandas(frame[keys].set_axis(names, axis=1))
+    number = kernel.bucket(table, names, into).to_numpy()
+    return frame.assign(**{_BUCKET: number.astype("int64")})
+
+
+def conform(frame: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
+    """A partition of the types that the collection says: Dask's shuffle casts to these.
+
+    Raises
+    ------
+    DataError
+        When a column is missing, or a value is not itself in the declared type.
+    """
+    for name in like.columns:
+        if int((frame.columns == name).sum()) != 1:
+            raise DataError(str(name), "is not there once in each partition")
+    made = frame[list(like.columns)].copy(deep=False)
+    for name, declared in like.dtypes.items():
+        values = made[name]
+        if values.dtype == declared or declared == np.dtype(object):
+            continue
+        if isinstance(declared, pd.CategoricalDtype) and not dd.utils.has_known_categories(
+            like[name]
+        ):
+            continue
+        made[name] = _cast(values, declared, str(name))
+    return made
+
+
+def _cast(values: pd.Series[Any], declared: Any, name: str) -> pd.Series[Any]:
+    there = values.notna()
+    try:
+        kept = values.astype(declared)
+        back = kept[there].astype(object)
+        lost = np.array(
+            [not _equal(a, b) for a, b in zip(values[there].astype(object), back, strict=True)],
+            dtype=bool,
+        )
+        if not lost.any() and kept.notna().equals(there):
+            return kept
+    except (ArithmeticError, NotImplementedError, TypeError, ValueError, pa.ArrowException):
+        lost = np.ones(int(there.sum()), dtype=bool)
+    some = values[there][lost] if lost.any() else values
+    shown = f"{some.iloc[0]!r:.60} of" if len(some) else ""
+    raise DataError(
+        name,
+        f"holds {shown} type {values.dtype}, where the collection says {declared}; make them one, "
+        "as with astype(...)",
+    )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    numbers = (bool, int, float)
+    one = one.item() if isinstance(one, np.generic) and hasattr(one, "item") else one
+    other = other.item() if isinstance(other, np.generic) and hasattr(other, "item") else other
+    if isinstance(one, numbers) != isinstance(other, numbers):
+        return False
+    return bool(one == other)
+
+
+def _merged(
+    left: pd.DataFrame,
+    right: pd.DataFrame,
+    keys: list[str],
+    how: Any,
+    suffixes: Any,
+    wide: Any,
+) -> pd.DataFrame:
+    sides = [side.drop(columns=_BUCKET, errors="ignore") for side in (left, right)]
+    return run_task(_merge, sides[0], wide(sides[1]), keys, how, suffixes)
+
+
+def _merge(
+    left: pd.DataFrame, right: pd.DataFrame, keys: list[str], how: Any, suffixes: Any
+) -> pd.DataFrame:
+    return left.merge(right, on=keys, how=how, suffixes=suffixes)
+
+
+def with_missing(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """The same columns beside keys in types that can miss values and lose none."""
+    return frame.astype(
+        {
+            name: nullable(dtype)
+            for name, dtype in frame.dtypes.items()
+            if name not in keys and nullable(dtype) is not dtype
+        }
+    )
+
+
+def nullable(dtype: Any) -> Any:
+    """The type that holds the same values, and missing ones."""
+    kind = dtype.kind if isinstance(dtype, np.dtype) else ""
+    if kind == "b":
+        return "boolean"
+    return str(dtype).replace("u", "U").replace("int", "Int") if kind in ("i", "u") else dtype

@@ -1,0 +1,253 @@
+"""What a collection declares is a hint: results follow the data, or name the column that lies."""
+
+from __future__ import annotations
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from polars.exceptions import PanicException
+
+from hyperplane.collections.frames.task_errors import run_task
+from hyperplane.dataframe import (
+    drop_duplicates,
+    group_agg,
+    join,
+    read,
+    sort_values,
+    to_datetime,
+    top_n_per_group,
+    value_counts,
+    window_agg,
+    window_counts,
+)
+from hyperplane.errors import DataError, RequestError
+
+
+@pytest.fixture(autouse=True)
+def _here():
+    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
+        yield
+
+
+def same(part):
+    return part
+
+
+def parts(*frames, meta=None):
+    """A collection of partitions as they are, with a meta of one of them."""
+    return dd.from_map(same, list(frames), meta=frames[0].iloc[:0] if meta is None else meta)
+
+
+ROWS = pd.DataFrame(
+    {
+        "k": [1, 2, 1, 2],
+        "p": ["1.55", "x", "2.0", "2.25"],
+        "t": pd.date_range("2024-01-01", periods=4, freq="h"),
+    }
+)
+
+
+@pytest.fixture(params=["read", "read_parquet", "from_pandas", "from_map"])
+def coerced(request, tmp_path):
+    """A column that Dask declares to be of whole numbers, and that holds fractions."""
+    ROWS.to_parquet(tmp_path / "m.parquet")
+    made = {
+        "read": lambda: read(tmp_path / "m.parquet"),
+        "read_parquet": lambda: dd.read_parquet(tmp_path / "m.parquet"),
+        "from_pandas": lambda: dd.from_pandas(ROWS, npartitions=2),
+        "from_map": lambda: parts(ROWS[:2], ROWS[2:]),
+    }[request.param]()
+    made["p"] = dd.to_numeric(made["p"], errors="coerce")
+    assert "int" in str(made.dtypes["p"]).lower()
+    return made
+
+
+def test_fractions_declared_as_whole_numbers_are_kept(coerced):
+    made = group_agg(coerced, "k", {"p": ["sum", "min", "max", "first"]}).compute()
+    assert made.to_numpy().tolist() == [[3.55, 1.55, 2.0, 1.55], [2.25, 2.25, 2.25, 2.25]]
+    made = window_agg(coerced, "t", "1D", {"p": "max"}, label="left").compute()
+    assert made["p"].dropna().to_list() == [1.55, 2.25] or made["p"].to_list() == [2.25]
+    assert top_n_per_group(coerced, "k", "p", 1).compute()["p"].to_list() == [2.0, 2.25]
+    assert value_counts(coerced, "p").compute().to_dict() == {1.55: 1, 2.0: 1, 2.25: 1}
+    assert sort_values(coerced, "p").compute()["p"].to_list()[:3] == [1.55, 2.0, 2.25]
+    assert sorted(drop_duplicates(coerced, "p").compute()["p"].dropna()) == [1.55, 2.0, 2.25]
+    names = list(window_counts(coerced, "t", "1D", "p").compute().columns)
+    assert names == ["p_1.55", "p_2.0", "p_2.25"]
+
+
+def test_what_cannot_be_held_names_column_partition_and_value():
+    df = parts(
+        pd.DataFrame({"k": [1], "v": [1]}),
+        pd.DataFrame({"k": [1], "v": ["many"]}),
+    )
+    with pytest.raises(DataError, match=r"column 'v': holds text, such as 'many'.*partition 1"):
+        group_agg(df, "k", {"v": "sum"}).compute()
+    with pytest.raises(DataError, match=r"column 'v': holds int64 .* and text .* such as 'many'"):
+        sort_values(df, "v").compute()
+
+
+def test_numbers_that_no_common_type_holds_are_an_error():
+    df = parts(pd.DataFrame({"v": [2**53 + 1]}), pd.DataFrame({"v": [0.5]}))
+    with pytest.raises(DataError, match=r"column 'v'.*9007199254740993"):
+        value_counts(df, "v").compute()
+
+
+def test_finer_units_of_later_partitions_are_kept():
+    times = [pd.Series(pd.to_datetime([1500]).as_unit("ns")), pd.Series([pd.Timestamp("2024")])]
+    df = parts(
+        *(
+            pd.DataFrame({"k": 1, "t": each.dt.as_unit(u)})
+            for each, u in zip(times[::-1], ["ms", "ns"], strict=True)
+        )
+    )
+    assert group_agg(df, "k", {"t": "min"}).compute()["t"].to_list() == [pd.Timestamp(1500)]
+
+
+def test_a_naive_meta_of_zoned_times_is_no_window():
+    zoned = pd.DataFrame({"t": pd.date_range("2024", periods=2, tz="Europe/Berlin"), "v": 1})
+    df = parts(zoned, meta=zoned.assign(t=zoned.t.dt.tz_localize(None)).iloc[:0])
+    with pytest.raises(DataError, match=r"column 't': holds Timestamp.*partition 0"):
+        window_agg(df, "t", "1D", {"v": "sum"}).compute()
+    assert sort_values(df, "t").compute()["t"].dt.tz is not None
+
+
+@pytest.mark.parametrize("name", ["*", "^x$", "^.*$", ""])
+def test_names_that_polars_takes_for_patterns(name):
+    frame = pd.DataFrame({name: [2, 1, 2], "x": [1, 2, 3], "t": pd.date_range("2024", periods=3)})
+    df = dd.from_pandas(frame, npartitions=2)
+    assert sort_values(df, name).compute()["x"].to_list() == [2, 1, 3]
+    assert sorted(drop_duplicates(df, name).compute()["x"]) == [1, 2]
+    made = group_agg(df, name, {"x": "sum"}).compute()
+    assert made.index.name == name
+    assert made["x"].to_list() == [2, 4]
+    assert group_agg(df, "x", {name: ["max"]}).compute().columns.to_list() == [(name, "max")]
+    assert top_n_per_group(df, "x", name, 1).compute()[name].to_list() == [2, 1, 2]
+    assert value_counts(df, name).compute().to_dict() == {2: 2, 1: 1}
+    counted = window_counts(df, "t", "1D", name).compute()
+    assert counted.columns.to_list() == [f"{name}_1", f"{name}_2"]
+    made = window_agg(df, "t", "2D", {name: "sum"}).compute()
+    assert made[name].sum() == 5
+    assert len(join(df, df[[name]], name).compute()) == 5
+
+
+def test_periods_have_a_least_and_a_largest():
+    frame = pd.DataFrame({"k": [1, 2], "p": pd.period_range("2024-01", periods=2, freq="M")})
+    made = group_agg(dd.from_pandas(frame, npartitions=2), "k", {"p": ["min", "max"]}).compute()
+    pd.testing.assert_frame_equal(made, frame.groupby("k").agg({"p": ["min", "max"]}))
+
+
+def test_the_median_of_infinite_numbers():
+    frame = pd.DataFrame({"k": [1, 1, 2], "v": [-np.inf, -np.inf, np.inf]})
+    made = group_agg(dd.from_pandas(frame, npartitions=2), "k", {"v": "median"}).compute()
+    assert made["v"].to_list() == [-np.inf, np.inf]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_categories_that_do_not_occur_are_counted(known):
+    values = pd.Series(["a", "b", "a"], dtype=pd.CategoricalDtype(["c", "b", "a"]))
+    df = dd.from_pandas(values.to_frame("v"), npartitions=2)
+    df = df if known else df.assign(v=df["v"].cat.as_unknown())
+    assert value_counts(df, "v").compute().to_dict() == {"a": 2, "b": 1, "c": 0}
+
+
+def test_bins_of_cut_are_counted():
+    frame = pd.DataFrame({"v": pd.cut(pd.Series([1, 2, 2]), [0, 1, 2, 3])})
+    made = value_counts(dd.from_pandas(frame, npartitions=2), "v").compute()
+    assert made.to_dict() == frame["v"].value_counts().to_dict()
+
+
+@pytest.mark.parametrize("kind", ["float16", pd.SparseDtype("int64")])
+def test_short_floats_and_sparse_columns_are_counted(kind):
+    frame = pd.DataFrame({"v": pd.Series([1, 2, 1]).astype(kind)})
+    assert value_counts(dd.from_pandas(frame, npartitions=2), "v").compute().to_dict() == {
+        1: 2,
+        2: 1,
+    }
+
+
+def test_joins_of_booleans_with_missing_ones_and_of_unknown_categories():
+    kind = pd.ArrowDtype(pa.bool_())
+    left = pd.DataFrame({"k": pd.array([True, None, False, True], dtype=kind), "a": range(4)})
+    right = pd.DataFrame({"k": pd.array([True, False, None], dtype=kind), "b": range(3)})
+    sides = dd.from_pandas(left, npartitions=3), dd.from_pandas(right, npartitions=2)
+    made = join(*sides, "k").compute()
+    assert sorted(zip(made["a"], made["b"], strict=True)) == [(0, 0), (1, 2), (2, 1), (3, 0)]
+    letters = pd.DataFrame({"k": pd.Series(list("abab"), dtype="category"), "a": range(4)})
+    known = dd.from_pandas(letters, npartitions=2)
+    unknown = known.assign(k=known["k"].cat.as_unknown()).rename(columns={"a": "b"})
+    assert len(join(known, unknown, "k").compute()) == 8
+
+
+def test_a_left_join_keeps_digits_beside_missing_values():
+    left = dd.from_pandas(pd.DataFrame({"k": range(8)}), npartitions=4)
+    right = dd.from_pandas(pd.DataFrame({"k": [1, 2], "n": [2**53 + 1, 5]}), npartitions=2)
+    made = join(left, right, "k", "left").compute()
+    assert made.dropna().set_index("k")["n"].to_dict() == {1: 2**53 + 1, 2: 5}
+
+
+def test_columns_of_objects_do_not_name_one_value_twice():
+    frame = pd.DataFrame(
+        {"t": pd.date_range("2024", periods=2), "c": pd.Series([1, 2.5], dtype=object)}
+    )
+    with pytest.raises(DataError, match=r"column 'c'.*whole numbers and fractions"):
+        window_counts(dd.from_pandas(frame, npartitions=1), "t", "1D", "c").compute()
+
+
+@pytest.mark.parametrize("zone", ["+05:45", "-03:30"])
+def test_zones_of_odd_offsets(zone):
+    kind = pd.ArrowDtype(pa.timestamp("us", zone))
+    for dtype in (f"datetime64[us, {zone}]", kind):
+        times = pd.Series(pd.date_range("2024", periods=2, tz="UTC")).astype(dtype)
+        made = group_agg(
+            dd.from_pandas(pd.DataFrame({"k": 1, "t": times}), npartitions=2), "k", {"t": "max"}
+        )
+        assert made.compute()["t"].dtype == times.dtype
+
+
+def test_zeros_of_both_signs_beside_categories():
+    kind = pd.ArrowDtype(pa.float32())
+    frame = pd.DataFrame(
+        {
+            "k": pd.array([0.0, -0.0], dtype=kind),
+            "c": pd.Series(["a", "b"], dtype="category"),
+            "v": [1, 2],
+        }
+    )
+    made = group_agg(dd.from_pandas(frame, npartitions=2), ["k", "c"], {"v": "sum"}).compute()
+    assert made["v"].to_list() == [1, 2]
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d %H:%M%z", "%Y-%m-%d %Z"])
+def test_a_format_with_a_zone_needs_utc(form):
+    df = dd.from_pandas(pd.DataFrame({"at": ["2026-01-31 10:00+02:00"]}), npartitions=1)
+    with pytest.raises(RequestError, match="utc=True"):
+        to_datetime(df, "at", form)
+
+
+def test_times_out_of_bounds_are_missing_when_coerced():
+    texts = ["9999-12-31 23:59:59", "2026-01-31T10:00:00.123456789", "01/02/2026", "never"]
+    df = dd.from_pandas(pd.DataFrame({"at": texts}), npartitions=1)
+    made = to_datetime(df, "at", errors="coerce").compute()["at"]
+    assert made.isna().to_list() == [False, False, False, True]
+    numbers = dd.from_pandas(pd.DataFrame({"at": [1e17, np.inf]}), npartitions=1)
+    made = to_datetime(numbers, "at", errors="coerce", unit="us").compute()["at"]
+    assert made.isna().to_list() == [False, True]
+
+
+def test_a_panic_of_polars_is_an_error_of_ours():
+    def panics():
+        raise PanicException("not implemented")
+
+    with pytest.raises(DataError, match="PanicException"):
+        run_task(panics)
+
+
+def test_columns_in_another_order_and_missing_ones():
+    frame = pd.DataFrame({"a": [1, 2], "b": [3, 4]})
+    df = parts(frame, frame[["b", "a"]])
+    assert sorted(drop_duplicates(df, "a").compute()["b"]) == [3, 4]
+    with pytest.raises(DataError, match=r"column 'b': is missing.*partition 1"):
+        drop_duplicates(parts(frame, frame[["a"]]), "a").compute()
