@@ -1,4 +1,4 @@
-"""Methods that published programs call and Dask has since removed."""
+"""Names that published programs use and Dask has since removed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from distributed import Client
+
+
+def keep_old_names() -> None:
+    """Give ``dask.distributed`` the ``delayed`` that it no longer imports."""
+    import dask.distributed as old_home
+    from dask.delayed import delayed
+
+    if not hasattr(old_home, "delayed"):
+        vars(old_home)["delayed"] = delayed
 
 
 def keep_old_methods(client: Client) -> None:
@@ -24,5 +33,6 @@ def keep_old_methods(client: Client) -> None:
         del nanny  # the kind of plugin says it
         return cast("Client", reference()).register_plugin(plugin, name=name)
 
+    keep_old_names()
     if not hasattr(client, "register_worker_plugin"):
         vars(client)["register_worker_plugin"] = register_worker_plugin

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from types import FrameType, TracebackType
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from hyperplane.errors import HyperplaneError
 
@@ -67,9 +67,9 @@ def shows_caller(
     @functools.wraps(function)
     def called(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Coroutine[Any, Any, Result]:
         site = CallSite.of(sys._getframe(1))
-        made = _run(site, functools.partial(function, *args, **kwargs))
+        made: Any = _run(site, functools.partial(function, *args, **kwargs))
         made.__qualname__ = made.__name__ = function.__name__  # for "was never awaited"
-        return made
+        return cast("Coroutine[Any, Any, Result]", made)
 
     return called
 
