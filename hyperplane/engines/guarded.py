@@ -8,6 +8,7 @@ them differs.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from hyperplane.engines.dask_settings import in_force, unless_chosen
 from hyperplane.engines.lazy_dashboard import LazyDashboard
+from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import PatientSettings
@@ -62,6 +64,12 @@ def link_here(link: str, scheduler: str) -> str:
     return link.replace(f"//{host}:", "//127.0.0.1:", 1) if host else link
 
 
+def _release_in(pid: int, release: Callable[[], None]) -> None:
+    """Release in the owning process only; a fork of it has copies of its objects."""
+    if os.getpid() == pid:
+        release()
+
+
 class GuardedScheduler(Scheduler):
     """A Scheduler built with its cluster's settings in force.
 
@@ -72,9 +80,18 @@ class GuardedScheduler(Scheduler):
     """
 
     def __init__(self, *args: Any, config: Mapping[str, Any], **kwargs: Any) -> None:
-        with in_force({**config, **documented_path()}):
+        routes = {
+            # First, because the first route that fits a path answers.
+            key: ["hyperplane.engines.lazy_dashboard", *modules]
+            for key, modules in documented_path().items()
+        }
+        with in_force({**config, **routes}):
             super().__init__(*args, **kwargs)
         LazyDashboard(self)
+
+    def identity(self, n_workers: int = -1) -> dict[str, Any]:
+        """As Dask's own, also in the type, which programs compare."""
+        return {**super().identity(n_workers), "type": Scheduler.__name__}
 
 
 class _Owner(SchedulerPlugin):
@@ -160,7 +177,7 @@ class GuardedCluster(SpecCluster):
         self._cluster_config = cluster_config
         self._idle_timeout = idle_timeout
         self._client: weakref.ref[Client] | None = None
-        self._cleanup = weakref.finalize(self, release)
+        self._cleanup = weakref.finalize(self, _release_in, os.getpid(), release)
         # Dask's own exit handler closes the cluster first; this is for what it may leave.
         self._cleanup.atexit = False
         try:
@@ -188,6 +205,8 @@ class GuardedCluster(SpecCluster):
     async def _add_guards(self, scheduler: Scheduler) -> None:
         owner = _Owner(self)
         plugins: list[SchedulerPlugin] = [owner]
+        if "distributed.scheduler.worker-ttl" in self._scheduler_config:
+            plugins.append(BusyWorkerGuard())  # a time-to-live that the user chose is kept exactly
         if self._idle_timeout is not None:
             plugins.append(IdleGuard(self._idle_timeout, owner.close_cluster))
         for plugin in plugins:
