@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 import dask.config
@@ -144,13 +144,16 @@ class GuardedLocalCluster(GuardedCluster, LocalCluster):
         # The starts of workers fail now, and nobody asks them why.
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         nannies = list(self._created)
-        for nanny in nannies:
-            process = getattr(nanny.process, "process", None)
-            if process is not None and process.is_alive():
-                await process.kill()
-        for step in ("start", "close"):  # wait for the one, then do the other
-            steps = (getattr(nanny, step)() for nanny in nannies)
-            await asyncio.gather(*steps, return_exceptions=True)
+        starts = asyncio.gather(*(nanny.start() for nanny in nannies), return_exceptions=True)
+        # Repeatedly, because a process may come up after a look and then hang in its start.
+        while not starts.done():
+            for nanny in nannies:
+                process = getattr(nanny.process, "process", None)
+                if process is not None and process.is_alive():
+                    with suppress(ValueError):  # it has ended since
+                        await process.kill()
+            await asyncio.wait([starts], timeout=0.1)
+        await asyncio.gather(*(nanny.close() for nanny in nannies), return_exceptions=True)
         await self._close()
 
     async def _start(self) -> None:
