@@ -29,6 +29,8 @@ from hyperplane.spec.settings import PatientSettings
 
 #: What a client in another process calls on the scheduler to close the whole cluster.
 CLOSE_OWNER = "hyperplane_close_owner"
+#: After how long without a heartbeat a worker counts as dead.
+TIME_TO_LIVE = "distributed.scheduler.worker-ttl"
 
 
 @contextmanager
@@ -46,10 +48,15 @@ def _losses_expected() -> Iterator[None]:
         logger.removeFilter(is_news)
 
 
-def documented_path() -> dict[str, list[str]]:
-    """The setting of Dask that gives a dashboard the path with the cluster's name in it."""
+def dashboard_routes() -> dict[str, list[str]]:
+    """The setting of Dask for the routes of a dashboard whose pages are loaded late.
+
+    The last one gives it the path with the cluster's name in it.
+    """
     key = "distributed.scheduler.http.routes"
-    return {key: [*dask.config.get(key), "hyperplane.engines.dashboard_path"]}
+    # The first route that fits a path answers, so the list of plots comes before Dask's own.
+    ours = "hyperplane.engines.lazy_dashboard", "hyperplane.engines.dashboard_path"
+    return {key: [ours[0], *dask.config.get(key), ours[1]]}
 
 
 def link_here(link: str, scheduler: str) -> str:
@@ -80,12 +87,7 @@ class GuardedScheduler(Scheduler):
     """
 
     def __init__(self, *args: Any, config: Mapping[str, Any], **kwargs: Any) -> None:
-        routes = {
-            # First, because the first route that fits a path answers.
-            key: ["hyperplane.engines.lazy_dashboard", *modules]
-            for key, modules in documented_path().items()
-        }
-        with in_force({**config, **routes}):
+        with in_force({**config, **dashboard_routes()}):
             super().__init__(*args, **kwargs)
         LazyDashboard(self)
 
@@ -135,7 +137,7 @@ def scheduler_settings(plan: ClusterPlan, settings: PatientSettings) -> dict[str
         {
             **plan.tuning.server,
             "distributed.scheduler.no-workers-timeout": settings.no_workers_timeout,
-            "distributed.scheduler.worker-ttl": settings.worker_ttl,
+            TIME_TO_LIVE: settings.worker_ttl,
         }
     )
 
@@ -205,7 +207,7 @@ class GuardedCluster(SpecCluster):
     async def _add_guards(self, scheduler: Scheduler) -> None:
         owner = _Owner(self)
         plugins: list[SchedulerPlugin] = [owner]
-        if "distributed.scheduler.worker-ttl" in self._scheduler_config:
+        if TIME_TO_LIVE in self._scheduler_config:
             plugins.append(BusyWorkerGuard())  # a time-to-live that the user chose is kept exactly
         if self._idle_timeout is not None:
             plugins.append(IdleGuard(self._idle_timeout, owner.close_cluster))

@@ -4,6 +4,7 @@ The tests of dask's arrays, bags and data frames ship with it. Those of distribu
 give the path of ``test_client.py`` from its repository, at the installed version.
 
     python scripts/compat/run_suites.py array bag dataframe
+    python scripts/compat/run_suites.py slice --every 4
     python scripts/compat/run_suites.py client --client-tests test_client.py
 
 A test that builds its own cluster says nothing about this package and does not run. One that fails
@@ -29,6 +30,14 @@ SUITES = {
     "array": ["array/tests"],
     "bag": ["bag/tests"],
     "dataframe": ["dataframe/tests", "dataframe/dask_expr/tests"],
+    "slice": [  # small files of each, for a look in seconds
+        "array/tests/test_reshape.py",
+        "bag/tests/test_random.py",
+        "bag/tests/test_text.py",
+        "dataframe/tests/test_accessors.py",
+        "dataframe/tests/test_hashing.py",
+        "dataframe/tests/test_indexing.py",
+    ],
 }
 #: Seconds that one test may take.
 LIMIT = 120
