@@ -17,6 +17,10 @@ import dask
 import pytest
 from distributed import Client, LocalCluster
 
+# First, because Dask's test utilities put the configuration of their import back for each test.
+import hyperplane.cluster
+
+# isort: split
 # The fixtures of Dask's client tests; only `cluster_fixture` below is another one here.
 from distributed.utils_test import (  # noqa: F401
     a,
@@ -45,10 +49,8 @@ def start() -> tuple[Client, Any]:
     if os.environ["COMPAT_CLUSTER"] == "plain":
         cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0")
         return Client(cluster), cluster
-    import hyperplane
-
     # The tuning profile is the one in force by default, `fast`.
-    return hyperplane.initialize_cluster(
+    return hyperplane.cluster.initialize_cluster(
         num_workers=1, nprocs=2, nthreads=1, ram_gb_per_proc=1.0, local_fit="exact"
     )
 
