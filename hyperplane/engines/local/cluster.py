@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import Any, Literal
 
 import dask.config
@@ -59,7 +60,7 @@ class GuardedNanny(Nanny):
         Dotted Dask settings of the worker and of the nanny itself.
     forked : bool
         Whether worker processes are forked from the zygote.
-    main : mapping
+    main : mapping, optional
         How forked workers run the main module's definitions, see :mod:`main_module`.
     **kwargs
         As for Nanny.
@@ -70,7 +71,7 @@ class GuardedNanny(Nanny):
         *args: Any,
         config: Mapping[str, Any],
         forked: bool,
-        main: Mapping[str, str],
+        main: Mapping[str, str] = MappingProxyType({}),
         **kwargs: Any,
     ) -> None:
         self._settings = dict(config)
