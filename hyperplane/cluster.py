@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from hyperplane import announce, config
@@ -100,9 +101,8 @@ def start(plan: ClusterPlan) -> Started:
     usable, reason = engine.available()
     if not usable:
         raise EngineUnavailable(plan.engine, reason)
-    started = engine.start(plan)
+    started = _prepared(engine.start, plan)
     restore_after(started.client)
-    keep_old_methods(started.client)
     return started
 
 
@@ -263,9 +263,20 @@ def get_cluster(name: str, engine: str | None = None) -> Started:
 
         engine = engine_of(name)
     found = registry.load(engine)
-    started = found.connect(name, config.engine_settings(engine, found.settings))
+    started = _prepared(found.connect, name, config.engine_settings(engine, found.settings))
     restore_after(started.client, getattr(started.cluster, "lent_to", ""))
+    return started
+
+
+def _prepared(start_or_connect: Callable[..., Started], *arguments: Any) -> Started:
+    """Call an engine, and add to its client and cluster what holds for all engines."""
+    # Imported here: it loads distributed once something is started, and a plan needs none of it.
+    from hyperplane.guard import forks
+
+    forks.check_not_forked()
+    started = start_or_connect(*arguments)
     keep_old_methods(started.client)
+    forks.guard_forks(started.client, started.cluster)
     return started
 
 

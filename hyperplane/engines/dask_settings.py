@@ -56,6 +56,32 @@ def _copied(section: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What is new or has another value in a configuration, as sections in sections.
+
+    Examples
+    --------
+    >>> changes({"array": {"slicing": 1, "rechunk": 2}}, {"array": {"slicing": 1, "rechunk": 3}})
+    {'array': {'rechunk': 3}}
+    """
+    found: dict[str, Any] = {}
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            if inner := changes(old, value):
+                found[key] = inner
+        elif key not in before or not _equal(value, old):
+            found[key] = value
+    return found
+
+
+def _equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:  # noqa: BLE001 - arrays, and whatever else a program puts there
+        return False
+
+
 def unless_chosen(ours: Mapping[str, Any]) -> dict[str, Any]:
     """Our defaults for dotted keys of Dask, less those that the user has set otherwise.
 

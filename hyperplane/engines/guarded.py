@@ -8,6 +8,7 @@ them differs.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -21,12 +22,15 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from hyperplane.engines.dask_settings import in_force, unless_chosen
 from hyperplane.engines.lazy_dashboard import LazyDashboard
+from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import PatientSettings
 
 #: What a client in another process calls on the scheduler to close the whole cluster.
 CLOSE_OWNER = "hyperplane_close_owner"
+#: After how long without a heartbeat a worker counts as dead.
+TIME_TO_LIVE = "distributed.scheduler.worker-ttl"
 
 
 @contextmanager
@@ -44,10 +48,15 @@ def _losses_expected() -> Iterator[None]:
         logger.removeFilter(is_news)
 
 
-def documented_path() -> dict[str, list[str]]:
-    """The setting of Dask that gives a dashboard the path with the cluster's name in it."""
+def dashboard_routes() -> dict[str, list[str]]:
+    """The setting of Dask for the routes of a dashboard whose pages are loaded late.
+
+    The last one gives it the path with the cluster's name in it.
+    """
     key = "distributed.scheduler.http.routes"
-    return {key: [*dask.config.get(key), "hyperplane.engines.dashboard_path"]}
+    # The first route that fits a path answers, so the list of plots comes before Dask's own.
+    ours = "hyperplane.engines.lazy_dashboard", "hyperplane.engines.dashboard_path"
+    return {key: [ours[0], *dask.config.get(key), ours[1]]}
 
 
 def link_here(link: str, scheduler: str) -> str:
@@ -62,6 +71,12 @@ def link_here(link: str, scheduler: str) -> str:
     return link.replace(f"//{host}:", "//127.0.0.1:", 1) if host else link
 
 
+def _release_in(pid: int, release: Callable[[], None]) -> None:
+    """Release in the owning process only; a fork of it has copies of its objects."""
+    if os.getpid() == pid:
+        release()
+
+
 class GuardedScheduler(Scheduler):
     """A Scheduler built with its cluster's settings in force.
 
@@ -72,9 +87,13 @@ class GuardedScheduler(Scheduler):
     """
 
     def __init__(self, *args: Any, config: Mapping[str, Any], **kwargs: Any) -> None:
-        with in_force({**config, **documented_path()}):
+        with in_force({**config, **dashboard_routes()}):
             super().__init__(*args, **kwargs)
         LazyDashboard(self)
+
+    def identity(self, n_workers: int = -1) -> dict[str, Any]:
+        """As Dask's own, also in the type, which programs compare."""
+        return {**super().identity(n_workers), "type": Scheduler.__name__}
 
 
 class _Owner(SchedulerPlugin):
@@ -118,7 +137,7 @@ def scheduler_settings(plan: ClusterPlan, settings: PatientSettings) -> dict[str
         {
             **plan.tuning.server,
             "distributed.scheduler.no-workers-timeout": settings.no_workers_timeout,
-            "distributed.scheduler.worker-ttl": settings.worker_ttl,
+            TIME_TO_LIVE: settings.worker_ttl,
         }
     )
 
@@ -160,7 +179,7 @@ class GuardedCluster(SpecCluster):
         self._cluster_config = cluster_config
         self._idle_timeout = idle_timeout
         self._client: weakref.ref[Client] | None = None
-        self._cleanup = weakref.finalize(self, release)
+        self._cleanup = weakref.finalize(self, _release_in, os.getpid(), release)
         # Dask's own exit handler closes the cluster first; this is for what it may leave.
         self._cleanup.atexit = False
         try:
@@ -188,6 +207,8 @@ class GuardedCluster(SpecCluster):
     async def _add_guards(self, scheduler: Scheduler) -> None:
         owner = _Owner(self)
         plugins: list[SchedulerPlugin] = [owner]
+        if TIME_TO_LIVE in self._scheduler_config:
+            plugins.append(BusyWorkerGuard())  # a time-to-live that the user chose is kept exactly
         if self._idle_timeout is not None:
             plugins.append(IdleGuard(self._idle_timeout, owner.close_cluster))
         for plugin in plugins:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from distributed.http.scheduler.info import IndividualPlots
 from tornado import web
 
 if TYPE_CHECKING:
@@ -33,9 +34,29 @@ class LazyDashboard(web.Application):
 
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
         """Load the pages, leave, and let them answer. Tornado asks this for unknown paths."""
+        self.load()
+        return self.scheduler.http_application.find_handler(request, **kwargs)
+
+    def load(self) -> None:
+        """Replace this application with Dask's own pages."""
         from distributed.dashboard.scheduler import connect
 
         application = self.scheduler.http_application
         connect(application, self.scheduler.http_server, self.scheduler, prefix="")
         application.applications.remove(self)
-        return application.find_handler(request, **kwargs)
+
+
+class ListOfPlots(IndividualPlots):
+    """The list of single plots, which Dask makes of the pages that are loaded."""
+
+    def get(self) -> None:
+        """Load the pages first; the dashboard of JupyterLab asks for this list before any page."""
+        for application in list(self.server.http_application.applications):
+            if isinstance(application, LazyDashboard):
+                application.load()
+        super().get()
+
+
+routes: list[tuple[str, type[web.RequestHandler], dict[str, Any]]] = [
+    (r"individual-plots.json", ListOfPlots, {})
+]

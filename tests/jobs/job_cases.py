@@ -15,7 +15,7 @@ def submitted(*steps, **options):
     return submit(Pipeline.from_steps("test", steps), **options)
 
 
-def ran(*steps, wait=150, **options):
+def ran(*steps, wait=170, **options):
     """A job of these steps, once it has ended."""
     job = submitted(*steps, **options)
     job.wait(wait)

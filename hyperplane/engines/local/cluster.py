@@ -7,10 +7,10 @@ Subclasses, because Dask reads these settings in its own process at moments of i
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import Any, Literal
 
 import dask.config
@@ -19,9 +19,10 @@ from distributed.core import Status
 from distributed.node import ServerNode
 
 from hyperplane.engines import records
-from hyperplane.engines.dask_settings import in_force, snapshot, take_back
+from hyperplane.engines.dask_settings import changes, in_force, snapshot, take_back
 from hyperplane.engines.guarded import GuardedCluster
 from hyperplane.engines.local import zygote
+from hyperplane.engines.local.process_state import WorkerEnvironment
 from hyperplane.engines.local.quick import import_in_background
 
 _forking = 0
@@ -59,30 +60,51 @@ class GuardedNanny(Nanny):
         Dotted Dask settings of the worker and of the nanny itself.
     forked : bool
         Whether worker processes are forked from the zygote.
+    main : mapping, optional
+        How forked workers run the main module's definitions, see :mod:`main_module`.
     **kwargs
         As for Nanny.
     """
 
-    def __init__(self, *args: Any, config: Mapping[str, Any], forked: bool, **kwargs: Any) -> None:
-        with in_force(config):
+    def __init__(
+        self,
+        *args: Any,
+        config: Mapping[str, Any],
+        forked: bool,
+        main: Mapping[str, str] = MappingProxyType({}),
+        **kwargs: Any,
+    ) -> None:
+        self._settings = dict(config)
+        with in_force(self._settings):
             # A copy: what Dask keeps of its configuration shares its inner parts.
-            kwargs["config"] = snapshot()
+            self._configuration = kwargs["config"] = snapshot()
             super().__init__(*args, **kwargs)
         self._forked = forked
-        self._own_env = dict(self.env)
         if forked:
+            # A plugin of Dask may add to it, and a restart reads it again.
+            self.env = WorkerEnvironment(self.env, main)
             # Dask would write them into this process, for the one that it spawns; the zygote has
             # them already.
             self.pre_spawn_env = {}
 
     async def instantiate(self) -> Status:
         """Start the worker process, by fork where that is possible."""
+        self._follow_configuration()
         if not self._forked:
             return await super().instantiate()
-        # A forked process has the variables of the zygote; a spawned one has those of now.
-        self.env = {**os.environ, **self._own_env}
         with _forkserver():
             return await super().instantiate()
+
+    def _follow_configuration(self) -> None:
+        """Bring settings that the program has changed since the last start to the next worker."""
+        with in_force(self._settings):
+            now = snapshot()
+        changed = changes(self._configuration, now)
+        self._configuration = now
+        if changed:
+            dask.config.update(self.config, changed)
+            if self.process is not None:
+                dask.config.update(self.process.config, changed)
 
     async def close(  # type: ignore[override]
         self, timeout: float = 5, reason: str = "nanny-close"
@@ -123,13 +145,16 @@ class GuardedLocalCluster(GuardedCluster, LocalCluster):
         # The starts of workers fail now, and nobody asks them why.
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         nannies = list(self._created)
-        for nanny in nannies:
-            process = getattr(nanny.process, "process", None)
-            if process is not None and process.is_alive():
-                await process.kill()
-        for step in ("start", "close"):  # wait for the one, then do the other
-            steps = (getattr(nanny, step)() for nanny in nannies)
-            await asyncio.gather(*steps, return_exceptions=True)
+        starts = asyncio.gather(*(nanny.start() for nanny in nannies), return_exceptions=True)
+        # Repeatedly, because a process may come up after a look and then hang in its start.
+        while not starts.done():
+            for nanny in nannies:
+                process = getattr(nanny.process, "process", None)
+                if process is not None and process.is_alive():
+                    with suppress(ValueError):  # it has ended since
+                        await process.kill()
+            await asyncio.wait([starts], timeout=0.1)
+        await asyncio.gather(*(nanny.close() for nanny in nannies), return_exceptions=True)
         await self._close()
 
     async def _start(self) -> None:

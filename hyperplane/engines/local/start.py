@@ -22,7 +22,7 @@ from hyperplane.engines.dask_settings import (
 )
 from hyperplane.engines.guarded import cluster_settings, scheduler_settings
 from hyperplane.engines.here import LOOPBACK, PARENT_DEATH, WORKER_MEMORY, log_tail, user_preloads
-from hyperplane.engines.local import quick, zygote
+from hyperplane.engines.local import main_module, quick, zygote
 from hyperplane.engines.local.cluster import GuardedLocalCluster, GuardedNanny, clean_up
 from hyperplane.engines.starting import record_of
 from hyperplane.engines.worker_memory import fitting
@@ -117,6 +117,7 @@ def _arguments(
         "worker_class": GuardedNanny,
         "config": worker_config,
         "forked": forked,
+        "main": main_module.preparation() if forked else {},
     }
 
 

@@ -10,9 +10,7 @@ from multiprocessing import spawn
 from typing import Any
 
 from hyperplane.engines.local.zygote import VARIABLE, ignore_interrupts
-
-#: What Dask calls the processes of its workers.
-WORKER_PROCESS = "Dask Worker process (from Nanny)"
+from hyperplane.guard.forks import WORKER_PROCESS
 
 
 def _load(modules: list[str]) -> None:
@@ -27,8 +25,9 @@ def _load(modules: list[str]) -> None:
 def _spare_workers_the_main_module() -> None:
     """Keep worker processes of Dask from running the program's main module again.
 
-    Only these: what else the program forks from here may need functions of its main module,
-    which do not travel by value there.
+    Those that may run it are asked to later, see :mod:`process_state`. Only workers: what else the
+    program forks from here may need functions of its main module, which do not travel by value
+    there.
     """
     as_python_does = spawn.prepare
 

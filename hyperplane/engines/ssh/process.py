@@ -28,6 +28,7 @@ from hyperplane.engines.elsewhere import security_of
 from hyperplane.engines.guarded import CLOSE_OWNER
 from hyperplane.engines.lazy_dashboard import LazyDashboard
 from hyperplane.engines.ssh.gpus import gpu_fault, nannies
+from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard
 from hyperplane.units import format_bytes
 
@@ -115,6 +116,10 @@ async def _serve(told: dict[str, Any]) -> None:
         for server in servers:
             if isinstance(server, Scheduler):
                 await _guard(server, told["idle_timeout"], stop)
+                if told["renew_busy_workers"]:
+                    busy = BusyWorkerGuard()
+                    server.add_plugin(busy)
+                    await busy.start(server)
         _answer(
             addresses=[server.address for server in servers],
             dashboard=servers[0].http_server.port if told["role"] == "scheduler" else None,

@@ -18,7 +18,7 @@ from distributed.security import Security
 from hyperplane.engines import elsewhere, records
 from hyperplane.engines.base import Started
 from hyperplane.engines.dask_settings import in_force, snapshot
-from hyperplane.engines.guarded import cluster_settings, documented_path
+from hyperplane.engines.guarded import TIME_TO_LIVE, cluster_settings, dashboard_routes
 from hyperplane.engines.here import LOOPBACK, PARENT_DEATH, user_preloads
 from hyperplane.engines.joining import join
 from hyperplane.engines.ssh.cluster import GuardedSSHCluster
@@ -168,6 +168,7 @@ def _scheduler(
         **_told(plan, "scheduler", tls),
         "options": options,
         "idle_timeout": plan.idle_timeout,
+        "renew_busy_workers": TIME_TO_LIVE in elsewhere.server_settings(plan, settings),
         "ram": 0,
     }
     host = settings.scheduler_host or settings.hosts[0]
@@ -192,7 +193,7 @@ def _workers_told(plan: ClusterPlan, tls: dict[str, str]) -> dict[str, Any]:
 
 def _told(plan: ClusterPlan, role: str, tls: dict[str, str]) -> dict[str, Any]:
     settings = cast(SshSettings, plan.settings)
-    with in_force({**elsewhere.server_settings(plan, settings), **documented_path()}):
+    with in_force({**elsewhere.server_settings(plan, settings), **dashboard_routes()}):
         whole = snapshot()
     return {
         "role": role,

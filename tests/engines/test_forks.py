@@ -1,0 +1,81 @@
+"""A process forked from one with an open cluster gets an error at once, and harms nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="for systems that can fork"),
+]
+
+PROGRAM = """
+import gc, os, sys, time
+import dask, dask.array
+import hyperplane
+
+ONE = dict(num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact")
+
+def in_a_child(function):
+    sys.stdout.flush()
+    if os.fork() == 0:
+        function()
+        sys.exit(0)
+    return os.waitstatus_to_exitcode(os.wait()[1])
+
+def refused(call):
+    began = time.monotonic()
+    try:
+        call()
+    except hyperplane.EngineError as error:
+        print("refused" if "was forked from" in str(error) else error)
+    else:
+        print("not refused")
+
+def start():
+    return hyperplane.start(hyperplane.plan_cluster(**ONE))
+
+def child():
+    global client, cluster, future
+    refused(client.close)
+    refused(cluster.close)
+    refused(client.shutdown)
+    refused(lambda: client.submit(sum, [1, 2]))
+    refused(future.result)
+    refused(client.scheduler_info)
+    refused(dask.array.ones(3).sum().compute)
+    refused(lambda: cluster.scale(2))
+    refused(start)
+    refused(lambda: hyperplane.get_cluster(cluster.name))
+    del client, cluster, future
+    gc.collect()
+
+client, cluster = start()
+future = client.submit(sum, [1, 2], pure=False)
+assert future.result() == 3
+print("child", in_a_child(child))
+assert client.submit(sum, [3, 4]).result() == 7, "the parent's cluster goes on"
+del future
+client.close(), cluster.close()
+
+def after_the_end():
+    with start().cluster as inner:
+        print(inner.status.name)
+
+print("child", in_a_child(after_the_end))
+"""
+
+
+def test_a_forked_child_is_refused_at_once_and_the_parent_goes_on(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["refused"] * 10 + ["child 0", "running", "child 0"]
