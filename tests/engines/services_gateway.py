@@ -91,7 +91,9 @@ def _environment(found: Slot) -> dict[str, str]:
 
 
 def _clean(found: Slot) -> None:
-    subprocess.run([SCRIPTS / "gateway_down"], env=_environment(found), check=True)
+    subprocess.run(
+        [SCRIPTS / "gateway_down"], env=_environment(found), check=True, start_new_session=True
+    )
 
 
 @contextmanager

@@ -31,7 +31,8 @@ def interface_of(found: Slot) -> str:
 
 def _clean(found: Slot) -> None:
     environment = {**os.environ, **_environment(found)}
-    subprocess.run([SCRIPTS / "slurm_down"], env=environment, check=True, timeout=90)
+    down = [SCRIPTS / "slurm_down"]
+    subprocess.run(down, env=environment, check=True, timeout=90, start_new_session=True)
     left = ["ip", "link", "del", interface_of(found)]
     subprocess.run(left, capture_output=True, check=False)
 

@@ -83,7 +83,9 @@ def _environment(found: Slot) -> dict[str, str]:
 
 
 def _clean(found: Slot) -> None:
-    subprocess.run([SCRIPTS / "ssh_down"], env=_environment(found), check=True)
+    subprocess.run(
+        [SCRIPTS / "ssh_down"], env=_environment(found), check=True, start_new_session=True
+    )
 
 
 @contextmanager
