@@ -42,8 +42,8 @@ ONE_SERVICE = {"kubernetes"}
 AT_ONCE = 2 * (os.cpu_count() or 1) + 1
 #: Files that take longest start first, so that none is left running alone at the end.
 LONGEST = (
-    *("test_slurm_life", "test_gateway_real", "test_ssh_real", "test_gateway_life"),
-    *("test_runners_slurm_real", "test_ssh_life", "test_slurm_real"),
+    *("test_slurm_life", "test_gateway_life", "test_ssh_life", "test_gateway_real"),
+    *("test_runners_slurm_real", "test_ssh_real", "test_slurm_real", "test_slurm_walltime"),
 )
 SLOWEST = 20
 #: Seconds that processes get to end their services after an interruption.

@@ -136,5 +136,5 @@ def nothing_left(
     assert not records.read_all()
     # The processes of a cluster that several tests use end with the last one.
     if "one_cluster" not in request.fixturenames:
-        until(lambda: set(gateway.processes()) <= processes, 60)
+        until(lambda: set(gateway.processes()) <= processes)
         until(lambda: gateway.folders() <= folders)
