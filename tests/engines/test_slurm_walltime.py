@@ -30,7 +30,7 @@ def test_results_move_to_others_before_the_walltime_ends_a_worker(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(slurm_cluster, "LOOK_EVERY", 1.0)
-    early = {"walltime": "2:00", "leave_before": "75s"}
+    early = {"walltime": "2:00", "leave_before": "60s"}
     client, cluster = start(num_workers=1, engine_options=early)
     with cluster, client:
         first = set(client.nthreads())
@@ -39,6 +39,6 @@ def test_results_move_to_others_before_the_walltime_ends_a_worker(
         time.sleep(10)
         cluster.scale(2)
         client.wait_for_workers(2, timeout=30)  # before the first one leaves
-        until(lambda: "left 45 seconds after it began" in caplog.text)
+        until(lambda: "left 60 seconds after it began" in caplog.text, 90)
         assert not first & set(client.nthreads())
         assert future.result() == pid, "computed again"
