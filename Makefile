@@ -54,13 +54,13 @@ stress: $(STAMPS)/test
 	HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet
 
 # What is missing is a failure here, not a skip. ENGINES: which; kubernetes builds for long, once.
-# ONLY: names of tests, as for pytest -k.
+# ONLY: names of tests, as for pytest -k; ONLY_KUBERNETES: for those of kubernetes.
 ENGINES ?= ssh slurm gateway
 engines: $(STAMPS)/test
 	$(if $(filter-out gateway,$(ENGINES)),scripts/engines/install $(filter-out gateway,$(ENGINES)))
 	$(if $(filter kubernetes,$(ENGINES)),scripts/engines/kubernetes_build)
-	HYPERPLANE_REQUIRE_SERVICES=1 $(BIN)/python -m pytest -m engine $(if $(ONLY),-k '$(ONLY)') \
-	  $(foreach engine,$(ENGINES),$(wildcard tests/engines/test_$(engine)*.py tests/jobs/runners/test_runners_$(engine)*.py))
+	HYPERPLANE_REQUIRE_SERVICES=1 $(BIN)/python scripts/engines/run_tests.py $(ENGINES) \
+	  --only '$(ONLY)' $(if $(ONLY_KUBERNETES),--only-of kubernetes '$(ONLY_KUBERNETES)')
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .

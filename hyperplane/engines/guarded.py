@@ -233,4 +233,10 @@ class GuardedCluster(SpecCluster):
         client = self._client() if self._client is not None else None
         if client is not None:
             client.close()
-        self.close()
+        try:
+            self.close()
+        except UnboundLocalError:
+            # Another thread has closed the cluster and stopped the loop meanwhile; sync() of
+            # distributed then has neither a result nor an error.
+            if self.status != Status.closed:
+                raise

@@ -98,5 +98,7 @@ c.ClusterConfig.worker_cmd = [sys.executable, "-m", "distributed.cli.dask_worker
 c.ClusterConfig.cluster_max_workers = 4
 # A lost worker is seen after seconds, and not after half a minute.
 c.DBBackendBase.cluster_heartbeat_period = 2
+# By default twice the period, in which a scheduler on a busy machine may not get to run at all.
+c.DBBackendBase.cluster_heartbeat_timeout = 60
 c.DBBackendBase.cluster_status_period = 2
 c.DBBackendBase.worker_status_period = 2

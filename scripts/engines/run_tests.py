@@ -38,8 +38,13 @@ FOLDERS = {
 }
 #: Engines whose service exists once on a machine.
 ONE_SERVICE = {"kubernetes"}
-#: Processes at a time for each core: two of three wait.
-FOR_EACH_CORE = 3
+#: Processes at a time: half of them wait.
+AT_ONCE = 2 * (os.cpu_count() or 1) + 1
+#: Files that take longest start first, so that none is left running alone at the end.
+LONGEST = (
+    *("test_slurm_life", "test_gateway_life", "test_ssh_life", "test_gateway_real"),
+    *("test_runners_slurm_real", "test_ssh_real", "test_slurm_real", "test_slurm_walltime"),
+)
 SLOWEST = 20
 #: Seconds that processes get to end their services after an interruption.
 GRACE = 90.0
@@ -66,26 +71,26 @@ class Part:
     seconds: float = 0.0
     tests: list[tuple[float, str]] = field(default_factory=list)
     summary: str = ""
+    _files: Path = Path()
 
     @property
     def name(self) -> str:
         """Name of the first file without what all names have."""
         return Path(self.files[0]).stem.removeprefix("test_")
 
-    def start(self, folder: Path, only: str) -> None:
-        """Start the process; its output and report go to a folder."""
-        own = folder / self.name
-        (own / "t").mkdir(parents=True)
-        words = [sys.executable, "-m", "pytest", "-m", "engine", "-o", "junit_family=legacy"]
-        words += [f"--junit-xml={own / 'report.xml'}", f"--basetemp={own / 'base'}"]
-        words += ["-p", "no:cacheprovider", *(["-k", only] if only else []), *self.files]
+    def start(self, folder: Path, number: int, only: str) -> None:
+        """Start the process; what it writes is in a folder, under a number of its own."""
+        self._files = folder / str(number)
+        self._files.mkdir()  # short, because the path of a socket may have a hundred characters
+        words = [sys.executable, "-m", "pytest", "-m", "engine", "-p", "no:cacheprovider"]
+        words += [f"--junit-xml={self._file('xml')}", "-o", "junit_family=legacy"]
+        words += ["-k", only, *self.files] if only else self.files
         self.began = time.monotonic()
-        with (own / "output").open("wb") as output:
+        with self._file("txt").open("wb") as output:
             self.process = subprocess.Popen(  # noqa: S603 - pytest on files of this repository
                 words,
                 cwd=ROOT,
-                # Short: the path of a socket may have a hundred characters.
-                env={**os.environ, "TMPDIR": str(own / "t")},
+                env={**os.environ, "TMPDIR": str(self._files)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -94,26 +99,34 @@ class Part:
                 preexec_fn=_end_with_parent,
             )
 
-    def finish(self, folder: Path) -> None:
+    def finish(self) -> None:
         """Read the report of the process, which has ended."""
         self.seconds = time.monotonic() - self.began
-        report, output = folder / self.name / "report.xml", self.output(folder)
-        if report.exists():
-            for case in ElementTree.parse(report).getroot().iter("testcase"):  # noqa: S314 - ours
+        if self._file("xml").exists():
+            cases = ElementTree.parse(self._file("xml")).getroot()  # noqa: S314 - of our pytest
+            for case in cases.iter("testcase"):
                 name = f"{Path(case.get('file', '')).stem}::{case.get('name')}"
                 self.tests.append((float(case.get("time", 0)), name))
-        lines = [line for line in output.splitlines() if re.match(r"=+ .* in [\d.]+s", line)]
-        self.summary = lines[-1].strip("= ") if lines else f"exit status {self.status}"
+        found = re.findall(r"^=+ (.* in [\d.]+s.*?) =+$", self.output, re.MULTILINE)
+        self.summary = found[-1] if found else f"exit status {self.status}"
 
-    def output(self, folder: Path) -> str:
+    def heading(self) -> str:
+        """A line to put above the output."""
+        return f"\n{f' {self.name} ':=^100}"
+
+    @property
+    def output(self) -> str:
         """All that the process has printed."""
-        return (folder / self.name / "output").read_text(errors="replace")
+        return self._file("txt").read_text(errors="replace")
 
     @property
     def status(self) -> int:
         """Exit status of the process, which has ended; 0 where no test was selected."""
         code = None if self.process is None else self.process.returncode
         return 1 if code is None else 0 if code == NO_TESTS else code
+
+    def _file(self, kind: str) -> Path:
+        return self._files.with_suffix(f".{kind}")
 
 
 class Interrupted(BaseException):
@@ -133,11 +146,12 @@ def main() -> int:
         metavar=("ENGINE", "EXPRESSION"),
         help="as --only, for the tests of one engine",
     )
-    parser.add_argument("--at-once", type=int, default=FOR_EACH_CORE * (os.cpu_count() or 1))
+    parser.add_argument("--at-once", type=int, default=AT_ONCE)
     given = parser.parse_args()
     parts = [part for engine in given.engines for part in parts_of(engine)]
     if not parts:
         parser.error(f"no tests of {', '.join(given.engines)}")
+    parts.sort(key=lambda part: rank(part.files))
     only = {**dict.fromkeys(given.engines, given.only), **dict(given.only_of)}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
@@ -145,7 +159,7 @@ def main() -> int:
     began = time.monotonic()
     try:
         run(parts, folder, only, given.at_once)
-        return report(parts, folder, time.monotonic() - began)
+        return report(parts, time.monotonic() - began)
     except Interrupted:
         print("interrupted; all processes and services are ended", file=sys.stderr)
         return 130
@@ -166,6 +180,12 @@ def parts_of(engine: str) -> list[Part]:
     return [Part(engine, [file]) for file in files]
 
 
+def rank(files: list[str]) -> int:
+    """Place of a process in the order of starts."""
+    ranks = [LONGEST.index(stem) for stem in map(_stem, files) if stem in LONGEST]
+    return min(ranks, default=-1 if len(files) > 1 else len(LONGEST))
+
+
 def run(parts: list[Part], folder: Path, only: dict[str, str], at_once: int) -> None:
     """Run all parts, so many at a time; end all of them on an interruption."""
     waiting, running = list(parts), list[Part]()
@@ -173,15 +193,17 @@ def run(parts: list[Part], folder: Path, only: dict[str, str], at_once: int) -> 
         while waiting or running:
             while waiting and len(running) < at_once:
                 part = waiting.pop(0)
-                part.start(folder, only[part.engine])
+                part.start(folder, len(parts) - len(waiting), only[part.engine])
                 running.append(part)
             for part in [one for one in running if one.process and one.process.poll() is not None]:
                 running.remove(part)
-                part.finish(folder)
+                part.finish()
                 print(f"{part.name}: {part.summary}", flush=True)
             time.sleep(0.2)
     finally:
         end(running)
+        for part in running:
+            print(part.heading(), part.output, sep="\n", flush=True)
 
 
 def end(running: list[Part]) -> None:
@@ -198,11 +220,11 @@ def end(running: list[Part]) -> None:
             process.wait()
 
 
-def report(parts: list[Part], folder: Path, seconds: float) -> int:
+def report(parts: list[Part], seconds: float) -> int:
     """Print what failed, the time of each engine and the slowest tests; the exit status."""
     failed = [part for part in parts if part.status]
     for part in failed:
-        print(f"\n{f' {part.name} ':=^100}\n{part.output(folder)}")
+        print(part.heading(), part.output, sep="\n")
     print("\nslowest tests")
     tests = sorted((test for part in parts for test in part.tests), reverse=True)
     for one, name in tests[:SLOWEST]:
@@ -222,6 +244,10 @@ def report(parts: list[Part], folder: Path, seconds: float) -> int:
         print("no test was selected")
         return NO_TESTS
     return 0
+
+
+def _stem(file: str) -> str:
+    return Path(file).stem
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

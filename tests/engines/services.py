@@ -6,6 +6,7 @@ import fcntl
 import multiprocessing.util
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -34,10 +35,11 @@ def need(what: str, there: bool) -> None:
 
 def until(condition: Callable[[], object], seconds: float = 60) -> None:
     """Wait until a condition holds, or fail."""
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, 0.05
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.1)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.4)  # most conditions start programs, which take time themselves
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,22 @@ def slot(kind: str, clean: Callable[[Slot], None]) -> Iterator[Slot]:
         try:
             yield mine
         finally:
-            clean(mine)
-            shutil.rmtree(mine.folder, ignore_errors=True)
+            with _uninterrupted():
+                clean(mine)
+                shutil.rmtree(mine.folder, ignore_errors=True)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Put off Ctrl-C to the end of the block."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _locked(file: IO[str]) -> bool:

@@ -31,7 +31,8 @@ def interface_of(found: Slot) -> str:
 
 def _clean(found: Slot) -> None:
     environment = {**os.environ, **_environment(found)}
-    subprocess.run([SCRIPTS / "slurm_down"], env=environment, check=True, timeout=90)
+    down = [SCRIPTS / "slurm_down"]
+    subprocess.run(down, env=environment, check=True, timeout=90, start_new_session=True)
     left = ["ip", "link", "del", interface_of(found)]
     subprocess.run(left, capture_output=True, check=False)
 
@@ -65,7 +66,7 @@ SMALL: dict[str, Any] = {
 def service() -> Iterator[Slot]:
     with slurm() as running:
         yield running
-        until(lambda: queue() == {}, 20)
+        until(lambda: queue() == {})
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,7 @@ def surroundings(service: Slot, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder = tmp_path_factory.mktemp("shared")
     with settings(folder):
         yield
-    until(lambda: not [*folder.rglob("*")], 20)
+    until(lambda: not [*folder.rglob("*")])
 
 
 @contextmanager
@@ -93,7 +94,7 @@ def shared(service: Slot, request: pytest.FixtureRequest, tmp_path: Path) -> Ite
         yield folder
     # The jobs of a cluster that several tests use end with the last one.
     kept = set(queue()) if "one_cluster" in request.fixturenames else before
-    until(lambda: set(queue()) <= kept and not [*folder.rglob("*")], 20)
+    until(lambda: set(queue()) <= kept and not [*folder.rglob("*")])
 
 
 def start(**options: Any) -> Any:

@@ -83,7 +83,9 @@ def _environment(found: Slot) -> dict[str, str]:
 
 
 def _clean(found: Slot) -> None:
-    subprocess.run([SCRIPTS / "ssh_down"], env=_environment(found), check=True)
+    subprocess.run(
+        [SCRIPTS / "ssh_down"], env=_environment(found), check=True, start_new_session=True
+    )
 
 
 @contextmanager
@@ -113,7 +115,7 @@ def surroundings(network: Hosts) -> Iterator[None]:
     settings = network.settings()
     with dask.config.set({f"hyperplane.engines.ssh.{k}": v for k, v in settings.items()}):
         yield
-    until(lambda: not network.processes(), 20)
+    until(lambda: not network.processes(), 30)
 
 
 @pytest.fixture(autouse=True)
@@ -125,7 +127,7 @@ def nothing_left(
     yield
     # The processes of a cluster that several tests use end with the last one.
     if "one_cluster" not in request.fixturenames:
-        until(lambda: network.processes() <= before, 20)
+        until(lambda: network.processes() <= before, 30)
 
 
 def plan(**options: Any) -> hyperplane.ClusterPlan:

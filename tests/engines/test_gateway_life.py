@@ -98,7 +98,7 @@ def test_two_users_on_other_machines(
             ):
                 hyperplane.get_cluster("of-ada", "gateway")
             hyperplane.get_cluster(cluster.name, "gateway").client.shutdown()
-        until(lambda: cluster.status.name == "closed", 60)
+        until(lambda: cluster.status.name == "closed")
         assert theirs.client.submit(sum, [1, 2]).result() == 3
 
 
@@ -123,7 +123,7 @@ def test_found_by_either_name_and_left_alone_by_a_handle_that_goes(gateway: Serv
 
 
 def test_an_owner_that_is_killed_leaves_a_cluster_that_ends_by_itself(gateway: Server) -> None:
-    options = {"engine": "gateway", **ONE, "idle_timeout": 3, "engine_options": gateway.settings()}
+    options = {"engine": "gateway", **ONE, "idle_timeout": 5, "engine_options": gateway.settings()}
     program = (
         "import hyperplane, os, signal\n"
         "if __name__ == '__main__':\n"
@@ -135,7 +135,7 @@ def test_an_owner_that_is_killed_leaves_a_cluster_that_ends_by_itself(gateway: S
     done = subprocess.run([sys.executable, "-c", program], check=False, timeout=120)
     assert done.returncode == -signal.SIGKILL
     assert gateway.processes()
-    until(lambda: not gateway.processes(), 60)
+    until(lambda: not gateway.processes())
 
 
 def test_an_owner_that_ends_takes_its_cluster_along_and_a_stop_ends_it_for_its_owner(
@@ -149,25 +149,25 @@ def test_an_owner_that_ends_takes_its_cluster_along_and_a_stop_ends_it_for_its_o
         "    assert client.submit(sum, [1, 2]).result() == 3\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
-    until(lambda: not gateway.processes(), 60)
+    until(lambda: not gateway.processes())
     client, cluster = start(name="stopped")
     with cluster, client:
         command = Path(sys.executable).with_name("hyperplane")
         subprocess.run([command, "cluster", "stop", "stopped"], check=True, timeout=60)
-        until(lambda: cluster.status.name == "closed", 60)
+        until(lambda: cluster.status.name == "closed")
         assert client.status == "closed"
 
 
 def test_idle_timeout_spares_held_results_and_the_owner_learns_of_the_end() -> None:
-    client, cluster = start(idle_timeout=3)
+    client, cluster = start(idle_timeout=5)
     with cluster, client:
         held = client.submit(sum, [1, 2])
         wait(held)
-        time.sleep(6)
+        time.sleep(8)
         assert held.result() == 3
         assert cluster.status.name == "running"
         del held
-        until(lambda: cluster.status.name == "closed", 60)
+        until(lambda: cluster.status.name == "closed")
         assert client.status == "closed"
 
 

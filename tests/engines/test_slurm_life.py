@@ -37,7 +37,7 @@ def test_a_start_that_finds_the_queue_full_says_so() -> None:
 
 def test_a_start_whose_workers_are_there_as_far_as_their_jobs_run_says_so() -> None:
     with pytest.raises(hyperplane.StartTimeout, match="1 of 2 worker processes came") as caught:
-        start(num_workers=2, cores_per_worker=8, timeout=15)
+        start(num_workers=2, cores_per_worker=8, timeout=30)
     assert "1 job PENDING" in str(caught.value)
     assert str(caught.value).endswith("Raise timeout to wait longer, or ask for less")
 
@@ -106,16 +106,16 @@ def test_jobs_end_when_their_owner_is_killed(owner: Any, shared: Path) -> None:
     assert len(queue("RUNNING")) == 2
     owner.kill()
     owner.wait()
-    until(lambda: queue() == {}, 60)
+    until(lambda: queue() == {})
     with pytest.raises(hyperplane.EngineError, match="running: none"):
         hyperplane.get_cluster("anything", "slurm")  # whoever looks next removes what is left
     (shared / os.uname().nodename).rmdir()
 
 
 def test_ctrl_c_ends_a_start_with_its_jobs(owner: Any) -> None:
-    until(lambda: len(queue()) == 2, 60)
+    until(lambda: len(queue()) == 2)
     owner.send_signal(signal.SIGINT)
-    _, said = owner.communicate(timeout=30)
+    _, said = owner.communicate(timeout=60)
     assert said.rstrip().endswith("KeyboardInterrupt")
     assert queue() == {}
 
@@ -133,8 +133,8 @@ def test_a_cluster_that_gets_no_more_jobs_goes_on(
         with monkeypatch.context() as patch:
             patch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
             cluster.scale(2)
-            until(lambda: "sbatch refused the job: sbatch: error: too many" in caplog.text, 10)
-            until(lambda: len(cluster.plan) == 1, 10)
+            until(lambda: "sbatch refused the job: sbatch: error: too many" in caplog.text)
+            until(lambda: len(cluster.plan) == 1)
         cluster.scale(2)
         client.wait_for_workers(2, timeout=60)
 
@@ -152,13 +152,13 @@ def test_a_slurm_that_does_not_answer_at_the_end_is_told_of(
         patch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         cluster.close()
     assert f"does not say that jobs have ended: scancel {number}" in caplog.text
-    until(lambda: queue() == {}, 60)  # its workers have no scheduler any more
+    until(lambda: queue() == {})  # its workers have no scheduler any more
 
 
 def test_an_idle_cluster_ends_by_itself(shared: Path) -> None:
     client, cluster = start(num_workers=1, idle_timeout=3)
-    until(lambda: queue() == {}, 30)
-    until(lambda: not [*shared.rglob("*")], 10)
+    until(lambda: queue() == {})
+    until(lambda: not [*shared.rglob("*")])
     assert cluster.status.name == "closed"
     client.close()
 
@@ -224,38 +224,23 @@ def test_the_cluster_lets_in_nobody_without_its_key(network: tuple[str, str], sh
         assert "PRIVATE" not in script
 
 
-def test_slurm_gives_a_gpu() -> None:
-    """What stands for it here is a file that nobody computes with."""
-    client, cluster = start(num_workers=1, ngpus=1)
+DASK_CUDA = """
+import click
+from distributed.cli.dask_worker import main
+
+cuda = click.Group("cuda", commands={"worker": main})
+"""
+
+
+def test_slurm_gives_a_gpu(tmp_path: Path) -> None:
+    """The GPU is a file that nobody computes with, and `dask cuda worker` runs `dask worker`."""
+    (tmp_path / "in_place_of_dask_cuda.py").write_text(DASK_CUDA)
+    package = tmp_path / "in_place_of_dask_cuda-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Name: in-place-of-dask-cuda\nVersion: 1\n")
+    (package / "entry_points.txt").write_text("[dask_cli]\ncuda = in_place_of_dask_cuda:cuda\n")
+    options = {"prologue": [f"export PYTHONPATH={tmp_path}:$PYTHONPATH"]}
+    client, cluster = start(num_workers=1, ngpus=1, engine_options=options)
     with cluster, client:
         seen = client.run(lambda: os.environ["CUDA_VISIBLE_DEVICES"])
         assert list(seen.values()) == ["0"]
-
-
-def test_the_time_limit_of_a_partition_is_explained(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(slurm_cluster, "LOOK_EVERY", 1.0)
-    client, cluster = start(num_workers=1, engine_options={"partition": "short"})
-    with cluster, client:
-        until(lambda: "was ended by Slurm at its time limit of 1:00" in caplog.text, 150)
-        assert "hyperplane.engines.slurm.walltime is not set" in caplog.text
-        assert cluster.plan == set()
-
-
-def test_results_move_to_others_before_the_walltime_ends_a_worker(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(slurm_cluster, "LOOK_EVERY", 1.0)
-    early = {"walltime": "1:00", "leave_before": "30s"}
-    client, cluster = start(num_workers=1, engine_options=early)
-    with cluster, client:
-        first = set(client.nthreads())
-        future = client.submit(lambda: os.getpid(), pure=False)
-        pid = future.result()
-        time.sleep(10)
-        cluster.scale(2)
-        client.wait_for_workers(2, timeout=20)
-        until(lambda: "left 30 seconds after it began" in caplog.text, 60)
-        assert not first & set(client.nthreads())
-        assert future.result() == pid, "computed again"

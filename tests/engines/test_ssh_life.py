@@ -110,12 +110,12 @@ def test_the_processes_end_with_a_program_that_is_killed(network: Hosts) -> None
         assert run.stdout.readline() == b"ready\n"
         assert network.processes(1)
         os.kill(run.pid, signal.SIGKILL)
-    until(lambda: not network.processes(1, 2), 20)
+    until(lambda: not network.processes(1, 2), 30)
 
 
 def test_an_idle_cluster_closes_itself() -> None:
-    client, cluster = hyperplane.start(plan(idle_timeout=2))
+    client, cluster = hyperplane.start(plan(idle_timeout=5))
     assert client.submit(sum, [1, 2]).result() == 3
-    until(lambda: cluster.status.name == "closed" and not records.read_all(), 30)
+    until(lambda: cluster.status.name == "closed" and not records.read_all())
     with pytest.raises(hyperplane.EngineError, match="running: none"):
         hyperplane.get_cluster(cluster.name, "ssh")

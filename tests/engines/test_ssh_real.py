@@ -97,9 +97,9 @@ def test_it_adapts_to_the_work_within_its_hosts() -> None:
     client, cluster = hyperplane.start(plan(num_workers=1))
     with cluster, client:
         cluster.adapt(minimum=1, interval="100ms", wait_count=2)
-        futures = client.map(slow_square(), range(60), pure=False)
+        futures = client.map(slow_square(), range(200), pure=False)
         until(lambda: len(client.nthreads()) > 1)
-        assert sum(client.gather(futures)) == sum(number * number for number in range(60))
+        assert sum(client.gather(futures)) == sum(number * number for number in range(200))
         assert len(client.nthreads()) <= 4
 
 

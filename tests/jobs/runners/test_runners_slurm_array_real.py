@@ -130,8 +130,8 @@ def test_cancelling_when_half_is_done_leaves_nothing(tmp_path, calls):
     job.cancel()
     began = time.monotonic()
     assert job.wait(60) == CANCELLED
-    assert time.monotonic() - began < 15
-    until(lambda: queue() == [], 30)
+    assert time.monotonic() - began < 30
+    until(lambda: queue() == [])
     ended = Counter(one.status for one in job.attempts)
     assert ended == {DONE: 4, CANCELLED: 36}
     logs = [one.read_text() for one in Path(job.job.folder).rglob("*.log")]

@@ -29,7 +29,7 @@ def _slurm():
 def _in_its_own_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     yield
-    until(lambda: queue() == [], 20)  # Slurm takes a moment to see that one has ended
+    until(lambda: queue() == [], 60)  # Slurm takes a moment to see that one has ended
 
 
 def queue():
@@ -121,7 +121,7 @@ def test_cancelling_ends_what_runs_and_what_waits(tmp_path):
     assert len(queue()) == 12
     job.cancel()
     assert job.wait(60) == CANCELLED
-    until(lambda: queue() == [], 30)
+    until(lambda: queue() == [])
     assert "asked" in "".join(one.read_text() for one in Path(job.job.folder).rglob("*.log"))
 
 
@@ -142,8 +142,8 @@ def test_a_step_that_runs_out_of_memory_gets_more():
 def test_the_timeout_of_a_step_counts_from_when_it_runs():
     all_of_it = {"cores": 8, "ram_gb": 0.1}
     job = ran(
-        bash("a", "sleep 3", resources=all_of_it, depends_on=()),
-        bash("b", "sleep 1", resources=all_of_it, depends_on=(), timeout=3),
+        bash("a", "sleep 6", resources=all_of_it, depends_on=()),
+        bash("b", "sleep 1", resources=all_of_it, depends_on=(), timeout=6),
         bash("c", "sleep 60", resources=all_of_it, timeout=1, retries=0),
         runner="slurm",
         max_retries=0,
@@ -157,7 +157,7 @@ def test_why_it_waits_is_in_the_log():
     everything = {"cores": 8, "ram_gb": 0.1}
     steps = [bash(name, "sleep 6", resources=everything, depends_on=()) for name in "ab"]
     job = submitted(*steps, runner="slurm")
-    until(lambda: "is PENDING (" in "".join(map(Path.read_text, logs_of(job))), 30)
+    until(lambda: "is PENDING (" in "".join(map(Path.read_text, logs_of(job))))
     assert job.wait(60) == DONE
     # What a step writes itself takes the place of it.
     assert [log.read_text() for log in logs_of(job)] == ["", ""]
@@ -195,7 +195,7 @@ def test_cancelling_while_much_is_being_submitted_leaves_nothing():
     until(lambda: queue())
     job.cancel()
     assert job.wait(90) == CANCELLED
-    until(lambda: queue() == [], 30)
+    until(lambda: queue() == [])
     time.sleep(3)
     assert queue() == []
 
