@@ -65,15 +65,16 @@ def leaves(schema: pa.Schema) -> dict[str, list[int]]:
     """The numbers of the leaf columns that each column is stored in."""
     found, start = {}, 0
     for entry in schema:
-        count = _leaves(entry.type)
+        count = leaf_count(entry.type)
         found[entry.name] = list(range(start, start + count))
         start += count
     return found
 
 
-def _leaves(kind: pa.DataType) -> int:
+def leaf_count(kind: pa.DataType) -> int:
+    """How many leaf columns a column of a type is stored in."""
     inner = [kind.field(index).type for index in range(kind.num_fields)]
-    return sum(map(_leaves, inner)) if inner else 1
+    return sum(map(leaf_count, inner)) if inner else 1
 
 
 def bound(group: Any, leaf: int, kind: pl.DataType) -> Bound:
