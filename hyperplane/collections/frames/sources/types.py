@@ -58,6 +58,11 @@ def sound(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
     return of_arrow(kind)
 
 
+def is_of_pandas(kind: pa.DataType) -> bool:
+    """Whether it is a period or an interval of pandas."""
+    return getattr(kind, "extension_name", "") in ("pandas.period", "pandas.interval")
+
+
 def of_arrow(kind: pa.DataType) -> pl.DataType:
     """The type that Polars gives a column of an Arrow type by itself."""
     return pl.DataFrame(pa.schema({"one": kind}).empty_table()).schema["one"]
