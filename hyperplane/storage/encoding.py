@@ -13,6 +13,7 @@ from typing import Any
 from hyperplane.errors import DataError
 from hyperplane.optional import need
 from hyperplane.storage.avro import write_avro
+from hyperplane.storage.object_columns import mixed_kinds
 from hyperplane.storage.part_schemas import recorded_schema
 from hyperplane.storage.plain import json_text, lines_of
 from hyperplane.storage.rows import check_like
@@ -125,8 +126,18 @@ def _arrow(table: Any, form: str, *, index: bool | None = None) -> Any:
         if isinstance(dtype, pd.SparseDtype):
             frame = frame.copy(deep=False)
             frame.isetitem(place, frame.iloc[:, place].sparse.to_dense())
+        elif dtype == "object":
+            _check_kinds(frame.iloc[:, place], form)
     with _naming(frame, form):
         return pa.Table.from_pandas(frame, preserve_index=index)
+
+
+def _check_kinds(column: Any, form: str) -> None:
+    found = mixed_kinds(column)
+    if found:
+        advice = f"convert them first, as with df[{column.name!r}].astype(str)"
+        said = f"{form} needs values of one type, and it holds {' and '.join(found)}"
+        raise DataError(str(column.name), f"{said}; {advice}")
 
 
 def _as_values(table: Any, kinds: Callable[[Any], bool]) -> Any:

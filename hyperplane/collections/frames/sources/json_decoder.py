@@ -141,7 +141,7 @@ def _array(values: list[Any], kind: pl.DataType, name: str, span: Span) -> pa.Ar
 
 def _may_be_inexact(column: pa.ChunkedArray) -> bool:
     """Whether floats may have been whole numbers of more digits."""
-    return bool(pc.any(pc.greater(pc.abs(column), float(json_types.EXACT))).as_py())
+    return bool(pc.any(pc.greater_equal(pc.abs(column), float(json_types.EXACT))).as_py())
 
 
 def _records(data: bytes, span: Span) -> Iterator[tuple[str, dict[str, Any]]]:
