@@ -118,7 +118,7 @@ def _frame(target: Target, manifest: Manifest, files: Sequence[PartFile]) -> Any
     if manifest.format != "parquet" and not all(file.part.schema for file in files):
         # Another program wrote some of them: the types are in the files, if anywhere.
         urls = [target.address(file.path) for file in files]
-        form = "csv" if manifest.format == "tsv" else manifest.format
+        form: Any = "csv" if manifest.format == "tsv" else manifest.format
         separator = "\t" if manifest.format == "tsv" else None
         options = dict(target.store.options)
         return read(urls, format=form, schema="union", separator=separator, storage_options=options)

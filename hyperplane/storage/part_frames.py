@@ -68,7 +68,7 @@ def _details(schema: pa.Schema) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _labels(schema: pa.Schema, levels: set[str]) -> pd.Index:
+def _labels(schema: pa.Schema, levels: set[str]) -> Any:
     """The names of the columns, which pandas may have had as numbers."""
     import pandas as pd
 
@@ -83,7 +83,7 @@ def _labels(schema: pa.Schema, levels: set[str]) -> pd.Index:
     return named.empty_table().to_pandas().columns
 
 
-def _index(details: Mapping[str, Any], levels: Mapping[str, Any], rows: int) -> pd.Index:
+def _index(details: Mapping[str, Any], levels: Mapping[str, Any], rows: int) -> Any:
     import pandas as pd
 
     names = {one["field_name"]: one["name"] for one in details.get("columns", ())}
@@ -112,7 +112,8 @@ def _column(column: pa.ChunkedArray, entry: Any, missing: bool) -> Any:
     kind, wanted = column.type, str(entry["numpy_type"]) if entry else ""
     nested = pa.types.is_nested(kind) and not pa.types.is_dictionary(kind)
     if wanted.endswith("[pyarrow]") and wanted != "string[pyarrow]":
-        return pd.ArrowDtype(kind).__from_arrow__(column)
+        arrow: Any = pd.ArrowDtype(kind)
+        return arrow.__from_arrow__(column)
     if pa.types.is_dictionary(kind):
         return _categories(column)
     if wanted == "object" or nested or _as_objects(kind):

@@ -17,7 +17,7 @@ _WHOLE = r"[+-]?\d+"
 _EXACT = 2.0**53
 
 
-def frame_of_csv(data: bytes, separator: str) -> pd.DataFrame:
+def frame_of_csv(data: bytes, separator: str) -> Any:
     r"""CSV with the types that pandas finds, but with every digit of its numbers.
 
     pandas makes floats of whole numbers where values are missing, and rounds the last digit of
@@ -34,7 +34,7 @@ def frame_of_csv(data: bytes, separator: str) -> pd.DataFrame:
     if Version(pd.__version__) < Version("3.1"):  # from where on it is the only precision
         exact["float_precision"] = "round_trip"
 
-    def read(**options: Any) -> pd.DataFrame:
+    def read(**options: Any) -> Any:
         return pd.read_csv(io.BytesIO(data), sep=separator, **exact, **options)
 
     frame = read(low_memory=False)
@@ -102,7 +102,8 @@ def _column(values: Sequence[Any]) -> Any:
     if kinds == {int}:
         return _whole(values)
     if kinds == {bool}:
-        return pd.array(list(values), dtype="boolean" if missing else "bool")
+        truth: Any = "boolean" if missing else "bool"
+        return pd.array(list(values), dtype=truth)
     if kinds == {float} or (kinds == {int, float} and all(map(_is_exact, values))):
         return np.array([np.nan if value is None else value for value in values], dtype="float64")
     held = np.empty(len(values), dtype=object)
@@ -130,4 +131,5 @@ def _whole(values: Sequence[Any]) -> Any:
         made = np.empty(len(values), dtype=object)
         made[:] = list(values)
         return pd.Series(made, dtype=object)
-    return pd.array(list(values), dtype=name if len(held) < len(values) else name.lower())
+    dtype: Any = name if len(held) < len(values) else name.lower()
+    return pd.array(list(values), dtype=dtype)

@@ -80,7 +80,7 @@ def as_text(value: Any) -> str | None:
     )
 
 
-def fits(value: Any, kind: pl.DataType) -> bool:
+def fits(value: Any, kind: Any) -> bool:
     """Whether a value is one of a type, without loss.
 
     Examples
@@ -109,11 +109,11 @@ def fits(value: Any, kind: pl.DataType) -> bool:
     return isinstance(value, int) and least <= value <= most
 
 
-def _bounds(kind: pl.DataType) -> tuple[pl.DataFrame, pl.DataFrame]:
-    return pl.select(kind.min()), pl.select(kind.max())  # type: ignore[attr-defined]
+def _bounds(kind: Any) -> tuple[pl.DataFrame, pl.DataFrame]:
+    return pl.select(kind.min()), pl.select(kind.max())
 
 
-def arrow_of(kind: pl.DataType) -> pa.DataType:
+def arrow_of(kind: Any) -> pa.DataType:
     """The type that pyarrow reads from JSON for a Polars type."""
     if isinstance(kind, pl.String):
         return pa.string()
