@@ -71,6 +71,7 @@ def to_pandas(frame: pl.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
 
 def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
     """One column as an array of a pandas type."""
+    column = column.alias("values")  # to methods of Polars a name such as ^x$ is a pattern
     if isinstance(dtype, pd.CategoricalDtype):
         if not known_categories(dtype):
             return pd.Categorical(column_to_pandas(column, np.dtype(object)))

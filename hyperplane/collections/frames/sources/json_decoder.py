@@ -62,10 +62,9 @@ class JsonDecoder:
             table = self._by_arrow(data, every, wanted)
             if table is None:
                 table = self._by_line(data, every, wanted, span)
-            columns = [pl.Series(table.column(name)) for name in wanted]
-            frame = pl.DataFrame(
-                [one.alias(name) for name, one in zip(wanted, columns, strict=True)]
-            )
+            held = [pl.Series(f"c{place}", one) for place, one in enumerate(table.columns)]
+            frame = pl.DataFrame(held)
+            frame.columns = list(wanted)  # set last: Polars finds another for an empty one
         text_errors.check_full(frame, self.full, span)
         return frame.with_columns(
             times.column(frame.get_column(name), forms[name], span.file.url)
