@@ -18,12 +18,11 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import compute
 
+from hyperplane.collections.frames.sources.avro import ARROW_SCHEMA
 from hyperplane.collections.frames.sources.avro_schema import Unsupported, fields
 from hyperplane.errors import DataError
 from hyperplane.optional import need
 
-#: Of the header, for the schema of Arrow.
-_KEY = "hyperplane.arrow"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN = {
     pa.null(): "string",  # which is what most columns hold that are empty in one part
@@ -107,7 +106,7 @@ def write_avro(table: pa.Table) -> bytes:
         kept.append(pa.field(name, held))
     schema = {"type": "record", "name": "row", "fields": rows}
     arrow = pa.schema(kept, table.schema.metadata)
-    details = {_KEY: base64.b64encode(arrow.serialize().to_pybytes()).decode()}
+    details = {ARROW_SCHEMA: base64.b64encode(arrow.serialize().to_pybytes()).decode()}
     names = table.column_names
     records = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
     # fastavro would draw it anew each time, and the same table would be another file.
@@ -220,8 +219,8 @@ def read_avro(data: bytes) -> pa.Table:
         records = list(reader)
     except (EOFError, IndexError, KeyError, OverflowError, TypeError) as error:
         raise ValueError(f"no whole Avro file: {error!r}") from error
-    if _KEY in reader.metadata:
-        arrow = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(reader.metadata[_KEY])))
+    if ARROW_SCHEMA in reader.metadata:
+        arrow = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(reader.metadata[ARROW_SCHEMA])))
         columns = [
             pa.array([record[one.name] for record in records], _normal(one.type)).cast(one.type)
             for one in arrow

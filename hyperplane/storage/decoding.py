@@ -8,6 +8,8 @@ from typing import Any
 
 from hyperplane.optional import need
 from hyperplane.storage.avro import read_avro
+from hyperplane.storage.part_frames import to_frame
+from hyperplane.storage.untyped_text import frame_of_csv, frame_of_lines
 
 
 def decoded(data: bytes, kind: str, format: str) -> Any:  # noqa: A002
@@ -41,12 +43,11 @@ def _table(data: bytes, format: str) -> Any:  # noqa: A002
     if format == "parquet":
         from pyarrow import parquet
 
-        table = parquet.read_table(io.BytesIO(data), page_checksum_verification=True)
-        return table.to_pandas()
+        return to_frame(parquet.read_table(io.BytesIO(data), page_checksum_verification=True))
     if format == "avro":
-        return read_avro(data).to_pandas()
+        return to_frame(read_avro(data))
     if not data.strip():  # neither rows nor names of columns
         return pd.DataFrame()
     if format == "jsonl":
-        return pd.read_json(io.BytesIO(data), lines=True, dtype=False, precise_float=True)
-    return pd.read_csv(io.BytesIO(data), sep="\t" if format == "tsv" else ",")
+        return frame_of_lines(data)
+    return frame_of_csv(data, "\t" if format == "tsv" else ",")

@@ -7,14 +7,17 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hyperplane.errors import DataError
 from hyperplane.optional import need
 from hyperplane.storage.avro import write_avro
+from hyperplane.storage.object_columns import mixed_kinds
+from hyperplane.storage.part_schemas import recorded_schema
 from hyperplane.storage.plain import json_text, lines_of
 from hyperplane.storage.rows import check_like
+from hyperplane.storage.text_tables import to_csv, to_json_lines
 
 #: Any time that a zip file can hold, the same for all.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
@@ -32,10 +35,13 @@ class Encoded:
         All of it.
     rows : int or None
         Rows, records or elements.
+    schema : str
+        Columns and types that come back, for the manifest; empty for what is no table.
     """
 
     data: Any
     rows: int | None = None
+    schema: str = ""
 
 
 def encoded(obj: Any, kind: str, format: str, suffix: str) -> Encoded:  # noqa: A002
@@ -106,8 +112,9 @@ def _pandas(table: Any) -> Any:
     return table.to_frame() if hasattr(table, "to_frame") else table
 
 
-def _arrow(table: Any, form: str) -> Any:
+def _arrow(table: Any, form: str, *, index: bool | None = None) -> Any:
     """A table of Arrow; the error of a column that it has no type for names it."""
+    import pandas as pd
     import pyarrow as pa
 
     if isinstance(table, pa.Table):
@@ -115,8 +122,33 @@ def _arrow(table: Any, form: str) -> Any:
     if type(table).__module__.startswith("polars"):
         return table.to_arrow()
     frame = _pandas(table)
+    for place, dtype in enumerate(frame.dtypes):
+        if isinstance(dtype, pd.SparseDtype):
+            frame = frame.copy(deep=False)
+            frame.isetitem(place, frame.iloc[:, place].sparse.to_dense())
+        elif dtype == "object":
+            _check_kinds(frame.iloc[:, place], form)
     with _naming(frame, form):
-        return pa.Table.from_pandas(frame)
+        return pa.Table.from_pandas(frame, preserve_index=index)
+
+
+def _check_kinds(column: Any, form: str) -> None:
+    found = mixed_kinds(column)
+    if found:
+        advice = f"convert them first, as with df[{column.name!r}].astype(str)"
+        said = f"{form} needs values of one type, and it holds {' and '.join(found)}"
+        raise DataError(str(column.name), f"{said}; {advice}")
+
+
+def _as_values(table: Any, kinds: Callable[[Any], bool]) -> Any:
+    """A table in which columns of categories are their values, if the values are of some type."""
+    import pyarrow as pa
+
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and kinds(field.type.value_type):
+            values = table.column(place).cast(field.type.value_type)
+            table = table.set_column(place, field.with_type(values.type), values)
+    return table
 
 
 @contextmanager
@@ -147,7 +179,8 @@ def _parquet(table: Any) -> Encoded:
     import pyarrow as pa
     from pyarrow import parquet
 
-    arrow = _arrow(table, "Parquet")
+    # Of other categories than text Parquet gives back the values.
+    arrow = _as_values(_arrow(table, "Parquet"), lambda kind: not _is_text(kind))
     out = pa.BufferOutputStream()
     # A bit that flips on the way is an error for who reads with hyperplane.load, not other data.
     try:
@@ -160,20 +193,38 @@ def _parquet(table: Any) -> Encoded:
                 advice = f"Parquet has no form for it ({_last(wrong)}); convert or drop it"
                 raise DataError(name, advice) from error
         raise
-    return Encoded(memoryview(out.getvalue()), arrow.num_rows)
+    return Encoded(memoryview(out.getvalue()), arrow.num_rows, recorded_schema(arrow))
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _avro(table: Any) -> Encoded:
-    arrow = _arrow(table, "Avro")
-    return Encoded(write_avro(arrow), arrow.num_rows)
+    arrow = _as_values(_arrow(table, "Avro"), lambda kind: True)
+    return Encoded(write_avro(arrow), arrow.num_rows, recorded_schema(arrow))
 
 
-def _separated(separator: str) -> Callable[[Any], Encoded]:
+def _text_table(table: Any, form: str) -> Any:
+    """A table of Arrow for text; the index comes first, if it is more than numbers of rows."""
+    import pyarrow as pa
+
+    if isinstance(table, pa.Table) or type(table).__module__.startswith("polars"):
+        return _as_values(_arrow(table, form), lambda kind: True)
+    frame = _pandas(table)
+    kept = _index_is_kept(frame)
+    arrow = _as_values(_arrow(frame, form, index=kept), lambda kind: True)
+    levels = frame.index.nlevels if kept else 0
+    names = arrow.column_names
+    return arrow.select([*names[len(names) - levels :], *names[: len(names) - levels]])
+
+
+def _separated(separator: str, form: str) -> Callable[[Any], Encoded]:
     def write(table: Any) -> Encoded:
-        frame = _pandas(table)
-        kept = _index_is_kept(frame)
-        text = frame.to_csv(sep=separator, index=kept, lineterminator="\n")
-        return Encoded(text.encode(), len(frame))
+        arrow = _text_table(table, form)
+        return Encoded(to_csv(arrow, separator), arrow.num_rows, recorded_schema(arrow))
 
     return write
 
@@ -189,27 +240,15 @@ def _index_is_kept(frame: Any) -> bool:
 
 
 def _lines(table: Any) -> Encoded:
-    from hyperplane.collections.frames.convert import from_pandas
-
-    frame = _pandas(table)
-    if _index_is_kept(frame):
-        frame = frame.reset_index()
-    if not len(frame):
-        return Encoded(b"", 0)
-    with _naming(frame, "JSON"):
-        made = from_pandas(frame)
-    for name, kind in made.schema.items():
-        if "Binary" in str(kind):
-            raise DataError(name, "JSON has no form for bytes; decode it first, or drop it")
-    # Polars writes every digit of numbers and times, which pandas does not.
-    return Encoded(made.write_ndjson().encode(), len(frame))
+    arrow = _text_table(table, "JSON")
+    return Encoded(to_json_lines(arrow), arrow.num_rows, recorded_schema(arrow))
 
 
 ENCODERS: Mapping[str, Callable[[Any], Encoded]] = {
     "parquet": _parquet,
     "avro": _avro,
-    "csv": _separated(","),
-    "tsv": _separated("\t"),
+    "csv": _separated(",", "CSV"),
+    "tsv": _separated("\t", "TSV"),
     "jsonl": _lines,
 }
 
@@ -225,4 +264,4 @@ def records(items: Any, format: str) -> Encoded:  # noqa: A002
     held = list(items)
     if format not in ("parquet", "avro"):
         return Encoded(lines_of(held, format), len(held))
-    return ENCODERS[format](check_like(held, format))
+    return replace(ENCODERS[format](check_like(held, format)), schema="")

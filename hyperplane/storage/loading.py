@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any
 
 import dask.bag as db
 import dask.dataframe as dd
@@ -16,28 +14,26 @@ import pyarrow as pa
 from dask import config
 from dask.dataframe.utils import clear_known_categories
 from dask.delayed import delayed
-from pyarrow import parquet
 
+from hyperplane.collections.frames.read import read
+from hyperplane.collections.frames.sources.footers import READERS
 from hyperplane.errors import Fault, ReadError, RequestError, StorageError
 from hyperplane.storage.arrays import load_array
-from hyperplane.storage.avro import read_avro
 from hyperplane.storage.commits import FOREIGN
 from hyperplane.storage.decoding import decoded
 from hyperplane.storage.formats import PARTS, SUFFIXES
-from hyperplane.storage.manifest import Manifest, Part
+from hyperplane.storage.manifest import Manifest
+from hyperplane.storage.part_files import FrameReader, PartFile, read_records
+from hyperplane.storage.part_schemas import restored_schema, unified
 from hyperplane.storage.place import commits_of
 from hyperplane.storage.request import suffix_of
-from hyperplane.storage.retrying import attempt, passes
 from hyperplane.storage.shelf import Shelf
 from hyperplane.storage.target import Target, check_options, target_of
-from hyperplane.stores.places import Store
 from hyperplane.stores.secrets import said
 
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
 #: Looks at a place before it is said that nothing, or not all, is there.
 _LOOKS = 5
-_GONE = "is gone: somebody has replaced it; load it again"
-T = TypeVar("T")
 #: What a file of a format is loaded as.
 _KINDS = {
     "parquet": "table", "csv": "table", "tsv": "table", "jsonl": "table", "avro": "table",
@@ -108,16 +104,35 @@ def load(
     if manifest.format == "zarr":
         return load_array(commits, manifest)
     paths = commits.where(manifest)
-    units = [
-        Unit(target.store, path, part, manifest.format, f"{target.path}/{part.name}")
+    files = [
+        PartFile(target.store, path, part, manifest.format, f"{target.path}/{part.name}")
         for path, part in zip(paths, manifest.parts, strict=True)
     ]
     if manifest.kind == "bag":
-        return db.from_delayed([delayed(read_records)(unit) for unit in units])
-    # Text without rows does not say what its columns are.
-    like = next((unit for unit in units if unit.part.rows != 0), units[0]).like()
+        return db.from_delayed([delayed(read_records)(file) for file in files])
+    return _frame(target, manifest, files)
+
+
+def _frame(target: Target, manifest: Manifest, files: Sequence[PartFile]) -> Any:
+    """A Dask dataframe of parts, of types that hold the values of all of them."""
+    if manifest.format != "parquet" and not all(file.part.schema for file in files):
+        # Another program wrote some of them: the types are in the files, if anywhere.
+        urls = [target.address(file.path) for file in files]
+        form: Any = "csv" if manifest.format == "tsv" else manifest.format
+        separator = "\t" if manifest.format == "tsv" else None
+        options = dict(target.store.options)
+        return read(urls, format=form, schema="union", separator=separator, storage_options=options)
+    with ThreadPoolExecutor(min(READERS, len(files))) as pool:
+        schemas = list(pool.map(_schema, files))
+    urls = [file.url for file in files]
+    like = unified(schemas, [file.part.rows for file in files], urls)
     with config.set({"dataframe.convert-string": False}):
-        return dd.from_map(ReadPart(like), units, meta=like, label="load")
+        meta = clear_known_categories(like)
+        return dd.from_map(FrameReader(like), files, meta=meta, label="load")
+
+
+def _schema(file: PartFile) -> pa.Schema:
+    return restored_schema(file.part.schema) if file.part.schema else file.schema()
 
 
 def _file(target: Target, shelf: Shelf, trusted: bool) -> Any:
@@ -164,118 +179,3 @@ def _guessed(target: Target, manifest: Manifest) -> Manifest:
 
 def _suffix(name: str) -> str:
     return "." + name.rpartition(".")[2].lower()
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A part and where it lies."""
-
-    store: Store
-    path: str
-    part: Part
-    format: str
-    published: str
-
-    @property
-    def url(self) -> str:
-        """The part, for messages."""
-        return Target(self.store, self.path).url
-
-    def data(self) -> bytes:
-        """All bytes of it.
-
-        Raises
-        ------
-        ReadError
-            When it is gone, or is not what was written, by its size and its checksum.
-        """
-        shelf = Shelf(self.store)
-        found = shelf.get(self.path)
-        if found is None and self.path != self.published:  # copied since, to where all look
-            found = shelf.get(self.published)
-        if found is None:
-            raise ReadError(self.url, _GONE)
-        if len(found) != self.part.size:
-            raise ReadError(self.url, f"has {len(found)} bytes, and {self.part.size} were saved")
-        if self.part.sha256 and hashlib.sha256(found).hexdigest() != self.part.sha256:
-            raise ReadError(self.url, "is damaged: other bytes were saved; save it again")
-        return found
-
-    def _read(self, read: Callable[[Any], T]) -> T:
-        def once() -> T:
-            path = self.path
-            if path != self.published and not self.store.system.exists(path):
-                path = self.published  # copied since, to where all look
-            with self.store.system.open(path, "rb") as opened:
-                return read(opened)
-
-        try:
-            return attempt(once, self.url, options=self.store.options)
-        except (OSError, pa.ArrowException) as error:
-            cause = error.__cause__ or error
-            if passes(cause):
-                raise
-            if isinstance(cause, FileNotFoundError):
-                raise ReadError(self.url, _GONE) from error
-            raise ReadError(self.url, f"is damaged ({said(cause, self.store.options)})") from error
-
-    def table(self, columns: Sequence[str] | None) -> pa.Table:
-        """Some columns of Parquet, their checksums compared."""
-        names = None if columns is None else list(columns)
-        return self._read(
-            lambda opened: parquet.read_table(
-                opened,
-                columns=names,
-                use_threads=False,
-                use_pandas_metadata=True,  # the index, too
-                page_checksum_verification=True,
-            )
-        )
-
-    def like(self) -> Any:
-        """A frame without rows, of the columns and types that it has."""
-        if self.format == "parquet":
-            empty = self._read(parquet.read_schema).empty_table().to_pandas()
-            return clear_known_categories(empty)
-        return decoded(self.data(), "table", self.format).iloc[:0]
-
-
-@dataclass(frozen=True, repr=False)
-class ReadPart:
-    """Makes the frame of a part; Dask pushes the needed columns into it.
-
-    Parameters
-    ----------
-    columns_like : pandas.DataFrame
-        No rows; the columns and types of the first part.
-    """
-
-    columns_like: Any
-
-    def __call__(self, unit: Unit, columns: Sequence[str] | None = None) -> Any:
-        """Read a part."""
-        text = unit.format != "parquet"
-        frame = self._of_text(unit) if text else unit.table(columns).to_pandas()
-        return frame if columns is None else frame[list(columns)]
-
-    def _of_text(self, unit: Unit) -> Any:
-        frame = decoded(unit.data(), "table", unit.format)
-        if not len(frame):
-            return self.columns_like
-        try:
-            return frame.astype(self.columns_like.dtypes)
-        except (KeyError, TypeError, ValueError) as error:
-            wrong = f"has other columns or types than the first part ({said(error)})"
-            raise ReadError(unit.url, wrong) from error
-
-
-def read_records(unit: Unit) -> list[Any]:
-    """The items of a part of a bag."""
-    if unit.format == "parquet":
-        return list(unit.table(None).to_pylist())
-    data = unit.data()
-    if unit.format == "avro":
-        return list(read_avro(data).to_pylist())
-    # Not splitlines: JSON may hold other ends of lines as they are.
-    lines = data.decode().split("\n")[:-1]
-    return lines if unit.format == "text" else [json.loads(line) for line in lines]

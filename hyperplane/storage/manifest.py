@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -28,6 +28,9 @@ class Part:
         Rows, records or elements; None where that means nothing.
     shard : int or None
         The shard that wrote it.
+    schema : str
+        Columns and types of a table, as :mod:`~hyperplane.storage.part_schemas` has them; empty
+        where they are not known.
     """
 
     name: str
@@ -35,11 +38,12 @@ class Part:
     sha256: str = ""
     rows: int | None = None
     shard: int | None = None
+    schema: str = ""
 
     @property
     def content(self) -> tuple[Any, ...]:
         """What two parts of the same content have in common."""
-        return (self.size, self.sha256, self.rows)
+        return (self.size, self.sha256, self.rows, self.schema)
 
 
 @dataclass(frozen=True)
@@ -92,8 +96,12 @@ class Manifest:
         )
 
     def to_json(self) -> str:
-        """As it is stored."""
-        return json.dumps({"form": FORM, **asdict(self)}, indent=1)
+        """As it is stored: each different schema once, and its number with the parts."""
+        fields = asdict(self)
+        schemas = list(dict.fromkeys(part.schema for part in self.parts if part.schema))
+        for part in fields["parts"]:
+            part["schema"] = schemas.index(part["schema"]) if part["schema"] else None
+        return json.dumps({"form": FORM, **fields, "schemas": schemas}, indent=1)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Manifest:
@@ -107,8 +115,14 @@ class Manifest:
         fields = json.loads(text)
         if not isinstance(fields, dict) or fields.pop("form", None) != FORM:
             raise ValueError("no manifest that this version of hyperplane can read")
-        parts = tuple(Part(**part) for part in fields.pop("parts"))
+        schemas = fields.pop("schemas", ())
+        parts = tuple(_part(part, schemas) for part in fields.pop("parts"))
         return cls(parts=parts, **fields)
+
+
+def _part(fields: Mapping[str, Any], schemas: Sequence[str]) -> Part:
+    number = fields.get("schema")
+    return Part(**{**fields, "schema": "" if number is None else schemas[number]})
 
 
 def key_of(names: Iterable[str]) -> str:

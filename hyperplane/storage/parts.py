@@ -140,7 +140,7 @@ def write_part(piece: Any, number: int, writing: Writing, there: Part | None) ->
     prefix = "part-" if writing.shard is None else f"part-{writing.shard:05d}-"
     # A task may run twice; only the part that its result names is ever published.
     name = f"{prefix}{number:05d}-{secrets.token_hex(4)}{SUFFIX_OF[writing.format]}"
-    part = Part(name, len(made.data), sha, made.rows, writing.shard)
+    part = Part(name, len(made.data), sha, made.rows, writing.shard, made.schema)
     if there is not None and there.content == part.content:
         return replace(there, shard=writing.shard)
     if writing.refuse:

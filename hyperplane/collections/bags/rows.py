@@ -14,7 +14,7 @@ from hyperplane.collections.bags.files import Part
 from hyperplane.collections.bags.kernel import TRIES, Filter, columns, ended_chunks
 from hyperplane.collections.bags.lines import line_number
 from hyperplane.collections.bags.records import Source, Tally, parse
-from hyperplane.collections.bags.types import Column, array, finished, series, takes_null
+from hyperplane.collections.bags.types import EXACT, Column, array, finished, series, takes_null
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,14 +87,18 @@ def _from_columns(
         values = found[column.path] if mask is None else found[column.path].filter(mask)
         if values.null_count and not takes_null(column):
             return None
-        if column.kind == "float64" and compute.any(compute.is_inf(values)).as_py():
-            return None  # Python refuses a whole number of so many digits
+        if column.kind == "float64" and _may_be_inexact(values):
+            return None  # whole numbers of more digits
         try:
             made.append(finished(column, values))
         except pa.ArrowInvalid:
             return None
     tally.good += chunk.count(b"\n")
     return made
+
+
+def _may_be_inexact(values: Any) -> bool:
+    return bool(compute.any(compute.greater_equal(compute.abs(values), float(EXACT))).as_py())
 
 
 def _from_records(

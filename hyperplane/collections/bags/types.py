@@ -24,6 +24,8 @@ _ARROW: dict[str, pa.DataType] = {
     UTC: pa.string(),
 }
 _STAMPS = {"datetime64[us]": pa.timestamp("us"), UTC: pa.timestamp("us", tz="UTC")}
+#: Whole numbers up to here are exact as floats.
+EXACT = 2**53
 _NULL = type(None)
 _TAKES: dict[str, set[type]] = {
     "int64": {int},
@@ -93,7 +95,7 @@ def infer(name: str, values: Sequence[Any]) -> str | Fault:
     for value in given:
         found.setdefault(_family(value), value)
     if set(found) == {"numbers", "fractions"}:
-        return "float64"
+        return "float64" if all(map(is_exact, given)) else "object"
     if len(found) > 1:
         both = ", ".join(f"{family} such as {as_json(value)}" for family, value in found.items())
         nested = "values with parts" in found
@@ -159,11 +161,25 @@ def array(column: Column, values: list[Any], where: Any) -> Any:
         takes = _TAKES[column.kind]
         at = next(i for i, value in enumerate(values) if type(value) not in takes)
         raise wrong(column, values[at], where(at))
+    if column.kind == "float64":
+        at = next((i for i, v in enumerate(values) if v is not None and not is_exact(v)), -1)
+        if at >= 0:
+            raise wrong(column, values[at], where(at))
     try:
         return finished(column, _built(column, values))
     except (pa.ArrowInvalid, OverflowError, UnicodeError):
         at = next(i for i, value in enumerate(values) if not _fits(column, value))
         raise wrong(column, values[at], where(at)) from None
+
+
+def is_exact(value: int | float) -> bool:
+    """Whether a float holds the very number."""
+    if isinstance(value, float) or abs(value) <= EXACT:
+        return True
+    try:
+        return float(value) == value
+    except OverflowError:
+        return False
 
 
 def _text(value: Any) -> str | None:

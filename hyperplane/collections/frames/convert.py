@@ -203,6 +203,7 @@ def to_pandas(frame: pl.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
 
 def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
     """One column as an array of a pandas type, or of another one that it fits into."""
+    column = column.alias("values")  # to methods of Polars a name such as ^x$ is a pattern
     if isinstance(dtype, pd.CategoricalDtype):
         return _categorical(column, dtype)
     dtype = fitting_dtype(column, dtype)

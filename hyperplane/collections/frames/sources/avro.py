@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 import uuid
+from base64 import b64decode
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -25,6 +26,8 @@ SYNC = 16
 STEP = 65_536
 #: Bytes in which a header should end.
 HEADER = 65_536
+#: Of the header: the schema of Arrow, in files of :func:`hyperplane.save`.
+ARROW_SCHEMA = "hyperplane.arrow"
 #: Packings that Polars can undo.
 _POLARS = ("null", "deflate", "snappy")
 _LAYOUT = {
@@ -52,17 +55,32 @@ class Header:
         What ends each block.
     length : int
         Bytes.
+    arrow : str
+        The schema of Arrow that :func:`hyperplane.save` puts beside Avro's own, which has no type
+        for durations; empty in files of other programs.
     """
 
     schema: str
     codec: str
     sync: bytes
     length: int
+    arrow: str = ""
 
     @property
     def fields(self) -> list[Field]:
         """The fields of the records."""
-        return fields(json.loads(self.schema))
+        found = fields(json.loads(self.schema))
+        if not self.arrow:
+            return found
+        held = {
+            one.name: one.type for one in pa.ipc.read_schema(pa.py_buffer(b64decode(self.arrow)))
+        }
+        return [
+            replace(one, arrow=held[one.name])
+            if pa.types.is_duration(held.get(one.name, one.arrow))
+            else one
+            for one in found
+        ]
 
 
 def header(file: File) -> Header:
@@ -96,7 +114,8 @@ def header(file: File) -> Header:
         raise ReadError(file.url, f"{error}; such Avro is no table") from error
     except (KeyError, ValueError) as error:
         raise ReadError(file.url, f"its header has no schema ({error!r})") from error
-    return Header(schema, codec, found["sync"], opened.tell())
+    arrow = meta.get(ARROW_SCHEMA, b"").decode()
+    return Header(schema, codec, found["sync"], opened.tell(), arrow)
 
 
 @dataclass(frozen=True)
@@ -150,7 +169,7 @@ class AvroDecoder:
         return frame.with_columns(
             _finished(frame.get_column(field.name), field)
             for field in chosen
-            if field.symbols or _nanos(field)
+            if field.symbols or _nanos(field) or pa.types.is_duration(field.arrow)
         )
 
     def _written(self) -> dict[str, Any]:
@@ -186,6 +205,8 @@ def _finished(column: pl.Series, field: Field) -> pl.Series:
     if field.symbols:
         words = pl.Series(field.symbols, dtype=pl.String)
         return words.gather(column).alias(field.name)
+    if pa.types.is_duration(field.arrow):
+        return pl.Series(field.name, _in_polars(column.to_arrow().cast(field.arrow)))
     return column.cast(types.of_arrow(field.arrow))
 
 
@@ -196,7 +217,12 @@ def _series(field: Field, values: list[Any]) -> pl.Series:
         return pl.Series(field.name, values, pl.Int64).cast(types.of_arrow(field.arrow))
     else:
         values = [_plain(value) for value in values]
-    return pl.Series(field.name, pa.array(values, field.arrow))
+    return pl.Series(field.name, _in_polars(pa.array(values, field.arrow)))
+
+
+def _in_polars(values: pa.Array) -> pa.Array:
+    """Durations of seconds as milliseconds, which Polars has; an error beyond what these hold."""
+    return values.cast(pa.duration("ms")) if values.type == pa.duration("s") else values
 
 
 def _plain(value: Any) -> Any:

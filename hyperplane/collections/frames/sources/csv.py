@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
+#: What files of UTF-8 may begin with.
+BOM = b"\xef\xbb\xbf"
 _TRUE, _FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")
 #: Bytes that pyarrow takes at once: such as fit into a cache, and for longer rows.
 BLOCK = 1 << 20
@@ -186,6 +189,8 @@ def parsed(data: bytes, form: CsvForm, types: dict[str, pa.DataType] | None) -> 
     if not data.strip(b"\r\n"):
         wanted = types or dict.fromkeys(form.names, pa.null())
         return pa.schema(list(wanted.items())).empty_table()
+    if data.startswith(BOM) and _is_utf8(form.encoding):
+        data = BOM + data  # pyarrow drops one, also where it is the first character of a value
     convert: dict[str, Any] = {}
     if types is not None:
         convert = {"column_types": types, "include_columns": list(types)}
@@ -195,6 +200,10 @@ def parsed(data: bytes, form: CsvForm, types: dict[str, pa.DataType] | None) -> 
         if "straddling" not in str(error):
             raise
     return _read(data, form, convert, LARGE_BLOCK)
+
+
+def _is_utf8(encoding: str) -> bool:
+    return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
 
 
 def _read(data: bytes, form: CsvForm, convert: dict[str, Any], block: int) -> pa.Table:

@@ -21,6 +21,7 @@ from hyperplane.collections.frames.sources import (
     times,
 )
 from hyperplane.collections.frames.sources.csv import (
+    BOM,
     CsvDecoder,
     CsvForm,
     arrow_type,
@@ -35,7 +36,6 @@ from hyperplane.errors import Fault, ReadError, check
 from hyperplane.stores.naming import suffix_of
 from hyperplane.stores.places import File
 
-_BOM = b"\xef\xbb\xbf"
 #: Other separators in a header from which on the one that the caller wrote is not believed.
 SEVERAL = 2
 
@@ -62,7 +62,7 @@ def plan(files: Sequence[File], request: Request, options: TextOptions) -> Table
         When a file cannot be read, unless it is to be skipped.
     """
     taken, errors = samples.taken(files, lambda file, text: _last_end(file, text, options))
-    taken = [sample for sample in taken if sample.head.strip(_BOM + b"\r\n") or not sample.whole]
+    taken = [sample for sample in taken if sample.head.strip(BOM + b"\r\n") or not sample.whole]
     if not (taken or errors):
         named = ", ".join(repr(file.url) for file in files[: schemas.NAMED])
         more = f" and {len(files) - schemas.NAMED} more" if len(files) > schemas.NAMED else ""
@@ -106,7 +106,7 @@ def _content(one: _Seen, density: float) -> Content:
 
 def _seen(sample: Sample, options: TextOptions) -> _Seen:
     separator = _separator(sample.file, options)
-    start = len(_BOM) if sample.head.startswith(_BOM) else 0
+    start = len(BOM) if sample.head.startswith(BOM) else 0
     while sample.head[start : start + 1] in (b"\r", b"\n"):
         start += 1
     _check_quotes(sample, start, separator, options.encoding)

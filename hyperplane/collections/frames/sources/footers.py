@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -65,19 +66,32 @@ def leaves(schema: pa.Schema) -> dict[str, list[int]]:
     """The numbers of the leaf columns that each column is stored in."""
     found, start = {}, 0
     for entry in schema:
-        count = _leaves(entry.type)
+        count = leaf_count(entry.type)
         found[entry.name] = list(range(start, start + count))
         start += count
     return found
 
 
-def _leaves(kind: pa.DataType) -> int:
+def leaf_count(kind: pa.DataType) -> int:
+    """How many leaf columns a column of a type is stored in."""
     inner = [kind.field(index).type for index in range(kind.num_fields)]
-    return sum(map(_leaves, inner)) if inner else 1
+    return sum(map(leaf_count, inner)) if inner else 1
 
 
-def bound(group: Any, leaf: int, kind: pl.DataType) -> Bound:
-    """What a row group says of one column that is not nested."""
+def bound(group: Any, leaf: int, kind: pl.DataType, held: pa.DataType) -> Bound:
+    """What a row group says of one column that is not nested.
+
+    Parameters
+    ----------
+    group : pyarrow.parquet.RowGroupMetaData
+        The row group.
+    leaf : int
+        The number of the column.
+    kind : polars.DataType
+        The type of the column in the data set.
+    held : pyarrow.DataType
+        Its type in the file, in whose unit the statistics of durations are.
+    """
     chunk = group.column(leaf)
     statistics = chunk.statistics
     if statistics is None:
@@ -85,7 +99,7 @@ def bound(group: Any, leaf: int, kind: pl.DataType) -> Bound:
     nulls = statistics.null_count if statistics.has_null_count else None
     if not statistics.has_min_max:
         return Bound(None, None, nulls, group.num_rows)
-    low, high = (_comparable(value, kind) for value in (statistics.min, statistics.max))
+    low, high = (_comparable(value, kind, held) for value in (statistics.min, statistics.max))
     if isinstance(low, float) and (math.isnan(low) or math.isnan(high)):
         low = high = None
     elif isinstance(statistics.min, decimal.Decimal) and isinstance(low, float):
@@ -94,12 +108,16 @@ def bound(group: Any, leaf: int, kind: pl.DataType) -> Bound:
     return Bound(low, high, nulls, group.num_rows)
 
 
-def _comparable(value: Any, kind: pl.DataType) -> Any:
+def _comparable(value: Any, kind: pl.DataType, held: pa.DataType) -> Any:
     if isinstance(kind, pl.Datetime):
         stamp = pd.Timestamp(value)
         return stamp if kind.time_zone is None else stamp.tz_convert(kind.time_zone)
     if isinstance(kind, pl.Duration):
+        if isinstance(value, int) and pa.types.is_duration(held):
+            return pd.Timedelta(np.timedelta64(value, held.unit))
         return pd.Timedelta(value)
+    if pa.types.is_float16(held):
+        return float(np.frombuffer(value, "<f2")[0]) if isinstance(value, bytes) else float(value)
     return float(value) if kind.is_float() else value
 
 

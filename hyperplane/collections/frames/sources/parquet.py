@@ -13,6 +13,7 @@ from pyarrow import parquet
 from hyperplane.collections.frames.parts import Bounds
 from hyperplane.collections.frames.sources.file_parts import FilePart
 from hyperplane.collections.frames.sources.filters import Filters
+from hyperplane.collections.frames.sources.names import columns
 from hyperplane.collections.frames.sources.recipe import Recipe
 from hyperplane.collections.frames.sources.request import OnError
 from hyperplane.stores.places import File
@@ -72,7 +73,7 @@ class Piece:
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
         """Some raw columns, from any store: no other bytes of the data are asked for."""
         if self.file.store.local:
-            return self.scan().select(names)
+            return self.scan().select(columns(names))
         with self.file.store.system.open(self.file.path, "rb", cache_type="none") as opened:
             reader = parquet.ParquetFile(opened, pre_buffer=True)
             table = reader.read_row_groups(self.groups, columns=list(names), use_threads=False)
@@ -129,7 +130,7 @@ class ParquetPart(FilePart):
         """Some columns of the rows."""
         if self._by_python:
             return super().collected(names)
-        return self.scan().select(names).collect()
+        return self.scan().select(columns(names)).collect()
 
     def bounds(self, column: str) -> Bounds | None:
         """Smallest and largest value of a column of times or integers, before filters.

@@ -23,7 +23,7 @@ from hyperplane.collections.frames.sources.parquet import ParquetPart, Piece
 from hyperplane.collections.frames.sources.plan import joined
 from hyperplane.collections.frames.sources.recipe import Recipe
 from hyperplane.collections.frames.sources.request import Request, Table
-from hyperplane.errors import check
+from hyperplane.errors import Fault, check
 from hyperplane.stores.places import File
 
 T = TypeVar("T")
@@ -69,7 +69,8 @@ class _Unit:
         leaves = self.family.leaves[name]
         if len(leaves) > 1 or kind.is_nested():
             return None
-        return footers.bound(self.group, leaves[0], kind)
+        held = self.family.schema.field(name).type
+        return footers.bound(self.group, leaves[0], kind, held)
 
     def memory(self, names: Sequence[str]) -> int:
         leaves = [leaf for name in names for leaf in self.family.leaves.get(name, ())]
@@ -96,6 +97,7 @@ def plan(files: Sequence[File], request: Request) -> Table:
     columns = {**columns, **key_kinds}
     filters, chosen = request.checked(columns, _usual(columns))
     looked_at = {name: columns[name] for name in columns_of(filters)}
+    check(_without_form(families, {**chosen, **looked_at}))
     words = _words(found, families, chosen)
     units = []
     for family in families:
@@ -141,6 +143,22 @@ def _families(found: Sequence[Footer], decimals: types.Decimals) -> list[_Family
         family.members.append(footer)
     check(faults)
     return families
+
+
+def _without_form(families: Sequence[_Family], names: Kinds) -> list[Fault]:
+    """Wanted columns of periods and intervals, which are stored as numbers and records."""
+    return [
+        Fault(
+            family.members[0].file.url,
+            f"{field.name}: {field.type.extension_name.removeprefix('pandas.')}",
+            "a type that Polars has",
+            "read it with hyperplane.load or dask.dataframe.read_parquet, or name the other "
+            "columns with columns=",
+        )
+        for family in families
+        for field in family.schema
+        if field.name in names and types.is_of_pandas(field.type)
+    ]
 
 
 def _usual(columns: Kinds) -> list[str]:

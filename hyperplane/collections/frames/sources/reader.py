@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.collections.frames.convert import to_pandas
+from hyperplane.collections.frames.sources.names import columns
 from hyperplane.errors import ReadError
 from hyperplane.stores import naming
 from hyperplane.stores.secrets import said
@@ -74,7 +75,7 @@ def _collected(part: Part, names: list[str]) -> pl.DataFrame:
     # Parts that Python code reads can do without the copy that a scan of them makes.
     collected = getattr(part, "collected", None)
     frame: pl.DataFrame = (
-        part.scan().select(names).collect() if collected is None else collected(names)
+        part.scan().select(columns(names)).collect() if collected is None else collected(names)
     )
     return frame
 

@@ -11,6 +11,7 @@ from polars.io.plugins import register_io_source
 
 from hyperplane.collections.frames.sources import filters as row_filters
 from hyperplane.collections.frames.sources.filters import Filters
+from hyperplane.collections.frames.sources.names import column, columns
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class Recipe:
         wanted = [entry for entry in self.schema if names is None or entry[0] in names]
         made = [self._made(name, kind, values) for name, kind in wanted]
         # Fixed ones are literals, which alone would make a frame of one row: so not select.
-        complete = raw.with_columns([column for column in made if column is not None])
-        complete = complete.select([name for name, _ in wanted])
+        complete = raw.with_columns([one for one in made if one is not None])
+        complete = complete.select(columns(name for name, _ in wanted))
         return complete if where is None or early else complete.filter(where)
 
     def _has_as_they_are(self, names: Collection[str]) -> bool:
@@ -75,7 +76,7 @@ class Recipe:
     def _had(self, name: str, kind: pl.DataType, values: dict[str, Any]) -> pl.Expr:
         if name in values:
             return pl.lit(values[name], kind)
-        return pl.col(name).cast(kind) if name in self.cast else pl.col(name)
+        return column(name).cast(kind) if name in self.cast else column(name)
 
     def _made(self, name: str, kind: pl.DataType, values: dict[str, Any]) -> pl.Expr | None:
         had = self._had(name, kind, values)
@@ -97,7 +98,7 @@ Frames = Callable[[Collection[str], Finish], Iterator[pl.DataFrame]]
 def together(frames: Frames, names: Sequence[str], schema: dict[str, pl.DataType]) -> pl.DataFrame:
     """Some columns of all pieces, one below the other."""
     empty = pl.DataFrame(schema={name: schema[name] for name in names})
-    found = frames(names, lambda lazy: lazy.select(names).collect())
+    found = frames(names, lambda lazy: lazy.select(columns(names)).collect())
     return pl.concat([empty, *found], rechunk=False)
 
 
@@ -122,7 +123,7 @@ def scanned(frames: Frames, schema: dict[str, pl.DataType]) -> pl.LazyFrame:
         left = n_rows
 
         def finish(lazy: pl.LazyFrame) -> pl.DataFrame:
-            chosen = lazy.select(names)
+            chosen = lazy.select(columns(names))
             if predicate is not None:
                 chosen = chosen.filter(predicate)
             return (chosen if left is None else chosen.head(left)).collect()

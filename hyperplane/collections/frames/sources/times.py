@@ -51,9 +51,11 @@ class TimeFormat:
             unit, zone = self.kind.time_unit, self.kind.time_zone
             arrow = texts.to_arrow().cast(pa.string()).cast(pa.timestamp(unit, zone))
             return pl.Series(texts.name, arrow)
-        return texts.str.to_datetime(
+        # To methods of Polars a name such as ^x$ is a pattern.
+        made = texts.alias("texts").str.to_datetime(
             self.written, time_unit="us", time_zone=self.kind.time_zone, strict=True
         )
+        return made.alias(texts.name)
 
 
 _ISO = tuple(TimeFormat(pl.Datetime(unit, zone)) for unit in ("us", "ns") for zone in (None, "UTC"))

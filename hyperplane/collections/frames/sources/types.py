@@ -5,6 +5,7 @@ The types do not depend on what a partition happens to hold, so that all partiti
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,8 @@ import pyarrow as pa
 
 Decimals = Literal["float", "exact"]
 
+#: Offsets of no whole hours; Polars panics when it opens a file that has one.
+_OFFSET = re.compile(r"[+-]\d\d:?(?!00)\d\d")
 _UNITS = ("ms", "us", "ns")
 _NULLABLE = {
     pl.Int8: "Int8",
@@ -47,6 +50,8 @@ def sound(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
         return sound(kind.value_type, decimals)
     if pa.types.is_date(kind):
         return pl.Datetime("ms")
+    if pa.types.is_timestamp(kind) and _OFFSET.fullmatch(kind.tz or ""):
+        raise ValueError(f"{kind.tz} is an offset without a time zone: save the times in UTC")
     if pa.types.is_float16(kind):
         return pl.Float32()
     if pa.types.is_null(kind):
@@ -56,6 +61,11 @@ def sound(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
             raise ValueError("a decimal of more than 38 digits")
         return pl.Float64() if decimals == "float" else pl.Decimal(kind.precision, kind.scale)
     return of_arrow(kind)
+
+
+def is_of_pandas(kind: pa.DataType) -> bool:
+    """Whether it is a period or an interval of pandas."""
+    return getattr(kind, "extension_name", "") in ("pandas.period", "pandas.interval")
 
 
 def of_arrow(kind: pa.DataType) -> pl.DataType:

@@ -1,0 +1,126 @@
+"""The types of JSON values: one that holds all values of a column, and what does not fit it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+#: Whole numbers up to here are exact as floats.
+EXACT = 2**53
+
+
+class _Mixed(ValueError):
+    """Values that no type but text holds."""
+
+
+def kind_of(values: Sequence[Any]) -> pl.DataType:
+    """The type that holds all values without loss; text where there is no other.
+
+    Objects have the keys of all of them, wherever they stand.
+
+    Examples
+    --------
+    >>> kind_of([{"a": 1}, {"a": 2, "b": "x"}, None])
+    Struct({'a': Int64, 'b': String})
+    >>> kind_of([["a"], [1, True]]), kind_of([1, 2.5]), kind_of([2**53 + 1, 2.5])
+    (String, Float64, String)
+    """
+    try:
+        return _kind(values)
+    except _Mixed:
+        return pl.String()
+
+
+def _kind(values: Iterable[Any]) -> pl.DataType:
+    held = [value for value in values if value is not None]
+    kinds = {type(value) for value in held}
+    if not kinds or kinds == {str}:
+        return pl.String()
+    if kinds == {bool}:
+        return pl.Boolean()
+    if kinds == {int}:
+        least, most = min(held), max(held)
+        if least >= -(2**63) and most < 2**63:
+            return pl.Int64()
+        if least >= 0 and most < 2**64:
+            return pl.UInt64()
+    elif kinds <= {int, float}:
+        if all(is_exact(value) for value in held):
+            return pl.Float64()
+    elif kinds == {list}:
+        return pl.List(_kind([inner for value in held for inner in value]))
+    elif kinds == {dict}:
+        names = list(dict.fromkeys(name for value in held for name in value))
+        if names:
+            fields = {name: _kind([value.get(name) for value in held]) for name in names}
+            return pl.Struct(fields)
+    raise _Mixed
+
+
+def is_exact(value: int | float) -> bool:
+    """Whether a float holds the very number."""
+    return isinstance(value, float) or abs(value) <= EXACT or _as_float(value) == value
+
+
+def _as_float(value: int) -> float | None:
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def as_text(value: Any) -> str | None:
+    """A value of a column of text: text as it is, anything else as JSON."""
+    return (
+        value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    )
+
+
+def fits(value: Any, kind: Any) -> bool:
+    """Whether a value is one of a type, without loss.
+
+    Examples
+    --------
+    >>> fits(2.5, pl.Int64()), fits(300, pl.Int8()), fits({"b": 1}, pl.Struct({"a": pl.Int64()}))
+    (False, False, False)
+    """
+    if value is None:
+        return True
+    if isinstance(kind, pl.Boolean):
+        return isinstance(value, bool)
+    if isinstance(kind, pl.String):
+        return isinstance(value, str)
+    if isinstance(kind, pl.List):
+        return isinstance(value, list) and all(fits(one, kind.inner) for one in value)
+    if isinstance(kind, pl.Struct):
+        fields: Mapping[str, Any] = {field.name: field.dtype for field in kind.fields}
+        return isinstance(value, dict) and all(
+            name in fields and fits(one, fields[name]) for name, one in value.items()
+        )
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    if kind.is_float():
+        return is_exact(value)
+    least, most = (bound.item() for bound in _bounds(kind))
+    return isinstance(value, int) and least <= value <= most
+
+
+def _bounds(kind: Any) -> tuple[pl.DataFrame, pl.DataFrame]:
+    return pl.select(kind.min()), pl.select(kind.max())
+
+
+def arrow_of(kind: Any) -> pa.DataType:
+    """The type that pyarrow reads from JSON for a Polars type."""
+    if isinstance(kind, pl.String):
+        return pa.string()
+    if isinstance(kind, pl.Boolean):
+        return pa.bool_()
+    if isinstance(kind, pl.List):
+        return pa.list_(arrow_of(kind.inner))
+    if isinstance(kind, pl.Struct):
+        return pa.struct([(field.name, arrow_of(field.dtype)) for field in kind.fields])
+    return pa.type_for_alias(str(kind).lower())

@@ -1,0 +1,224 @@
+"""Tables as CSV and JSON lines, and back with the types that they had.
+
+The types stand in the manifest of the folder. What other programs read is plain CSV and plain
+JSON: a missing value of CSV is nothing, an empty text is two quotes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv, json
+
+from hyperplane.errors import DataError
+from hyperplane.storage.text_columns import TEXT, as_text, from_text, joined, value_type
+
+#: Bytes that are parsed at once; for rows that are longer, as many as pyarrow takes.
+_BLOCK, _MOST = 1 << 22, 2**31 - 1
+
+
+def names_in_file(schema: pa.Schema) -> list[str]:
+    """The names that the columns have in a file: an index without a name is ``index``."""
+    taken = set(schema.names)
+    return [
+        "index" if name == "__index_level_0__" and "index" not in taken else name
+        for name in schema.names
+    ]
+
+
+def to_csv(table: pa.Table, separator: str) -> bytes:
+    r"""A table as CSV.
+
+    Raises
+    ------
+    DataError
+        When a column is of a type, or has values, that CSV has no form for.
+
+    Examples
+    --------
+    >>> to_csv(pa.table({"n": [1, None], "s": ["", None]}), ",")
+    b'n,s\n1,""\n,\n'
+    """
+    form = "TSV" if separator == "\t" else "CSV"
+    header = _cells(pa.chunked_array([names_in_file(table.schema)]), separator).to_pylist()
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        texts = as_text(column, name, form)
+        if table.num_columns == 1 and column.null_count and pc.any(pc.equal(texts, "")).as_py():
+            wrong = f"a single column of {form} has one form for empty text and a missing value"
+            raise DataError(name, f"{wrong}; fill the missing ones, or save it as Parquet")
+        columns.append(_cells(texts, separator))
+    if not columns:
+        return b""
+    # An empty line would be passed over.
+    missing = '""' if len(columns) == 1 else ""
+    lines = joined(*[pc.fill_null(column, missing) for column in columns], between=separator)
+    rows = lines.to_pylist()
+    return "\n".join([separator.join(header), *rows, ""]).encode()
+
+
+def _cells(texts: pa.ChunkedArray, separator: str) -> pa.ChunkedArray:
+    """Text in quotes where CSV needs them, and where it is empty and not missing."""
+    texts = texts.cast(TEXT)
+    marked = pc.match_substring_regex(texts, f'["\r\n{separator}]')
+    quoted = joined('"', pc.replace_substring(texts, '"', '""'), '"')
+    return pc.if_else(pc.or_(marked, pc.equal(texts, "")), quoted, texts)
+
+
+def from_csv(data: bytes, schema: pa.Schema, separator: str) -> pa.Table:
+    """A table of CSV that :func:`to_csv` wrote.
+
+    Raises
+    ------
+    pyarrow.ArrowException, ValueError
+        When it is no such CSV.
+    """
+    texts = _in_blocks(
+        lambda block: csv.read_csv(
+            pa.BufferReader(data),
+            read_options=csv.ReadOptions(use_threads=False, block_size=block),
+            parse_options=csv.ParseOptions(
+                delimiter=separator, newlines_in_values=True, ignore_empty_lines=False
+            ),
+            convert_options=csv.ConvertOptions(
+                column_types=dict.fromkeys(names_in_file(schema), TEXT),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        ),
+        data,
+    )
+    columns = texts.columns
+    if len(schema) == 1 and (schema.field(0).nullable or not _is_text(schema.field(0).type)):
+        columns = [pc.if_else(pc.equal(columns[0], ""), None, columns[0])]
+    return _typed(columns, schema)
+
+
+def _in_blocks(read: Callable[[int], pa.Table], data: bytes) -> pa.Table:
+    try:
+        return read(_BLOCK)
+    except pa.ArrowInvalid as error:
+        if "straddl" not in str(error):
+            raise
+    return read(min(_MOST, len(data) + 1))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = value_type(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def to_json_lines(table: pa.Table) -> bytes:
+    r"""A table as JSON lines.
+
+    Raises
+    ------
+    DataError
+        When a column is of a type, or has values, that JSON has no form for.
+
+    Examples
+    --------
+    >>> to_json_lines(pa.table({"n": [1, None], "s": ["", None]}))
+    b'{"n":1,"s":""}\n{"n":null,"s":null}\n'
+    """
+    import polars as pl
+
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kind = value_type(column.type)
+        if not _is_json(kind):
+            columns.append(as_text(column, name, "JSON"))
+            continue
+        values = column.cast(kind) if kind != column.type else column
+        _check_finite(values, name)
+        # Of nothing but missing values Polars makes a type of its own.
+        columns.append(values.cast(pa.string()) if pa.types.is_null(kind) else values)
+    # Polars would find another name for a column whose name is empty.
+    made = pl.DataFrame(pa.table(columns, names=[f"c{place}" for place in range(len(columns))]))
+    made.columns = names_in_file(table.schema)
+    return made.write_ndjson().encode()
+
+
+def _is_json(kind: pa.DataType) -> bool:
+    """Whether JSON has the values of a type as they are."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _is_json(kind.value_type)
+    if pa.types.is_struct(kind):
+        return all(_is_json(field.type) for field in kind)
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_float32(kind)
+        or pa.types.is_float64(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_null(kind)
+        or _is_text(kind)
+    )
+
+
+def _check_finite(values: pa.ChunkedArray, name: str) -> None:
+    for array in values.chunks:
+        for leaf in _leaves(array):
+            if pa.types.is_floating(leaf.type) and pc.any(pc.is_inf(leaf)).as_py():
+                wrong = "JSON has no form for infinity; write missing values, or save as Parquet"
+                raise DataError(name, wrong)
+
+
+def _leaves(array: pa.Array) -> Sequence[pa.Array]:
+    if pa.types.is_struct(array.type):
+        return [leaf for inner in array.flatten() for leaf in _leaves(inner)]
+    nested = pa.types.is_nested(array.type)
+    return _leaves(array.flatten()) if nested else [array]
+
+
+def from_json_lines(data: bytes, schema: pa.Schema) -> pa.Table:
+    """A table of JSON lines that :func:`to_json_lines` wrote.
+
+    Raises
+    ------
+    pyarrow.ArrowException, ValueError
+        When these are no such lines.
+    """
+    kinds = [value_type(field.type) for field in schema]
+    stored = [
+        pa.string() if not _is_json(kind) or pa.types.is_null(kind) else _readable(kind)
+        for kind in kinds
+    ]
+    fields = list(zip(names_in_file(schema), stored, strict=True))
+    if not data.strip():
+        return schema.empty_table()
+    found = _in_blocks(
+        lambda block: json.read_json(
+            pa.BufferReader(data),
+            read_options=json.ReadOptions(use_threads=False, block_size=block),
+            parse_options=json.ParseOptions(
+                explicit_schema=pa.schema(fields), unexpected_field_behavior="error"
+            ),
+        ),
+        data,
+    )
+    columns = [found.column(name) for name, _ in fields]
+    return _typed(columns, schema)
+
+
+def _readable(kind: pa.DataType) -> pa.DataType:
+    """The type with the same values that pyarrow reads from JSON."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(_readable(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _readable(field.type)) for field in kind])
+    return pa.string() if _is_text(kind) else kind
+
+
+def _typed(columns: Sequence[Any], schema: pa.Schema) -> pa.Table:
+    made = [
+        from_text(column, field.type)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        else column.cast(value_type(field.type))
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    fields = [pa.field(field.name, column.type) for field, column in zip(schema, made, strict=True)]
+    return pa.table(made, schema=pa.schema(fields, schema.metadata))

@@ -1,0 +1,162 @@
+"""Parts of different types: each keeps its values, or an error names the one that does not fit."""
+
+from __future__ import annotations
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from saving_cases import in_this_thread
+
+import hyperplane
+from hyperplane.errors import DataError, ReadError
+from hyperplane.storage.manifest import Manifest, Part
+
+_here = pytest.fixture(autouse=True)(in_this_thread)
+FORMATS = ["parquet", "csv", "tsv", "jsonl", "avro"]
+
+
+def append(url, form, *columns):
+    for values in columns:
+        frame = pd.DataFrame({"n": values})
+        hyperplane.save(dd.from_pandas(frame, npartitions=1), url, format=form, mode="append")
+
+
+def loaded(url):
+    """What is loaded, each partition of the type that the collection says."""
+    found = hyperplane.load(url)
+    pieces = dask.compute(*found.to_delayed())
+    assert {str(piece.n.dtype) for piece in pieces} == {str(found.n.dtype)}
+    return found.compute().n
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl", "avro"])
+@pytest.mark.parametrize(
+    ("first", "second", "dtype"),
+    [
+        ([1, 2], [1.5, 2.5], "float64"),
+        ([True], [5], "object"),
+        (np.array([1], "int32"), [2**40], "int64"),
+        (["a", "007"], ["1", "2"], "str"),
+        ([1], ["a"], "object"),
+        (pd.array([2**53 + 1, 2], "Int64"), pd.array([1, None], "Int64"), "Int64"),
+        ([1, 2], pd.array([2**53 + 1, None], "Int64"), "Int64"),
+        ([1, 2], [None, None], "Int64"),
+        ([None], ["a"], "str"),
+        (np.array(["2024"], "M8[s]"), np.array(["2024-01-01T00:00:00.5"], "M8[ms]"), "datetime64"),
+    ],
+)
+def test_later_parts_widen_the_type(tmp_path, form, first, second, dtype):
+    append(tmp_path / "out", form, first, second)
+    made = loaded(tmp_path / "out")
+    assert str(made.dtype).startswith(dtype)
+    held = [*pd.Series(first), *pd.Series(second)]
+    for one, other in zip(made, held, strict=True):
+        assert (pd.isna(one) and pd.isna(other)) or one == other
+        assert isinstance(one, (bool, np.bool_)) == isinstance(other, (bool, np.bool_))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_shards_widen_the_type(tmp_path, form):
+    for index, values in enumerate(([1, 2], [1.5, None])):
+        frame = pd.DataFrame({"n": values})
+        hyperplane.save(frame, tmp_path / "out", format=form, shard=(index, 2))
+    assert loaded(tmp_path / "out").fillna(-1).to_list() == [1, 2, 1.5, -1]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_value_that_the_common_type_does_not_hold_is_named(tmp_path, form):
+    append(tmp_path / "out", form, [1.5], [1, 2**53 + 1])
+    with pytest.raises(ReadError, match=r"part-0000.*'n' holds 9007199254740993.* float64"):
+        hyperplane.load(tmp_path / "out").compute()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_other_columns_are_an_error_at_once(tmp_path, form):
+    for names in ("ab", "ba", "ac"):
+        frame = pd.DataFrame({name: [1] for name in names})
+        df = dd.from_pandas(frame, npartitions=1)
+        if names == "ac":
+            assert hyperplane.load(tmp_path / "out").compute().columns.to_list() == ["a", "b"]
+        hyperplane.save(df, tmp_path / "out", format=form, mode="append")
+    with pytest.raises(ReadError, match=r"lacks the columns 'b' and has also the columns 'c'"):
+        hyperplane.load(tmp_path / "out")
+
+
+def test_what_others_wrote_has_types_that_hold_all_of_it(tmp_path):
+    (tmp_path / "csv").mkdir()
+    (tmp_path / "parquet").mkdir()
+    for number, values in enumerate(([1, 2], [1.5, None], [2**40, 3])):
+        frame = pd.DataFrame({"n": values})
+        frame.to_csv(tmp_path / "csv" / f"{number}.csv", index=False)
+        frame.to_parquet(tmp_path / "parquet" / f"{number}.parquet")
+    held = [1, 2, 1.5, -1, 2**40, 3]
+    assert hyperplane.load(tmp_path / "csv").compute().n.fillna(-1).to_list() == held
+    assert loaded(tmp_path / "parquet").fillna(-1).to_list() == held
+
+
+def test_ordered_categories_of_different_parts(tmp_path):
+    for index, words in enumerate((["b", "a"], ["b", "a"], ["a", "c"])):
+        kind = pd.CategoricalDtype(words, ordered=True)
+        frame = pd.DataFrame({"n": pd.Series(["a"], dtype=kind)})
+        df = dd.from_pandas(frame, npartitions=1)
+        hyperplane.save(df, tmp_path / "out", mode="append")
+        made = hyperplane.load(tmp_path / "out").compute().n
+        assert made.to_list() == ["a"] * (index + 1)
+        assert isinstance(made.dtype, pd.CategoricalDtype) == (index < 2)
+
+
+def test_a_file_keeps_its_digits_and_names(tmp_path):
+    whole = pd.DataFrame({"1": pd.array([2**53 + 1, None], "Int64"), "at_time": ["1", "2024"]})
+    for form in ("csv", "jsonl", "parquet", "avro"):
+        frame = whole if form != "avro" else whole.rename(columns={"1": "one"})
+        hyperplane.save(frame, tmp_path / f"a.{form}")
+        made = hyperplane.load(tmp_path / f"a.{form}")
+        assert made.columns.to_list() == frame.columns.to_list()
+        assert made.iloc[0, 0] == 2**53 + 1
+    months = pd.DataFrame({"p": pd.period_range("2026-01", periods=2, freq="M")})
+    hyperplane.save(months, tmp_path / "p.jsonl")
+    assert hyperplane.load(tmp_path / "p.jsonl").p.to_list() == ["2026-01", "2026-02"]
+    hyperplane.save(dd.from_pandas(months, npartitions=2), tmp_path / "p", format="jsonl")
+    pd.testing.assert_frame_equal(
+        hyperplane.load(tmp_path / "p").compute().reset_index(drop=True), months
+    )
+    objects = pd.DataFrame({"n": pd.Series([2**53 + 1, None], dtype=object)})
+    hyperplane.save(objects, tmp_path / "o.parquet")
+    assert hyperplane.load(tmp_path / "o.parquet").n[0] == 2**53 + 1
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("values", [[2.5, True], [b"a", "b"], [[2.5], [True]]])
+def test_objects_of_several_kinds_are_refused(tmp_path, form, values):
+    frame = pd.DataFrame({"n": pd.Series(values, dtype=object)})
+    with pytest.raises(DataError, match="needs values of one type, and it holds"):
+        hyperplane.save(frame, tmp_path / f"a.{form}")
+
+
+def test_infinity_is_not_written_as_a_missing_value(tmp_path):
+    with pytest.raises(DataError, match="no form for infinity"):
+        hyperplane.save(pd.DataFrame({"x": [1.0, np.inf]}), tmp_path / "a.jsonl")
+
+
+def test_the_same_text_of_another_type_is_something_else(tmp_path):
+    for values in ([1, 2], ["1", "2"]):
+        df = dd.from_pandas(pd.DataFrame({"n": values}), npartitions=1)
+        hyperplane.save(df, tmp_path / "out", format="csv", mode="overwrite")
+        assert loaded(tmp_path / "out").to_list() == values
+
+
+def test_a_manifest_holds_each_schema_once():
+    parts = tuple(Part(f"{n}.csv", 1, "a", 1, None, f"schema {n % 2}") for n in range(9))
+    made = Manifest("csv", "dataframe", parts)
+    assert made.to_json().count("schema 1") == 1
+    assert Manifest.from_json(made.to_json()) == made
+
+
+def test_arrow_words_come_back(tmp_path):
+    words = pd.ArrowDtype(pa.dictionary(pa.int8(), pa.string()))
+    frame = pd.DataFrame({"n": pd.array(["a", None, "b"], dtype=words)})
+    hyperplane.save(dd.from_pandas(frame, npartitions=1), tmp_path / "out")
+    pd.testing.assert_frame_equal(hyperplane.load(tmp_path / "out").compute(), frame)
