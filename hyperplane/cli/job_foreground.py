@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -12,17 +13,21 @@ import typer
 
 from hyperplane.cli.job_options import INTERRUPTED
 from hyperplane.cli.job_screen import Screen
+from hyperplane.errors import JobStoreError
+from hyperplane.jobs import cancelling
 from hyperplane.jobs.kept import keep
 from hyperplane.jobs.processes import Command, Process
 from hyperplane.jobs.programs import traces
 from hyperplane.jobs.runners import settle
-from hyperplane.jobs.states import IN_PROGRESS, Job, Unit
+from hyperplane.jobs.states import CANCELLED, IN_PROGRESS, Job, Unit
 from hyperplane.jobs.store import JobStore
 from hyperplane.jobs.submitting import cancelled, handed_over, look_after
 from hyperplane.jobs.supervisor import Supervisor, claimed
 
 #: Seconds between looks whether jobs have lost their supervisor.
 _LOOK_AFTER = 5.0
+#: Seconds between looks at a store that cannot be read.
+_AWAY = 1.0
 _BY_SIGNAL: dict[int, str] = {
     signal.SIGINT: "with Ctrl-C (SIGINT) where it ran",
     signal.SIGTERM: "with SIGTERM where it ran",
@@ -61,15 +66,32 @@ async def run_here(
                     screen.close_eyes()
                     ends.polite("when its terminal or pipe was gone")
                     continue
+                except JobStoreError as error:  # a database that is away comes back
+                    if not error.passing:
+                        raise
+                    now, pause = job, _AWAY
                 if work.done() and now.processed:
                     break
                 await asyncio.wait({work}, timeout=pause)
                 if work.done():
                     work.result()
+                    if supervisor.unwritten is not None:
+                        now = _unwritten(now, supervisor.unwritten)
+                        break
     finally:
         for number in _BY_SIGNAL:
             loop.remove_signal_handler(number)
     return now
+
+
+def _unwritten(job: Job, error: BaseException) -> Job:
+    """A job that was cancelled and whose store cannot say so yet."""
+    typer.echo(f"job {job.id} is cancelled, which could not be written down: {error}", err=True)
+    try:
+        cancelling.mark(job)
+    except OSError:
+        typer.echo(f"when it can: hyperplane job cancel {job.id[:8]}", err=True)
+    return dataclasses.replace(job, status=CANCELLED)
 
 
 class _Ends:

@@ -15,6 +15,7 @@
     |  +- OutputExists (FileExistsError)  +- OutputConflict
     +- JobError (RuntimeError)        .job_id
     |  +- JobFailed  +- JobCancelled  +- JobTimeout (TimeoutError)
+    +- JobStoreError (RuntimeError)   .store .passing
     +- EngineError (RuntimeError)     .engine .log_tail
        +- EngineUnavailable  +- StartFailed  +- StartTimeout (TimeoutError)
 
@@ -43,7 +44,13 @@ from hyperplane.errors.engines import (
     StartFailed,
     StartTimeout,
 )
-from hyperplane.errors.jobs import JobCancelled, JobError, JobFailed, JobTimeout
+from hyperplane.errors.jobs import (
+    JobCancelled,
+    JobError,
+    JobFailed,
+    JobStoreError,
+    JobTimeout,
+)
 from hyperplane.errors.requests import (
     ConfigError,
     DoesNotFit,
@@ -68,6 +75,7 @@ __all__ = [
     "JobCancelled",
     "JobError",
     "JobFailed",
+    "JobStoreError",
     "JobTimeout",
     "MissingPackage",
     "OutputConflict",

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _FILE = "submission.json"
 #: The settings that belong to a job; the others are those of the machine.
-OF_A_JOB = ("retry_wait", "retry_wait_most", "grace", "chunks_at_once", "secrets", "notify")
+OF_A_JOB = ("retry_wait", "retry_wait_most", "grace", "chunks_at_once", "secrets", "notify",
+            "log_limit")  # fmt: skip
 #: Variables that say which programs and packages there are, and how they count and spell. Nobody
 #: has secrets there, and a step that begins without them is another step.
 _PLAIN = re.compile(
@@ -124,7 +125,9 @@ def of(job: Job) -> Kept:
     settings = config.jobs()
     try:
         document = json.loads(Path(job.folder, _FILE).read_text())
-        known = {name: document["settings"][name] for name in OF_A_JOB}
+        settled = document["settings"]
+        # One that was submitted with an earlier version has fewer.
+        known = {name: settled[name] for name in OF_A_JOB if name in settled}
         return Kept(
             type(settings)(**{**settings.model_dump(), **known}),
             {name: Resources(**sizes) for name, sizes in document["pools"].items()},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sys
 import time
 import uuid
@@ -12,8 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hyperplane import config
-from hyperplane.errors import Fault, JobError, RequestError, check
-from hyperplane.jobs import notebooks, requirements, wake
+from hyperplane.errors import Fault, HyperplaneError, JobError, RequestError, check
+from hyperplane.jobs import cancelling, notebooks, requirements, wake
 from hyperplane.jobs.definition.models import Pipeline
 from hyperplane.jobs.definition.reading import read_pipeline
 from hyperplane.jobs.environment import as_text, parameter_faults, secrets
@@ -175,9 +176,13 @@ def send(
         warnings.warn(text, stacklevel=3)
     handed = handed_over()
     keep(job, handed.environment, settle(job.runner, runner_options or {}))
-    # First of the environment: the supervisor looks into the store by itself, too.
-    wake.tell(job.id, handed)
-    the_store().add(job)
+    try:
+        # First of the environment: the supervisor looks into the store by itself, too.
+        wake.tell(job.id, handed)
+        the_store().add(job)
+    except HyperplaneError:  # nothing is submitted, so nothing is left
+        shutil.rmtree(job.place, ignore_errors=True)
+        raise
     wake.tell()
     return Submitted(job.id, job.run_id)
 
@@ -239,6 +244,7 @@ def resume(job_id: str | Submitted) -> Submitted:
     }  # fmt: skip
     handed = handed_over()
     keep(job, handed.environment, kept_of(job).runner)
+    cancelling.unmark(job)
     wake.tell(job.id, handed)
     store.update(job.id, among=PROCESSED, **again)
     wake.tell()
