@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,9 @@ import typer
 
 from hyperplane.cli.job_options import INTERRUPTED
 from hyperplane.cli.job_screen import Screen
-from hyperplane.errors import JobStoreError
+from hyperplane.errors import HyperplaneError, JobStoreError
 from hyperplane.jobs import cancelling
-from hyperplane.jobs.kept import keep
+from hyperplane.jobs.kept import folder_error, keep
 from hyperplane.jobs.processes import Command, Process
 from hyperplane.jobs.programs import traces
 from hyperplane.jobs.runners import settle
@@ -44,10 +45,18 @@ async def run_here(
     the second one kills what still runs.
     """
     handed = handed_over()
-    claim = claimed(job.place)
-    # For whoever goes on when this terminal is killed.
-    keep(job, handed.environment, settle(job.runner, runner_options))
-    store.add(job)
+    try:
+        claim = claimed(job.place)
+    except OSError as error:
+        raise folder_error(job, error) from error
+    try:
+        # For whoever goes on when this terminal is killed.
+        keep(job, handed.environment, settle(job.runner, runner_options))
+        store.add(job)
+    except HyperplaneError:  # nothing is kept, so nothing is left
+        claim.close()
+        shutil.rmtree(job.place, ignore_errors=True)
+        raise
     supervisor = Supervisor(store, handed, only=job.id, claim=claim)
     supervisor.told({job.id: handed})
     ends = _Ends(store, job, supervisor)

@@ -116,8 +116,12 @@ def keep(job: Job, environment: Mapping[str, str], runner: Mapping[str, Any]) ->
             json.dump(document, opened)
         draft.replace(file)
     except OSError as error:
-        wrong = f"its folder {job.place} cannot be used ({error.strerror})"
-        raise JobError(job.id, wrong) from error
+        raise folder_error(job, error) from error
+
+
+def folder_error(job: Job, error: OSError) -> JobError:
+    """The error of a job whose folder cannot be made or written."""
+    return JobError(job.id, f"its folder {job.place} cannot be used ({error.strerror})")
 
 
 def of(job: Job) -> Kept:
