@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from hyperplane.errors import Fault, JobError, RequestError
 from hyperplane.jobs.states import OPEN, PENDING, TIMED_OUT, Attempt, Job, overdue
@@ -81,7 +81,7 @@ class JobStore:
             self._engine = _engine(parsed)
             _make_tables(self._engine)
             _check_tables(self._engine)
-        except (ArgumentError, NoSuchModuleError, ImportError, SQLAlchemyError, OSError) as error:
+        except (SQLAlchemyError, ImportError, OSError, ValueError) as error:
             if is_of_the_file(error):
                 raise store_error(make_url(url), error) from error
             allowed = f"a database of SQLAlchemy that can be opened ({first_line(error)})"
