@@ -19,8 +19,8 @@ from packaging.requirements import Requirement
 import hyperplane
 from hyperplane import config
 from hyperplane.engines import machine, records, registry
-from hyperplane.engines.private_folders import private_folder, record_folders
 from hyperplane.engines.base import Engine
+from hyperplane.engines.private_folders import private_folder, record_folders
 from hyperplane.errors import ConfigError, HyperplaneError
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import LocalSettings

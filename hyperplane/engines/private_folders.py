@@ -133,7 +133,7 @@ def _is_private_folder(folder: Path) -> bool:
 
 
 def _others(place: Path) -> list[Path]:
-    """This user's folders with other names, which were made while the usual one was taken."""
+    """Folders of this user with other names, which were made while the usual one was taken."""
     wanted = re.compile(rf"hyperplane-{re.escape(_user())}-[A-Za-z0-9_]+")
     try:
         with os.scandir(place) as entries:
@@ -173,7 +173,7 @@ def _machine() -> str:
     facts = [socket.gethostname()]
     for read in (
         lambda: Path("/proc/sys/kernel/random/boot_id").read_text(),
-        lambda: os.readlink("/proc/self/ns/pid"),
+        lambda: str(Path("/proc/self/ns/pid").readlink()),
     ):
         with contextlib.suppress(OSError):
             facts.append(read())

@@ -8,6 +8,7 @@ with the scratch folder of the dead cluster, by whoever reads it next.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -119,6 +120,9 @@ def reserve(record: Record, parent: str | None) -> Record:
     FileExistsError
         When a cluster of that name runs.
     """
+    if parent is not None and not (isinstance(parent, str | os.PathLike) and os.fspath(parent)):
+        wrong = f"temporary-directory = {parent!r:.80}: a folder is expected, as text"
+        raise NotADirectoryError(errno.ENOTDIR, wrong)
     read_all()
     with _alone():
         if any(found.name == record.name for found in _read()):

@@ -91,7 +91,7 @@ class Conductor:
             status, reason = await self._outcome()
         except JobStoreError:
             raise  # nothing can be written down now; whoever comes next goes on
-        except Exception as error:  # noqa: BLE001 - it ends this job, and not all others
+        except Exception as error:
             if has_no_room(error):
                 raise
             status, reason = FAILED, " ".join(f"{type(error).__name__}: {error}".split())[:500]

@@ -19,6 +19,8 @@ from hyperplane.jobs.states import (
 )  # fmt: skip
 from hyperplane.jobs.submitting import look_after
 
+#: Databases take no larger number.
+_MOST = 2**31 - 1
 STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, FAILED, TIMED_OUT, CANCELLED)
 
 
@@ -67,7 +69,9 @@ def list_jobs(
         for one in asked
         if one not in STATUSES
     ]
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+    if limit is not None and (
+        isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST
+    ):
         faults.append(Fault("limit", repr(limit), "a whole number, at least 1"))
     check(faults)
     store = the_store()

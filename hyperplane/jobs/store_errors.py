@@ -43,7 +43,9 @@ def is_of_the_file(error: Exception) -> bool:
     """Whether the file of a store is damaged, or its disk full; not, for example, a wrong URL."""
     if isinstance(error, UnicodeDecodeError):  # SQLite's own words hold bytes of the file
         return True
-    return isinstance(error, SQLAlchemyError) and any(_is(error, one) for one in (*_DAMAGED, _FULL, _INPUT_OUTPUT))
+    return isinstance(error, SQLAlchemyError) and any(
+        _is(error, one) for one in (*_DAMAGED, _FULL, _INPUT_OUTPUT)
+    )
 
 
 def damaged(url: URL, wrong: str) -> JobStoreError:

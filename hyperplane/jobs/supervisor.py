@@ -247,5 +247,5 @@ if __name__ == "__main__":
     try:
         asyncio.run(_serve())
     except HyperplaneError as told:
-        _log.error("%s", told)  # noqa: TRY400 - it says what is wrong and what to do
+        _log.error("%s", told)
         sys.exit(1)

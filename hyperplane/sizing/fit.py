@@ -33,6 +33,8 @@ from hyperplane.units import (
     whole_number,
 )
 
+#: More processes, threads or GB than any node has: a slip.
+_MOST = 10**12
 #: Up to this many cores one process takes them all (measured on two).
 SINGLE_PROCESS_CORES = 3
 
@@ -82,15 +84,17 @@ def propose_worker(
     """
     processes, threads = whole_number(nprocs), whole_number(nthreads)
     faults = [
-        Fault(name, repr(value), "a whole number of at least 1")
+        Fault(name, repr(value)[:80], f"a whole number of at least 1 and at most {_MOST:g}")
         for name, value, number in (
             ("nprocs", nprocs, processes),
             ("nthreads", nthreads, threads),
         )
-        if value is not None and (number is None or number < 1)
+        if value is not None and (number is None or not 1 <= number <= _MOST)
     ]
     if ram_gb_per_proc is not None and not _is_size(ram_gb_per_proc):
-        faults.append(Fault("ram_gb_per_proc", repr(ram_gb_per_proc), "a number of GB above 0"))
+        faults.append(
+            Fault("ram_gb_per_proc", repr(ram_gb_per_proc)[:80], "a number of GB above 0")
+        )
     if faults:
         raise RequestError(faults)
     cores = pool.whole_cores
@@ -115,7 +119,7 @@ def propose_worker(
 
 
 def _is_size(value: Any) -> bool:
-    return type(value) is not bool and isinstance(value, Real) and 0 < float(value) < math.inf
+    return type(value) is not bool and isinstance(value, Real) and 0 < value <= _MOST
 
 
 def check_fits(worker: WorkerSpec, pool: PoolSpec) -> None:

@@ -18,7 +18,7 @@ from dask.dataframe.utils import clear_known_categories
 from dask.delayed import delayed
 from pyarrow import parquet
 
-from hyperplane.errors import Fault, ReadError, RequestError, StorageError
+from hyperplane.errors import Fault, HyperplaneError, ReadError, RequestError, StorageError
 from hyperplane.storage.arrays import load_array
 from hyperplane.storage.avro import read_avro
 from hyperplane.storage.commits import FOREIGN
@@ -93,6 +93,9 @@ def load(
     shelf = Shelf(target.store)
     if shelf.is_file(target.path):
         return _file(target, shelf, trusted)
+    if target.store.protocol in ("http", "https"):  # which has no folders
+        wrong = "there is no file, or nothing answers at that address; check the URL and its server"
+        raise StorageError(target.url, wrong)
     commits = commits_of(target)
     for _ in range(_LOOKS):
         manifest = commits.state().manifest
@@ -130,7 +133,9 @@ def _file(target: Target, shelf: Shelf, trusted: bool) -> Any:
         raise StorageError(target.url, "it was removed just now")
     try:
         return decoded(data, _KINDS.get(form, "bytes"), form)
-    except (ValueError, OSError, pa.ArrowException) as error:
+    except (HyperplaneError, MemoryError):
+        raise
+    except Exception as error:  # each library of a format has errors of its own for damage
         raise ReadError(target.url, f"is damaged, or not what its name says ({said(error)})") from (
             error
         )

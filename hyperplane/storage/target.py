@@ -18,6 +18,8 @@ from hyperplane.stores.secrets import said, shown
 
 #: Bytes of a name on a local disk; others are made of it, and disks take 255.
 LONGEST_NAME = 200
+#: File systems of fsspec to which nothing can be written.
+_READ_ONLY = {"http", "https", "data", "zip", "tar", "libarchive", "reference", "git", "github"}
 _FIELD = re.compile(r"\{[^{}/]*\}")
 
 
@@ -78,6 +80,9 @@ def target_of(url: Any, storage_options: Mapping[str, Any] | None) -> Target:
     if not isinstance(url, (str, os.PathLike)) or not str(url).strip():
         raise RequestError([Fault("url", repr(url)[:80], allowed)])
     text = os.fspath(url)
+    if not isinstance(text, str) or not _is_name(text):
+        wrong = Fault("url", ascii(text)[:80], f"{allowed}, as text without zero bytes")
+        raise RequestError([wrong])
     options = dict(storage_options or {})
     if options.get("asynchronous"):
         wrong = Fault("asynchronous", "True", "False", "leave it out; nothing here is awaited")
@@ -89,7 +94,7 @@ def target_of(url: Any, storage_options: Mapping[str, Any] | None) -> Target:
         raise RequestError([wrong])
     try:
         system, path = fsspec.url_to_fs(text, **options)
-    except (ImportError, OSError, ValueError, TypeError) as error:
+    except Exception as error:  # each file system raises its own
         wrong = Fault(
             "url", repr(shown(text)), f"a URL that fsspec can open ({said(error, options, text)})"
         )
@@ -110,6 +115,11 @@ def target_of(url: Any, storage_options: Mapping[str, Any] | None) -> Target:
     return Target(store, path)
 
 
+def _is_name(text: str) -> bool:
+    """Whether a disk can have a name: all of it can be written as UTF-8, and nothing ends it."""
+    return "\0" not in text and not any("\ud800" <= one <= "\udbff" for one in text)
+
+
 def place_faults(target: Target) -> list[Fault]:
     """What is wrong with a place to save to, though one may load from it.
 
@@ -119,6 +129,10 @@ def place_faults(target: Target) -> list[Fault]:
     url = 'memory:///docs/out_{idx:05d}.csv': allowed is a name without {}; write ...
     """
     faults = []
+    if target.store.protocol in _READ_ONLY:
+        advice = "save to a disk or an object store"
+        allowed = f"a place that can be written to; {target.store.protocol} can only be read"
+        faults.append(Fault("url", repr(target.url), allowed, advice))
     if _FIELD.search(target.path):
         advice = "write it as hyperplane.output_path(url, idx)"
         faults.append(Fault("url", repr(target.url), "a name without {}", advice))

@@ -105,7 +105,9 @@ def test_a_log_larger_than_the_memory_is_shown_in_bounded_memory(tmp_path):
         "after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "print((after - before) // 1024, file=sys.stderr)\n"
     )
-    counting = "import sys; print(sum(len(b) for b in iter(lambda: sys.stdin.buffer.read(1 << 20), b'')))"
+    counting = (
+        "import sys; print(sum(len(b) for b in iter(lambda: sys.stdin.buffer.read(1 << 20), b'')))"
+    )
     shown = subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

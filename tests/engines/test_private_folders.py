@@ -51,7 +51,7 @@ def as_victim(work: Callable[[], object]) -> str:
             os.setgid(VICTIM)
             os.setuid(VICTIM)
             said = str(work())
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - it is told to the test
             said = traceback.format_exc()
         os.write(inner, said.encode())
         os._exit(0)
@@ -179,7 +179,7 @@ def test_machines_and_containers_that_share_a_home_do_not_share_a_folder(
     names = set()
     for namespace in ("pid:[1]", "pid:[2]"):
         private_folders._machine.cache_clear()
-        monkeypatch.setattr(os, "readlink", lambda path, said=namespace: said)
+        monkeypatch.setattr(Path, "readlink", lambda self, said=namespace: said)
         names.add(private_folders._machine())
     private_folders._machine.cache_clear()
     assert len(names) == 2

@@ -109,7 +109,7 @@ def test_a_disk_that_is_full_at_any_write_delays_a_job_and_repeats_nothing(disk,
             ended = asyncio.run(run_here(the_store(), job, {}, quiet=True))
         except (JobError, JobStoreError) as error:
             # Before anything is kept it is an error at once.
-            assert not (folder / "one").exists(), error
+            assert not (folder / "one").exists(), error  # noqa: PT017
             assert the_store().many([job.id]) == {}
             return disk.writes
         assert ended.status == DONE, ended.reason

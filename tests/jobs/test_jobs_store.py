@@ -11,6 +11,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import dask.config
 import pytest
@@ -113,6 +114,12 @@ def test_jobs_run_with_their_state_in_postgres(postgres, tmp_path, monkeypatch):
         the_store().close()
 
 
+def look_at_all(store, job):
+    store.find()
+    store.attempts("x")
+    store.add(job)
+
+
 def damaged_in(file, place, content):
     with file.open("r+b") as opened:
         opened.seek(place)
@@ -139,10 +146,7 @@ def test_a_damaged_store_is_named_with_what_to_do(tmp_path, monkeypatch, job, ho
             for page in range(1, size // 4096):
                 damaged_in(file, page * 4096, (b"\xff" if how == "pages" else b"\0") * 2000)
     with pytest.raises(JobStoreError) as caught:
-        opened = JobStore(url)
-        opened.find()
-        opened.attempts("x")
-        opened.add(job)
+        look_at_all(JobStore(url), job)
     said = str(caught.value)
     assert str(file) in said
     assert "move it away" in said
@@ -168,12 +172,19 @@ def test_no_damage_ends_in_another_error(tmp_path, job):
         for other in ("-wal", "-shm"):
             file.with_name(file.name + other).unlink(missing_ok=True)
         with suppress(HyperplaneError):
-            store = JobStore(f"sqlite:///{file}")
-            for call in (
-                lambda: store.find(), lambda: store.attempts(f"{3:036}"), lambda: store.get("0"),
-                lambda: store.update(f"{3:036}", status=DONE), lambda: store.open_ids(job.machine),
-                lambda: store.put(Attempt(f"{3:036}", "two", -1, 1)), lambda: store.expire("x"),
-            ):  # fmt: skip
-                with suppress(HyperplaneError):
-                    call()
-        store.close()
+            use(JobStore(f"sqlite:///{file}"), job.machine)
+
+
+def use(store, machine):
+    for call in (
+        store.find,
+        partial(store.attempts, f"{3:036}"),
+        partial(store.get, "0"),
+        partial(store.update, f"{3:036}", status=DONE),
+        partial(store.open_ids, machine),
+        partial(store.put, Attempt(f"{3:036}", "two", -1, 1)),
+        partial(store.expire, machine),
+    ):
+        with suppress(HyperplaneError):
+            call()
+    store.close()

@@ -39,6 +39,10 @@ class Ranking:
     descending: bool
 
 
+#: No partition has more rows, and Polars takes no larger number.
+_MOST = 2**62
+
+
 def top_n_per_group(
     df: Frame,
     by: str | Sequence[str],
@@ -103,7 +107,7 @@ def top_n_per_group(
         if has_column(like, column) and isinstance(like[column].dtype, pd.CategoricalDtype):
             kind = f"{column!r} of type category"
             faults.append(Fault("column", kind, "numbers, times or text", "take its codes"))
-    ranking = Ranking(like.iloc[:0], tuple(keys), column, n, not ascending)
+    ranking = Ranking(like.iloc[:0], tuple(keys), column, min(n, _MOST), not ascending)
     read = source(df, list(like.columns))
     token = tokenize(read.token, ranking, split_out)
     pieces = [[piece, read.where, ranking] for piece in read.pieces]
