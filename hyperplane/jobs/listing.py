@@ -62,7 +62,10 @@ def list_jobs(
     >>> [(job.name, job.status) for job in list_jobs("done", name="first.of.list", limit=1)]
     [('first.of.list', 'done')]
     """
-    given = [status] if isinstance(status, str) else list(status or ())
+    try:
+        given = [status] if isinstance(status, str) else list(() if status is None else status)
+    except TypeError:
+        given = [status]  # it is no status, and told as such
     asked = [str(one).replace("-", " ").replace("_", " ") for one in given]
     faults = [
         Fault("status", repr(one), f"one of {', '.join(STATUSES)}", did_you_mean(one, STATUSES))

@@ -104,7 +104,11 @@ def new_job(
     label = "basic" if made is None or made.job_type is None else made.job_type
     label = label if job_type is None else job_type
     faults += label_faults(label)
-    faults += runner_faults(runner, runner_options or {}, made) if here else []
+    faults += (
+        runner_faults(runner, {} if runner_options is None else runner_options, made)
+        if here
+        else []
+    )
     if made is not None:
         faults += requirements.name_faults(made)
         faults += pool_faults(made)

@@ -88,7 +88,7 @@ def load(
     >>> hyperplane.load("memory://docs/late.parquet")["delay"].sum()
     np.int64(42)
     """
-    target = target_of(url, {**(storage_options or {}), **options})
+    target = target_of(url, storage_options, options)
     check_options(target, options)
     shelf = Shelf(target.store)
     if shelf.is_file(target.path):

@@ -67,7 +67,11 @@ class Target:
         return path if self.store.local else str(self.store.system.unstrip_protocol(path))
 
 
-def target_of(url: Any, storage_options: Mapping[str, Any] | None) -> Target:
+def target_of(
+    url: Any,
+    storage_options: Mapping[str, Any] | None,
+    more: Mapping[str, Any] | None = None,
+) -> Target:
     """What a URL names. Of a link on a local disk, what it leads to: so the link stays.
 
     Raises
@@ -83,7 +87,10 @@ def target_of(url: Any, storage_options: Mapping[str, Any] | None) -> Target:
     if not isinstance(text, str) or not _is_name(text):
         wrong = Fault("url", ascii(text)[:80], f"{allowed}, as text without zero bytes")
         raise RequestError([wrong])
-    options = dict(storage_options or {})
+    if not isinstance(storage_options, Mapping | None):
+        asked = f"a {type(storage_options).__name__}"  # not shown: it may be a secret
+        raise RequestError([Fault("storage_options", asked, "a mapping for fsspec")])
+    options = {**(storage_options or {}), **(more or {})}
     if options.get("asynchronous"):
         wrong = Fault("asynchronous", "True", "False", "leave it out; nothing here is awaited")
         raise RequestError([wrong])

@@ -125,7 +125,10 @@ def _asked(urls: Any, options: Any, look: _Look) -> list[Any]:
     several = [urls] if isinstance(urls, str | os.PathLike) else urls
     if not isinstance(several, Iterable) or isinstance(several, Mapping | bytes):
         raise RequestError([_fault(urls, _ALLOWED)])
-    several = list(several)
+    try:
+        several = list(several)
+    except TypeError:  # an array of no dimension says that it can be gone through
+        raise RequestError([_fault(urls, _ALLOWED)]) from None
     if not several:
         raise RequestError([Fault("urls", "[]", f"{_ALLOWED}; here is none")])
     stores: dict[Any, Store] = {}
