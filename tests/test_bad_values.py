@@ -85,7 +85,6 @@ def step(**values: Any) -> Any:
 #: Each function with what makes a good call of it; the fuzz replaces some of that.
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "plan_cluster": (hyperplane.plan_cluster, {"num_workers": 1}),
-    "ClusterRequest": (hyperplane.ClusterRequest, {}),
     "MemoryPolicy": (hyperplane.MemoryPolicy, {}),
     "initialize_cluster": (hyperplane.initialize_cluster, {"num_workers": 1}),
     "quickstart": (hyperplane.quickstart, {"num_workers": 1, "size": "16_16"}),

@@ -76,6 +76,11 @@ def list_jobs(
         isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST
     ):
         faults.append(Fault("limit", repr(limit), "a whole number, at least 1"))
+    faults += [
+        Fault(field, repr(value)[:80], "text")
+        for field, value in (("name", name), ("schedule", schedule))
+        if value is not None and not isinstance(value, str)
+    ]
     check(faults)
     store = the_store()
     look_after(store)

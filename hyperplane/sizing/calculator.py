@@ -77,13 +77,14 @@ def size_cluster(
     25
     """
     found = [
-        Fault(name, repr(value), " or ".join(repr(choice) for choice in allowed))
+        Fault(name, repr(value)[:80], " or ".join(repr(choice) for choice in allowed))
         for name, value, allowed in (
             ("tasks", tasks, ("light", "heavy")),
             ("basis", basis, ("allocatable", "nominal")),
             ("moves_data", moves_data, (True, False)),
         )
-        if value not in allowed
+        # Only then can it be compared: arrays and pandas objects have no one answer.
+        if not isinstance(value, str | bool) or value not in allowed
     ]
     count = whole_number(pieces)
     if pieces is not None and (count is None or not 1 <= count <= _MOST):

@@ -108,7 +108,7 @@ def propose_worker(
         share = pool.allocatable_ram // processes
         ram = share // STEP * STEP or share
     else:
-        ram = gb_to_bytes(ram_gb_per_proc)
+        ram = gb_to_bytes(float(ram_gb_per_proc))  # NumPy's short numbers overflow
         if nprocs is None:
             room = pool.allocatable_ram // max(1, ram - 1)  # a byte of rounding each: see fits()
             processes = max(1, min(processes, room))

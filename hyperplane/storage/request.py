@@ -77,6 +77,7 @@ def understood(
     faults = [*object_faults(obj, kind), *place_faults(target)]
     if not isinstance(mode, str) or mode not in get_args(Mode):
         faults.append(Fault("mode", repr(mode)[:80], "one of " + ", ".join(get_args(Mode))))
+        mode = "error"
     if format is not None and not (isinstance(format, str) and format):
         faults.append(Fault("format", repr(format)[:80], "the name of a format, as text"))
         format = None  # noqa: A001

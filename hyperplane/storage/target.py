@@ -110,7 +110,12 @@ def target_of(
     if isinstance(system, LocalFileSystem):
         store = Store("file", "file:///", options)
         deep = path not in ("", "/")
-        path = os.path.realpath(path) if Path(path).is_symlink() else path
+        try:
+            path = os.path.realpath(path) if Path(path).is_symlink() else path
+            Path(path).exists()
+        except OSError as error:  # too long, or through a folder that nobody may enter
+            wrong = Fault("url", repr(shown(text))[:80], f"{allowed} ({error.strerror})")
+            raise RequestError([wrong]) from error
     else:
         protocol = system.protocol if isinstance(system.protocol, str) else system.protocol[0]
         store = Store(protocol, text, options)
