@@ -4,6 +4,7 @@ Each process that runs tests has a temporary directory, a home and a folder of j
 process sees: neither what the user has set up, nor what tests beside it start.
 """
 
+import multiprocessing.util
 import os
 import shutil
 import signal
@@ -43,6 +44,8 @@ def pytest_sessionstart(session):
     }.items():
         if variable not in os.environ:
             _private.setenv(variable, str(name))
+    # Multiprocessing removes its own when the interpreter ends, after this folder is gone.
+    multiprocessing.util.get_temp_dir()
     for variable, name in {"HOME": "home", "TMPDIR": "tmp", _JOBS: "jobs"}.items():
         path = Path(folder, name)
         path.mkdir()

@@ -150,13 +150,15 @@ _HOMES = {
 }
 # Modules of helpers, one for each kind of collection; imported on first use too.
 _MODULES = ("array", "bag", "dataframe", "jobs", "storage")
+# Also public, and not part of a star import: their names are too common.
+_OTHER_MODULES = ("errors", "notebook_common", "utils")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 _defaults.register()
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in _MODULES or name in _OTHER_MODULES:
         return importlib.import_module(f"hyperplane.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'hyperplane' has no attribute {name!r}")
@@ -166,4 +168,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, *_OTHER_MODULES, "__version__"])

@@ -1,8 +1,9 @@
 """The documented lines that ``initialize_cluster`` prints, and the words of a verbose start.
 
-The lines go to standard output exactly as documented, because published programs and notebooks
-show them. What differs from the request goes to standard error, in one line, so that the
-documented output stays what it is.
+The lines go to standard output, because published programs and notebooks show them: exactly as
+documented where the engine has pods; elsewhere one line on what is started takes the place of the
+two on the scheduler's pod. What differs from the request goes to standard error, in one line, so
+that the documented output stays what it is.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from hyperplane.engines import registry
+from hyperplane.engines.base import SupportsStartLine
 from hyperplane.units import plural
 
 if TYPE_CHECKING:
@@ -27,19 +30,26 @@ def before(plan: ClusterPlan) -> None:
     _say(f"{BRAND} selecting worker node pool")
     _say(f"{BRAND} selecting scheduler node pool")
     if request.scheduler_deploy_mode == "remote":
-        _say("Creating scheduler pod on cluster. This may take some time.")
-        _say(f"{BRAND} spinning up a dask cluster with a scheduler as a standalone container.")
-    if plan.fit_note:
-        print(f"{BRAND} {plan.fit_note}", file=sys.stderr, flush=True)
+        engine = registry.load(plan.engine)
+        if isinstance(engine, SupportsStartLine):
+            _say(f"{BRAND} {engine.start_line(plan)}")
+        else:
+            _say("Creating scheduler pod on cluster. This may take some time.")
+            _say(f"{BRAND} spinning up a dask cluster with a scheduler as a standalone container.")
+    for line in (plan.fit_note, *plan.alerts):
+        if line:
+            print(f"{BRAND} {line}", file=sys.stderr, flush=True)
 
 
 def after(plan: ClusterPlan, dashboard: str, seconds: float) -> None:
     """What is printed when the workers are there."""
-    if plan.request.scheduler_deploy_mode == "remote":
+    address, remote = dashboard, plan.request.scheduler_deploy_mode == "remote"
+    if remote:
         address = documented_address(dashboard, plan.name)
+    if remote and not isinstance(registry.load(plan.engine), SupportsStartLine):
         _say(f"{BRAND} In a few minutes you'll be able to access the dashboard at {address}")
     else:
-        _say(f"{BRAND} you can access your dask dashboard at {dashboard}")
+        _say(f"{BRAND} you can access your dask dashboard at {address}")
     _say(f"{BRAND} to get logs from all workers, do `cluster.get_logs()`")
     if plan.request.logging == "verbose":
         _say(f"ready in {seconds:.2f} s: {plural(plan.dask_workers, 'worker process')}")

@@ -10,3 +10,7 @@ from hyperplane.collections.arrays.proposing import propose_chunks
 from hyperplane.collections.arrays.rechunking import rechunk
 
 __all__ = ["open_zarr_many", "propose_chunks", "rechunk"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -20,3 +20,7 @@ __all__ = [
     "take",
     "to_dataframe",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

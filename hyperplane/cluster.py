@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
-import json
-import os
 import time
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal
 
 from hyperplane import announce, config
+from hyperplane.call_arguments import (
+    LEFT_OUT,
+    Advice,
+    advised,
+    beside_a_plan,
+    given_of,
+    marks_left_out,
+    of_the_step,
+    with_merged_policy,
+)
+from hyperplane.client_config import restore_after
 from hyperplane.compat import keep_old_methods
 from hyperplane.engines import registry
 from hyperplane.engines.base import Started
@@ -24,15 +32,7 @@ if TYPE_CHECKING:
     from distributed.deploy.cluster import Cluster
 
 
-@runtime_checkable
-class Advice(Protocol):
-    """Something that knows the arguments of the cluster it advises, such as a SizingAdvice."""
-
-    def as_arguments(self) -> dict[str, Any]:
-        """Arguments of :func:`initialize_cluster`."""
-        ...
-
-
+@marks_left_out
 def plan_cluster(num_workers: int | Advice = 2, **arguments: Any) -> ClusterPlan:
     """Work out what :func:`initialize_cluster` would start, without starting anything.
 
@@ -61,11 +61,12 @@ def plan_cluster(num_workers: int | Advice = 2, **arguments: Any) -> ClusterPlan
     >>> plan.dask_workers, plan.pool.name
     (1, '16_16')
     """
+    explicit = with_merged_policy(arguments)
+    given = {} if num_workers is LEFT_OUT else {"num_workers": num_workers}
     if isinstance(num_workers, Advice):
-        arguments = {**num_workers.as_arguments(), **arguments}
-    else:
-        arguments = {"num_workers": num_workers, **arguments}
-    return Study(*read_request(arguments)).plan()
+        given = advised(num_workers, explicit)
+    names = frozenset("ram_gb_per_proc" if name == "ram_gb_proc" else name for name in explicit)
+    return Study(*read_request({**given, **explicit}), explicit=names).plan()
 
 
 def start(plan: ClusterPlan) -> Started:
@@ -98,10 +99,12 @@ def start(plan: ClusterPlan) -> Started:
     if not usable:
         raise EngineUnavailable(plan.engine, reason)
     started = engine.start(plan)
+    restore_after(started.client)
     keep_old_methods(started.client)
     return started
 
 
+@marks_left_out
 def initialize_cluster(
     num_workers: int | Advice | ClusterPlan = 2,
     local_mode: bool = False,
@@ -209,42 +212,17 @@ def initialize_cluster(
     6
     >>> client.close(); cluster.close()
     """
-    arguments = {**locals(), **others}
-    del arguments["others"]
-    chosen = _chosen(arguments)
+    given = given_of(locals())
     if isinstance(num_workers, ClusterPlan):
         plan = num_workers
-        check(
-            Fault(name, repr(value), "nothing beside a plan", "give it to plan_cluster")
-            for name, value in chosen.items()
-            if name != "num_workers"
-        )
+        check(beside_a_plan(initialize_cluster, given))
     else:
-        plan = plan_cluster(**{**_of_the_step(), **chosen})
+        plan = plan_cluster(**{**of_the_step(num_workers), **given})
     began = time.monotonic()
     announce.before(plan)
     client, cluster = start(plan)
     announce.after(plan, client.dashboard_link, time.monotonic() - began)
     return client, cluster
-
-
-def _of_the_step() -> dict[str, Any]:
-    """What the pipeline says of the cluster, in a step that has one; a call's own words win."""
-    return dict(json.loads(os.environ.get("HYPERPLANE_CLUSTER") or "{}"))
-
-
-def _chosen(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that are not at their default.
-
-    A plan knows the defaults itself, and advice or a pool fills in what was left open.
-    """
-    parameters = inspect.signature(initialize_cluster).parameters
-    return {
-        name: value
-        for name, value in arguments.items()
-        if name not in parameters
-        or (type(value), value) != (type(parameters[name].default), parameters[name].default)
-    }
 
 
 def get_cluster(name: str, engine: str | None = None) -> Started:
@@ -277,6 +255,7 @@ def get_cluster(name: str, engine: str | None = None) -> Started:
         engine = engine_of(name)
     found = registry.load(engine)
     started = found.connect(name, config.engine_settings(engine, found.settings))
+    restore_after(started.client, getattr(started.cluster, "lent_to", ""))
     keep_old_methods(started.client)
     return started
 

@@ -18,12 +18,12 @@ import dask.config
 from pydantic import BaseModel, ValidationError
 
 from hyperplane import defaults
+from hyperplane.config_memory import memory_policy
 from hyperplane.config_sources import SET, VARIABLE, source_of, underscored, value_at
 from hyperplane.errors import ConfigError, Fault, UnknownPool
 from hyperplane.sizing.rules import SizingRules
 from hyperplane.spec.faults import faults_of, with_known
-from hyperplane.spec.memory import MemoryPolicy, policy_faults
-from hyperplane.spec.pool import PoolSpec, canonical_pool_name
+from hyperplane.spec.pool import PoolSpec, canonical_pool_name, listing_order
 from hyperplane.spec.settings import ENGINES, EngineSettings, JobSettings
 from hyperplane.spec.tuning import TuningSection
 
@@ -45,22 +45,23 @@ Settings = TypeVar("Settings", bound=EngineSettings)
 
 _ROOT = "hyperplane"
 _POOLS = "hyperplane.pools"
+_GPU_POOLS = "hyperplane.gpu_pools"
 _ENGINES = f"{_ROOT}.engines"
 _QUOTE_IT = "write it as pool_<cores>_<GB>: YAML reads a bare 16_16 as the number 1616"
 
 
 def pools() -> dict[str, PoolSpec]:
-    """All pools by bare name, smallest first.
+    """All pools by bare name, least memory first; with GPUs where a site has switched them on.
 
     Raises
     ------
     ConfigError
         With every fault of every pool.
     """
-    section = dask.config.get(_POOLS)
-    if not isinstance(section, Mapping) or not section:
-        raise ConfigError([_fault(_POOLS, section, "a mapping of pools")])
-    entries, found = _pool_entries(section)
+    entries, found = _pool_entries(_POOLS, "pools.yaml")
+    if _gpu_pools_enabled():
+        of_gpus, faulty = _pool_entries(f"{_GPU_POOLS}.pools", "gpu_pools.yaml")
+        entries, found = {**of_gpus, **entries}, [*faulty, *found]
     specs = {}
     for name, entry in entries.items():
         try:
@@ -71,7 +72,7 @@ def pools() -> dict[str, PoolSpec]:
                 found += _with_sources([replace(fault, where=path)])
     if found:
         raise ConfigError(found)
-    return dict(sorted(specs.items(), key=lambda item: (item[1].cores, item[1].ram_gb)))
+    return dict(sorted(specs.items(), key=lambda item: listing_order(item[1])))
 
 
 class _Entry(NamedTuple):
@@ -82,12 +83,23 @@ class _Entry(NamedTuple):
     paths: dict[str, str]
 
 
-def _pool_entries(section: Mapping[Any, Any]) -> tuple[dict[str, _Entry], list[Fault]]:
-    """The entries of the pools by bare name, and what cannot be read as one."""
+def _gpu_pools_enabled() -> bool:
+    path = f"{_GPU_POOLS}.enabled"
+    enabled = dask.config.get(path, default=False)
+    if not isinstance(enabled, bool):
+        raise ConfigError([_fault(path, enabled, "true or false")])
+    return enabled
+
+
+def _pool_entries(root: str, file: str) -> tuple[dict[str, _Entry], list[Fault]]:
+    """The entries of a section of pools by bare name, and what cannot be read as one."""
+    section = dask.config.get(root)
+    if not isinstance(section, Mapping) or not section:
+        raise ConfigError([_fault(root, section, "a mapping of pools")])
     entries: dict[str, _Entry] = {}
     found: list[Fault] = []
     for key, content in section.items():
-        path = f"{_POOLS}.{key}"
+        path = f"{root}.{key}"
         if not isinstance(key, str):
             found.append(_fault(path, key, "text", _QUOTE_IT))
             continue
@@ -95,7 +107,7 @@ def _pool_entries(section: Mapping[Any, Any]) -> tuple[dict[str, _Entry], list[F
             found.append(_fault(path, content, "a mapping of the keys of a pool"))
             continue
         entry = entries.setdefault(canonical_pool_name(key), _Entry(path, {}, {}))
-        shipped = value_at(defaults.load_file("pools.yaml"), path.split("."))
+        shipped = value_at(defaults.load_file(file), path.split("."))
         for field, value in underscored(content).items():
             if field == "name":
                 found.append(_fault(f"{path}.{field}", value, "no such key"))
@@ -155,18 +167,6 @@ def get_pool(name: str | PoolSpec) -> PoolSpec:
 def sizing_rules() -> SizingRules:
     """The rules of the sizing calculator."""
     return _read("hyperplane.sizing", SizingRules)
-
-
-def memory_policy() -> MemoryPolicy:
-    """The freeze policy that holds when a call names none."""
-    path = "hyperplane.memory"
-    section = dask.config.get(path)
-    if not isinstance(section, Mapping):
-        raise ConfigError([_fault(path, section, "a mapping of thresholds")])
-    found = policy_faults(section, path + ".")
-    if found:
-        raise ConfigError(_with_sources(found))
-    return MemoryPolicy(**section)
 
 
 def tuning() -> TuningSection:

@@ -12,7 +12,8 @@ from hyperplane import defaults
 
 #: What :func:`source_of` says of values that were set from Python, and how it begins of variables.
 SET, VARIABLE = "dask.config.set", "environment variable"
-_MISSING: Any = object()
+#: What :func:`value_at` finds where nothing is.
+MISSING: Any = object()
 
 
 def source_of(path: str) -> str:
@@ -35,7 +36,7 @@ def source_of(path: str) -> str:
     """
     parts = path.split(".")
     now = value_at(dask.config.config, parts)
-    while now is _MISSING and len(parts) > 1:
+    while now is MISSING and len(parts) > 1:
         parts = parts[:-1]
         now = value_at(dask.config.config, parts)
     for source, content in _sources(parts):
@@ -50,7 +51,7 @@ def _sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     set_ = [
         name
         for name in sorted(os.environ)
-        if name.startswith("DASK_HYPERPLANE")
+        if name.startswith("DASK_")
         and (variable.startswith(f"{name.upper()}__") or name.upper().startswith(variable))
     ]
     yield f"{VARIABLE} {', '.join(set_)}", dask.config.collect_env()
@@ -63,17 +64,17 @@ def _sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _gave(value: object, now: object) -> bool:
     """Whether a value, or something in it, is what is in force now."""
     if isinstance(value, Mapping) and isinstance(now, Mapping):
-        return any(_gave(value[key], now.get(key, _MISSING)) for key in value)
-    return value is not _MISSING and value == now
+        return any(_gave(value[key], now.get(key, MISSING)) for key in value)
+    return value is not MISSING and value == now
 
 
 def value_at(content: object, parts: list[str]) -> Any:
     """What stands at a path in nested mappings; an object of no meaning where nothing does."""
     for part in parts:
         if not isinstance(content, Mapping):
-            return _MISSING
+            return MISSING
         content = {str(key).replace("-", "_"): value for key, value in content.items()}.get(
-            part.replace("-", "_"), _MISSING
+            part.replace("-", "_"), MISSING
         )
     return content
 

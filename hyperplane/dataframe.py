@@ -31,3 +31,7 @@ __all__ = [
     "window_agg",
     "window_counts",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -18,6 +18,7 @@ import yaml
 
 FILES = (
     "pools.yaml",
+    "gpu_pools.yaml",
     "sizing.yaml",
     "memory.yaml",
     "engines.yaml",

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from hyperplane import config
+from hyperplane import config, config_memory
 from hyperplane.engines import registry
-from hyperplane.engines.base import Engine, Feature, LaysOut
+from hyperplane.engines.base import Engine, Feature, LaysOut, SchedulerPlace, SupportsNodeFit
+from hyperplane.engines.dask_settings import as_the_user_has_it
 from hyperplane.errors import DoesNotFit, EngineUnavailable, Fault, RequestError
 from hyperplane.sizing import fit
+from hyperplane.sizing.machine_fit import fit_machine
 from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan, new_cluster_name
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
@@ -32,11 +35,15 @@ class Study:
         What was asked, with defaults in place of faulty arguments.
     faults : list of Fault
         What is wrong so far.
+    explicit : frozenset of str
+        Names of the arguments that the caller gave; advice gives others.
     """
 
     request: ClusterRequest
     faults: list[Fault]
+    explicit: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)
+    alerts: list[str] = field(default_factory=list)
     _errors: list[RequestError] = field(default_factory=list)
     _unavailable: EngineUnavailable | None = None
 
@@ -63,7 +70,7 @@ class Study:
                 self.faults.append(Fault("engine", "'auto'", allowed, str(self._unavailable)))
             self._refuse()
         settings = self._settings(engine)
-        memory = request.memory if request.memory is not None else config.memory_policy()
+        memory = self._memory()
         machine = engine.capacity(settings)
         profile = self._profile()
         asked, pool = self._layout(engine.uses_pools)
@@ -72,12 +79,16 @@ class Study:
         worker, nodes, fit_note = asked, request.num_workers, ""
         if isinstance(engine, LaysOut):
             worker, fit_note = engine.layout(asked)
+        if isinstance(engine, SupportsNodeFit) and request.local_fit != "exact":
+            worker, nodes, note = engine.fit_nodes(worker, nodes)
+            fit_note = "; ".join(filter(None, (fit_note, note)))
         if machine is not None and isinstance(settings, LocalSettings):
             cores = settings.single_process_cores
             if (request.local_fit or settings.fit) == "fit":
-                worker, nodes, fit_note = fit.fit_machine(asked, nodes, machine, cores)
+                worker, nodes, fit_note = fit_machine(asked, nodes, machine, cores, self.explicit)
             else:
                 self._note_excess(asked, machine)
+        self._tell_scheduler_place(engine)
         processes = nodes * worker.nprocs
         for name in sorted(engine.ignored & request.model_fields_set):
             if getattr(request, name):
@@ -85,17 +96,41 @@ class Study:
         return ClusterPlan(
             name=request.name or new_cluster_name(),
             engine=engine.name,
-            request=request,
+            request=self.request,
             pool=pool,
             asked=asked,
             worker=worker,
             nodes=nodes,
             memory=memory,
             settings=settings,
-            notes=(*self.notes, *([fit_note] if fit_note else [])),
+            notes=(*self.notes, *([fit_note] if fit_note else []), *self.alerts),
             fit_note=fit_note,
+            alerts=tuple(self.alerts),
             tuning=Tuning.of(*profile, processes=processes, nthreads=worker.nthreads),
         )
+
+    def _tell_scheduler_place(self, engine: Engine) -> None:
+        """Say where the scheduler runs when the caller wants it where the engine has none."""
+        place: SchedulerPlace | None = getattr(engine, "scheduler_place", None)
+        asked = self.request.scheduler_deploy_mode
+        if place is None or asked == place.mode or "scheduler_deploy_mode" not in self.explicit:
+            return
+        self.alerts.append(
+            f"scheduler_deploy_mode={asked!r} is {place.mode!r} with engine {engine.name}: "
+            f"{place.reason}"
+        )
+        self.request = self.request.model_copy(update={"scheduler_deploy_mode": place.mode})
+
+    def _memory(self) -> MemoryPolicy:
+        """The freeze policy: the argument's, or else that of the configuration."""
+        asked = self.request.memory
+        with as_the_user_has_it():
+            policy = config.memory_policy() if asked is None else asked
+            if asked is None and (note := config_memory.thresholds_of_dask()):
+                self.notes.append(note)
+            if note := config_memory.overridden(asked):
+                self.alerts.append(note)
+        return policy
 
     def _settings(self, engine: Engine) -> EngineSettings:
         """The engine's settings with what this call wants otherwise."""

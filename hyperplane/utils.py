@@ -159,3 +159,7 @@ def post_table(message_dict: Mapping[str, Any], channel: str = "") -> None:
         As for :func:`post_message`.
     """
     slack.by_webhook(os.environ.get("WEBHOOK_URL", ""), slack.table(message_dict), channel)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

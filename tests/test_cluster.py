@@ -21,9 +21,8 @@ ONE: dict[str, Any] = {"num_workers": 1, "nprocs": 1, "nthreads": 1, "ram_gb_per
 REMOTE = [
     "👉 Hyperplane: selecting worker node pool",
     "👉 Hyperplane: selecting scheduler node pool",
-    "Creating scheduler pod on cluster. This may take some time.",
-    "👉 Hyperplane: spinning up a dask cluster with a scheduler as a standalone container.",
-    "👉 Hyperplane: In a few minutes you'll be able to access the dashboard at {url}",
+    "👉 Hyperplane: starting the scheduler in this process and 1 worker process on this machine",
+    "👉 Hyperplane: you can access your dask dashboard at {url}",
     "👉 Hyperplane: to get logs from all workers, do `cluster.get_logs()`",
 ]
 LOCAL = [
@@ -130,7 +129,7 @@ def test_quickstart_refuses_an_unknown_size() -> None:
 
 
 def test_candidates_are_the_pools_of_now() -> None:
-    assert [pool.name for pool in nc.daskpool_candidates][:2] == ["4_32", "8_8"]
+    assert [pool.name for pool in nc.daskpool_candidates][:2] == ["8_8", "4_32"]
     assert len(nc.daskpool_candidates) == 9
     own = {"cores": 2, "ram_gb": 4, "allocatable_cores": 1.5, "allocatable_ram_gb": 3}
     with dask.config.set({"hyperplane.pools.pool_2_4": own}):
@@ -147,6 +146,7 @@ def test_get_dask_cluster_gives_a_client_that_can_close() -> None:
     assert cluster.status.name in {"closing", "closed"}
     client.close()
     cluster.close()
+    assert "scheduler" not in dask.config.config
 
 
 def test_advice_and_plans_start() -> None:

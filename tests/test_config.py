@@ -82,7 +82,9 @@ def in_new_process(tmp_path):
 class TestPools:
     @pytest.mark.parametrize(("name", "alias", *("cores", "ram", "free_cores", "free_ram")), POOLS)
     def test_has_the_published_figures(self, name, alias, cores, ram, free_cores, free_ram):
-        assert config.pools()[name] == PoolSpec(
+        published = config.pools()[name]
+        assert bool(published.note) == (name == "4_32")
+        assert published == PoolSpec(
             name=name,
             alias=alias,
             cores=cores,
@@ -91,14 +93,15 @@ class TestPools:
             allocatable_ram_gb=free_ram,
             gpus=0,
             price_per_hour=None,
+            note=published.note,
         )
 
-    def test_there_are_nine_smallest_first(self):
+    def test_there_are_nine_least_memory_for_workers_first(self):
         pools = config.pools()
         assert sorted(pools) == sorted(name for name, *_ in POOLS)
-        sizes = [(pool.cores, pool.ram_gb) for pool in pools.values()]
+        sizes = [(pool.allocatable_ram_gb, pool.allocatable_cores) for pool in pools.values()]
         assert sizes == sorted(sizes)
-        assert next(iter(pools)) == "4_32"
+        assert next(iter(pools)) == "8_8"
 
     @pytest.mark.parametrize(("name", "alias"), [row[:2] for row in POOLS])
     def test_goes_by_every_name_in_any_case(self, name, alias):
@@ -242,7 +245,8 @@ class TestFaults:
             ("tuning.profiles.fast.servers", "no such key"),
             (
                 "memroy",
-                "one of the sections engines, jobs, memory, pools, services, sizing, slack, tuning",
+                "one of the sections engines, gpu_pools, jobs, memory, pools, services, sizing, "
+                "slack, tuning",
             ),
         ],
     )
@@ -386,6 +390,7 @@ class TestFiles:
             "allocatable_ram_gb": 12,
             "gpus": 0,
             "price_per_hour": 0.58,
+            "note": "",
         }
         assert pools["32_32"]["allocatable_ram_gb"] == 26
         assert pools["8_8"]["allocatable_ram_gb"] == 4.5

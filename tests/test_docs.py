@@ -14,6 +14,7 @@ import pytest
 from sybil.document import Document
 
 import hyperplane
+from hyperplane.engines.registry import BUILT_IN
 from scripts import pages
 from scripts.examples import PAGE_PARSERS
 
@@ -95,6 +96,21 @@ def test_every_page_is_reached_from_the_front_page():
         linked = [(page.parent / link.partition("#")[0]).resolve() for link in links]
         todo += [one for one in [*linked, *toctree(page)] if one in PAGES and one not in reached]
     assert set(PAGES) - reached == {README}
+
+
+def test_the_front_pages_list_every_notebook_in_the_order_of_their_numbers():
+    names = sorted(file.name for file in (ROOT / "notebooks").glob("*.ipynb"))
+    numbers = [int(name[:2]) for name in names]
+    assert numbers == list(range(1, len(names) + 1))
+    assert re.findall(r"\(notebooks/([\w.]+)\)", README.read_text(encoding="utf-8")) == names
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert re.findall(r"`notebooks/([\w.]+)`", index) == names
+
+
+def test_the_front_page_names_every_engine_and_calls_none_planned():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert set(BUILT_IN) <= set(re.findall(r"`(\w+)`", index))
+    assert "planned" not in index
 
 
 def toctree(page: Path) -> list[Path]:

@@ -32,6 +32,7 @@ from hyperplane.errors import (
     StartTimeout,
     StorageError,
     UnknownPool,
+    UnsupportedModule,
     WrongType,
 )
 
@@ -58,6 +59,7 @@ EXAMPLES = [
         {"package": "matplotlib", "extra": "plot"},
         ImportError,
     ),
+    (UnsupportedModule("hyperplane.x", "use y"), {"module": "hyperplane.x"}, ImportError),
     (DataError("age", "holds text"), {"column": "age"}, ValueError),
     (ReadError("gs://a/b.csv", "it is cut off"), {"url": "gs://a/b.csv"}, OSError),
     (StorageError("gs://a/b", "no space"), {"url": "gs://a/b"}, OSError),

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import hyperplane
+from hyperplane import notebook_common
+from hyperplane.errors import UnsupportedModule
 
 HEAVY = [
     "distributed",
@@ -64,6 +66,72 @@ def test_every_public_name_resolves_and_stays(name):
     found = getattr(hyperplane, name)
     assert found.__name__.removeprefix("hyperplane.") == name
     assert vars(hyperplane)[name] is found
+
+
+PUBLIC = [
+    "array", "bag", "dataframe", "errors", "jobs", "notebook_common", "storage", "utils",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_module_shows_its_public_names_and_no_others(name):
+    module = importlib.import_module(f"hyperplane.{name}")
+    assert dir(module) == sorted(module.__all__)
+    assert all(hasattr(module, public) for public in dir(module))
+
+
+def test_the_package_shows_its_names_its_modules_and_no_others():
+    shown = set(dir(hyperplane))
+    assert shown == {*hyperplane.__all__, *hyperplane._OTHER_MODULES, "__version__"}
+    assert set(PUBLIC) <= shown
+
+
+@pytest.mark.parametrize("jedi", [True, False])
+@pytest.mark.parametrize("name", ["hyperplane", *(f"hyperplane.{name}" for name in PUBLIC)])
+def test_the_tab_key_offers_public_names_only(name, jedi):
+    from IPython.core.completer import IPCompleter, provisionalcompleter
+
+    module = importlib.import_module(name)
+    completer = IPCompleter(namespace={"module": module}, use_jedi=jedi)
+    with provisionalcompleter():
+        offered = {one.text for one in completer.completions("module.", 7)}
+    assert {text.lstrip(".") for text in offered} == set(dir(module)) - {"__version__"}
+
+
+@pytest.mark.parametrize("name", ["errors", "notebook_common", "utils"])
+def test_other_public_modules_need_no_import_of_their_own(name):
+    code = f"import hyperplane, json; print(json.dumps(hyperplane.{name}.__name__))"
+    assert _in_new_process(code) == f"hyperplane.{name}"
+
+
+@pytest.mark.parametrize(
+    ("statement", "module", "provided"),
+    [
+        ("from hyperplane import hyper_nlp as nlp", "hyper_nlp", "hyperplane.save"),
+        ("from hyperplane.hyper_nlp import get_topics", "hyper_nlp", "scikit-learn"),
+        ("import hyperplane.hyper_nlp", "hyper_nlp", "pypdf"),
+        ("from hyperplane import ray_common as rc", "ray_common", "initialize_cluster"),
+        ("from hyperplane.ray_common import find_ray_workers", "ray_common", "quickstart_dask"),
+    ],
+)
+def test_a_documented_module_that_is_not_provided_says_what_is(statement, module, provided):
+    for _ in range(2):
+        with pytest.raises(UnsupportedModule, match=f"hyperplane.{module} is not") as caught:
+            exec(statement)
+        assert caught.value.module == f"hyperplane.{module}"
+        assert provided in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["graphql_operation", "graphql_operations"])
+def test_a_documented_function_that_is_not_provided_says_what_is(name):
+    with pytest.raises(AttributeError, match="not provided; submit_pipeline_job"):
+        getattr(notebook_common, name)
+
+
+def test_the_slack_helper_is_in_both_modules(monkeypatch):
+    assert notebook_common.SlackHelper is hyperplane.utils.SlackHelper
+    monkeypatch.setenv("SLACK_TOKEN", "xoxb-1")
+    assert callable(notebook_common.SlackHelper().post_message)
 
 
 def test_public_names_are_sorted_and_shown():

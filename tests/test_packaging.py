@@ -6,12 +6,12 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-import tomllib
 import yaml
 
 import hyperplane
@@ -53,10 +53,46 @@ def test_every_file_of_config_is_a_default():
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     tops = {name.partition("/")[0] for name in wheel.namelist()}
-    assert tops == {"hyperplane", f"hyperplane-{hyperplane.__version__}.dist-info"}
+    own = f"hyperplane-{hyperplane.__version__}.dist-info"
+    assert tops == {"hyperplane", "hyperplane_gpu", own}
+    assert [name for name in wheel.namelist() if name.startswith("hyperplane_gpu/")] == [
+        "hyperplane_gpu/__init__.py"
+    ]
     modules = {str(file.relative_to(ROOT)) for file in (ROOT / "hyperplane").rglob("*.py")}
+    modules.remove("hyperplane/hyperplane_gpu.py")  # which is the other package
     assert modules <= set(wheel.namelist())
     assert "hyperplane/py.typed" in wheel.namelist()
+
+
+IMPORTS = """
+import hyperplane_gpu.notebook_common as nc
+from hyperplane_gpu.notebook_common import initialize_cluster
+from hyperplane_gpu import notebook_common
+import hyperplane
+assert nc is notebook_common is hyperplane.notebook_common
+assert initialize_cluster is hyperplane.initialize_cluster
+import hyperplane_gpu
+print(hyperplane_gpu.__file__, hyperplane.__file__, sep="\\n")
+"""
+
+
+@pytest.mark.parametrize("kind", ["wheel", "editable"])
+def test_the_name_of_gpu_images_is_the_same_module(kind, tmp_path):
+    site = tmp_path / "site"
+    with zipfile.ZipFile(built(kind, tmp_path)) as opened:
+        opened.extractall(site)
+    # As site-packages do it: first their own folder, then what its .pth files name.
+    paths = [str(site)]
+    for file in site.glob("*.pth"):
+        paths += [line for line in file.read_text().splitlines() if Path(line).is_dir()]
+    program = f"import sys; sys.path[:0] = {paths}\n{IMPORTS}"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    gpu, package = done.stdout.split()
+    assert Path(gpu).is_relative_to(site)
+    assert Path(package).is_relative_to(site if kind == "wheel" else ROOT)
 
 
 def test_the_sdist_holds_what_a_wheel_is_built_from(tmp_path):
@@ -71,6 +107,27 @@ def test_the_version_is_the_newest_of_the_changelog():
     newest = re.search(r"^## \[(?P<version>[^]]+)\] - ", text, re.MULTILINE)
     assert newest is not None
     assert newest["version"] == hyperplane.__version__
+
+
+def test_the_python_that_is_declared_is_the_one_that_is_tested():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert declared["project"]["requires-python"] == ">=3.11"
+    assert declared["tool"]["ruff"]["target-version"] == "py311"
+    assert declared["tool"]["mypy"]["python_version"] == "3.11"
+    classifiers = declared["project"]["classifiers"]
+    versions = [name for name in classifiers if re.search(r":: Python :: 3\.", name)]
+    assert versions == ["Programming Language :: Python :: 3.11"]
+    for page in ("README.md", "docs/tutorial/first-cluster.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert re.findall(r"Python (3\.\d+) or newer", text) == ["3.11"], page
+
+
+def test_a_notebook_environment_shows_widgets():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = extras["project"]["optional-dependencies"]
+    for extra in ("notebook", "test"):
+        names = {re.split(r"[\[>=<]", name)[0] for name in extras[extra]}
+        assert {"ipykernel", "ipywidgets"} <= names, extra
 
 
 def test_the_extra_dev_holds_every_extra_that_can_share_an_environment():

@@ -45,7 +45,7 @@ _HANDLERS: dict[str, Handler] = {
 
 
 def _utc_now() -> dt.datetime:
-    return dt.datetime.now(dt.timezone.utc)
+    return dt.datetime.now(dt.UTC)
 
 
 def run_machine(

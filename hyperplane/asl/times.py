@@ -39,7 +39,7 @@ def parse_timestamp(text: object) -> dt.datetime | None:
     digits = (fraction or "").ljust(6, "0")[:6]
     zone = "+00:00" if zone == "Z" else zone
     try:
-        return dt.datetime.fromisoformat(f"{seconds}.{digits}{zone}").astimezone(dt.timezone.utc)
+        return dt.datetime.fromisoformat(f"{seconds}.{digits}{zone}").astimezone(dt.UTC)
     except (ValueError, OverflowError):
         return None
 
@@ -52,5 +52,5 @@ def format_timestamp(time: dt.datetime) -> str:
     >>> format_timestamp(dt.datetime(2026, 3, 14, 1, 59, tzinfo=dt.timezone.utc))
     '2026-03-14T01:59:00.000Z'
     """
-    utc = time.astimezone(dt.timezone.utc)
+    utc = time.astimezone(dt.UTC)
     return utc.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -21,6 +21,13 @@ from hyperplane.errors import HyperplaneError
 class Commands(TyperGroup):
     """The commands; an error of the package ends any of them with a message and an exit code."""
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command by its name in the singular or the plural: ``hyperplane jobs list``."""
+        asked, *rest = args
+        names = [asked, asked.removesuffix("s"), f"{asked}s"]
+        known = next((name for name in names if self.get_command(ctx, name)), asked)
+        return super().resolve_command(ctx, [known, *rest])
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -162,7 +161,7 @@ def _stop(record: records.Record) -> str:
         client, cluster = hyperplane.get_cluster(record.name, record.engine)
         client.close()
         cluster.close()
-    except (OSError, EngineError, asyncio.TimeoutError) as error:
+    except (TimeoutError, OSError, EngineError) as error:
         why = str(error) or type(error).__name__
     # Looked at in any case: it may have ended by itself meanwhile, which is what was wanted.
     return why if record in _running() else ""

@@ -22,7 +22,7 @@ from hyperplane.jobs.programs import traces
 from hyperplane.jobs.runners import settle
 from hyperplane.jobs.states import CANCELLED, IN_PROGRESS, Job, Unit
 from hyperplane.jobs.store import JobStore
-from hyperplane.jobs.submitting import cancelled, handed_over, look_after
+from hyperplane.jobs.submitting import cancelled, handed_over, look_after, unread
 from hyperplane.jobs.supervisor import Supervisor, claimed
 
 #: Seconds between looks whether jobs have lost their supervisor.
@@ -51,7 +51,7 @@ async def run_here(
         raise folder_error(job, error) from error
     try:
         # For whoever goes on when this terminal is killed.
-        keep(job, handed.environment, settle(job.runner, runner_options))
+        keep(job, handed.environment, settle(job.runner, runner_options), unread(job))
         store.add(job)
     except HyperplaneError:  # nothing is kept, so nothing is left
         claim.close()

@@ -25,9 +25,12 @@ def _table(layouts: list[tuple[PoolSpec, WorkerSpec]]) -> Table:
     with_price = any(pool.price_per_hour is not None for pool, _ in layouts)
     numbers = ("cores", "GB", *["GPUs"] * with_gpus, "layout", *["per\nhour"] * with_price)
     table = new_table(["pool", "alias"], numbers)
-    table.caption = (
-        "\nCores and GB: what worker processes can have, of what the name says.\n"
-        "Layout: processes x threads x GB of each process."
+    table.caption = "\n".join(
+        [
+            "\nCores and GB: what workers can have, of what the name says; least GB first.",
+            "Layout: processes x threads x GB of each process.",
+            *(f"{pool.name}: {pool.note}." for pool, _ in layouts if pool.note),
+        ]
     )
     table.caption_justify = "left"
     for pool, worker in layouts:

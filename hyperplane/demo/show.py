@@ -46,7 +46,7 @@ class Shown(Steps):
         rows = advice.rows()
         self._step(2, "size", "the cluster that a groupby of this data wants")
         for label, text in rows:
-            if label in {"data", "memory", "cluster", "worker", "pieces", "warning"}:
+            if label in {"data", "memory", "cluster", "worker", "pieces", "comfortable", "warning"}:
                 self._line(f"{label:<8} {text}")
 
     def starting(self) -> None:

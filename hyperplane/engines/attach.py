@@ -47,8 +47,8 @@ class AttachedCluster(Cluster):
         super().__init__(name=record.name, **kwargs)
         self._record = record
         # A name of its own: the owner, and other handles, may be in this process too.
-        self._lent_to = f"{record.name} {uuid.uuid4()}"
-        self._take_back = weakref.finalize(self, take_back, self._lent_to)
+        self.lent_to = f"{record.name} {uuid.uuid4()}"
+        self._take_back = weakref.finalize(self, take_back, self.lent_to)
         if not self.called_from_running_loop:
             self._loop_runner.start()
             try:
@@ -67,9 +67,9 @@ class AttachedCluster(Cluster):
         )
         try:
             await asyncio.wait_for(self._ask(), ANSWER_WITHIN)
-        except (OSError, asyncio.TimeoutError) as error:
+        except (TimeoutError, OSError) as error:
             raise _no_answer(self._record) from error
-        lend(self._lent_to, self._record.client)
+        lend(self.lent_to, self._record.client)
         self.periodic_callbacks["look"] = PeriodicCallback(self._look, LOOK_EVERY * 1000)
         self.periodic_callbacks["look"].start()
         self.status = Status.running
@@ -80,12 +80,13 @@ class AttachedCluster(Cluster):
         return self._record.dashboard
 
     async def _look(self) -> None:
-        try:
-            await self._ask()
-        except OSError:
-            if self.status == Status.running and not _listed(self._record.name):
-                self._take_back()
-                await super()._close()  # somebody else has ended it
+        # The list first: Dask asks a scheduler that has ended for 30 s.
+        if _listed(self._record.name):
+            with suppress(OSError):
+                await self._ask()
+        elif self.status == Status.running:
+            self._take_back()
+            await super()._close()  # the owner or another handle has ended it
 
     def let_go(self) -> None:
         """Close this handle and leave the cluster as it is."""
@@ -102,8 +103,9 @@ class AttachedCluster(Cluster):
         if self.status == Status.running:
             self.status = Status.closing
             self.periodic_callbacks["look"].stop()
-            with suppress(OSError):  # it has ended already
-                await getattr(self.scheduler_comm, CLOSE_OWNER)()
+            if _listed(self._record.name):
+                with suppress(OSError):  # it ends at this moment
+                    await getattr(self.scheduler_comm, CLOSE_OWNER)()
             deadline = time.monotonic() + PATIENCE
             while _listed(self._record.name) and time.monotonic() < deadline:
                 await asyncio.sleep(0.05)
@@ -148,7 +150,7 @@ def attach(name: str, engine: str) -> Started:
         direct = found.direct_to_workers or None
         client = Client(cluster, timeout=ANSWER_WITHIN, direct_to_workers=direct)
         return Started(client, cluster)
-    except (OSError, asyncio.TimeoutError) as error:
+    except (TimeoutError, OSError) as error:
         cluster.let_go()
         raise _no_answer(found) from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from hyperplane.errors import Fault
 from hyperplane.spec.capacity import Capacity
@@ -35,6 +35,21 @@ class Availability(NamedTuple):
     """
 
     usable: bool
+    reason: str
+
+
+class SchedulerPlace(NamedTuple):
+    """Where the scheduler of an engine runs that has no choice (``scheduler_deploy_mode``).
+
+    Parameters
+    ----------
+    mode : {"remote", "local"}
+        The only one.
+    reason : str
+        Why.
+    """
+
+    mode: Literal["remote", "local"]
     reason: str
 
 
@@ -89,6 +104,24 @@ class LaysOut(Protocol):
 
     def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
         """The layout that it gives instead, and a note that says so; empty when it is as asked."""
+        ...
+
+
+@runtime_checkable
+class SupportsNodeFit(Protocol):
+    """An engine of one machine that starts fewer nodes where the machine has not enough for all."""
+
+    def fit_nodes(self, worker: WorkerSpec, nodes: int) -> tuple[WorkerSpec, int, str]:
+        """The layout and nodes that the machine can hold, and a note; empty when it holds all."""
+        ...
+
+
+@runtime_checkable
+class SupportsStartLine(Protocol):
+    """An engine without pods: one line says what it starts and where."""
+
+    def start_line(self, plan: ClusterPlan) -> str:
+        """What a start of the plan starts, in one line."""
         ...
 
 

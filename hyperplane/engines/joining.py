@@ -84,7 +84,7 @@ def _wait(client: Client, plan: ClusterPlan, began: float, look: Callable[[], st
         try:
             client.wait_for_workers(plan.dask_workers, timeout=max(0.1, min(LOOK_EVERY, left)))
             return
-        except (TimeoutError, asyncio.TimeoutError) as error:
+        except TimeoutError as error:
             why = look()
             if time.monotonic() > deadline:
                 here = len(client.scheduler_info(n_workers=-1)["workers"])

@@ -7,6 +7,7 @@
     |  +- UnknownPool .name .known    +- DoesNotFit .pool .asked .allowed
     +- ConfigError (ValueError)       .faults .path
     +- MissingPackage (ImportError)   .package .extra
+    +- UnsupportedModule (ImportError) .module
     +- DataError (ValueError)         .column
     +- ReadError (OSError)            .url
     +- BadLines (ValueError)          .file .line .bad .lines
@@ -59,6 +60,7 @@ from hyperplane.errors.requests import (
     MissingPackage,
     RequestError,
     UnknownPool,
+    UnsupportedModule,
     check,
 )
 
@@ -87,6 +89,7 @@ __all__ = [
     "StartTimeout",
     "StorageError",
     "UnknownPool",
+    "UnsupportedModule",
     "WrongType",
     "check",
 ]
@@ -94,3 +97,7 @@ __all__ = [
 # A traceback shall name them as they are imported, wherever they stand.
 for _name in __all__:
     globals()[_name].__module__ = __name__
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -136,6 +136,21 @@ class ConfigError(HyperplaneError, ValueError):
         self.path = faults[0].where if faults else ""
 
 
+class UnsupportedModule(HyperplaneError, ImportError):
+    """A documented module of the platform that this package does not provide.
+
+    Attributes
+    ----------
+    module : str
+        The module.
+    """
+
+    # No ModuleNotFoundError: ``from hyperplane import ...`` would replace it with its own error.
+    def __init__(self, module: str, advice: str) -> None:
+        super().__init__(f"{module} is not provided by this package; {advice}")
+        self.module = module
+
+
 class MissingPackage(HyperplaneError, ImportError):
     """An optional package is needed and not installed.
 

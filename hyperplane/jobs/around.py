@@ -198,7 +198,7 @@ def _reserve(traces: str, asked: list[int]) -> bool:
     """Take room for what must be written at the end; False when the step shall end before."""
     while not asked:
         try:
-            _write(f"{traces}.pid", f"{os.getpid()} {started(os.getpid())}")
+            _write(f"{traces}.pid", f"{os.getpid()} {started(os.getpid())} {running_system()}")
             with open(f"{traces}.exit.draft", "w") as draft:  # noqa: PTH123
                 draft.write(" " * _WIDTH)
             return True
@@ -231,6 +231,18 @@ def _write_code(traces: str, code: int, asked: list[int]) -> None:
 
 def _may_pass(error: OSError) -> bool:
     return error.errno in (28, 122)  # no room on the disk, or for this user
+
+
+def running_system() -> str:
+    """The boot and the namespace in which process numbers count; empty where that is not told.
+
+    Two containers, and two machines with one home, have the same numbers for other processes.
+    """
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as boot:  # noqa: PTH123
+            return f"{boot.read().strip()}-{os.stat('/proc/self/ns/pid').st_ino}"  # noqa: PTH116
+    except OSError:
+        return ""
 
 
 def _write(path: str, text: str) -> None:

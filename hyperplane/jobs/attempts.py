@@ -76,7 +76,7 @@ class Attempts:
         #: The job as its steps find it where they run.
         self._seen = self.runner.there(job)
         self._pools = {one.name: one.resources.pool or "" for one in job.pipeline.steps}
-        self._settings = kept.settings
+        self._settings, self._notes = kept.settings, kept.notes
         self._looking = asyncio.Lock()
         self._there: dict[str, shards_done.Found] = {}
         self._made: dict[Unit, list[Attempt]] = defaultdict(list)
@@ -166,7 +166,7 @@ class Attempts:
         command = self._command(step, unit, attempt.number, memory_faults, values)
         # Whoever looks at it while it waits for its turn finds nothing, and no error.
         command.traces.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        command.file(".log").write_bytes(b"")
+        command.file(".log").write_text(self._preface(attempt), errors="replace")
         self._keep(replace(attempt, log=str(command.file(".log").relative_to(self.job.place))))
         try:
             process = await self._started(command, step, times_more)
@@ -175,6 +175,12 @@ class Attempts:
             fault = INPUT if error.errno in _OF_THE_INPUT else PASSING
             return self._keep(replace(attempt, status=FAILED, reason=wrong, fault=fault))
         return await self._watch(step, self._made[unit][-1], process)
+
+    def _preface(self, attempt: Attempt) -> str:
+        """What the log of the first attempt at the first step begins with."""
+        first = self.job.pipeline.steps[0].name == attempt.step and attempt.chunk <= 0
+        notes = self._notes if first and attempt.number == 1 else ()
+        return "".join(f"warning: {one}\n" for one in notes)
 
     async def _started(self, command: Command, step: Step, times_more: float) -> StepProcess:
         """Begin an attempt; on a full disk wait until there is room."""
@@ -229,7 +235,7 @@ class Attempts:
             code = process.exit_code()  # it may have ended while nobody looked
             if code is None or left is None or left > 0:
                 code = await asyncio.wait_for(process.wait(), left and max(0.0, left))
-        except asyncio.TimeoutError:
+        except TimeoutError:
             late, code = True, await self._end(process)
         except asyncio.CancelledError:
             if not self.ending:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import sys
+import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -83,7 +85,7 @@ def job(function: Any = None, **options: Any) -> Any:
             **{name: value for name, value in options.items() if name in _OF_JOB},
         )
         calls.keep(made, (function, arguments, named))
-        return JobHandle(submitting.send(made).id)
+        return JobHandle(submitting.send(made, source=_source_of(function)).id)
 
     @functools.wraps(function)
     def called(*arguments: Any, **named: Any) -> Any:
@@ -91,6 +93,14 @@ def job(function: Any = None, **options: Any) -> Any:
 
     called.submit = submit  # type: ignore[attr-defined]
     return called
+
+
+def _source_of(function: Any) -> str | None:
+    """The text of the module of a function, or of the function; None where there is none."""
+    for one in (inspect.getmodule(function), function):
+        with contextlib.suppress(OSError, TypeError):
+            return textwrap.dedent(inspect.getsource(one))
+    return None
 
 
 def _option_faults(options: Mapping[str, Any]) -> list[Fault]:

@@ -20,6 +20,8 @@ SECRET_PREFIX = "HYPERPLANE_CUSTOM_SECRET_KEY_"  # noqa: S105 - a name, and no s
 PROGRESS = "HYPERPLANE_JOB_PROGRESS"
 #: Parameters as JSON, for the cell of a notebook.
 PARAMETERS = "HYPERPLANE_JOB_PARAMETERS"
+#: The kernel that a step chooses for its notebook.
+KERNEL = "HYPERPLANE_JOB_KERNEL"
 #: Arguments of ``initialize_cluster``, as JSON.
 CLUSTER = "HYPERPLANE_CLUSTER"
 
@@ -140,6 +142,8 @@ def variables(job: Job, step: Step, unit: Unit, pieces: int) -> dict[str, str]:
             parameters["item"] = step.foreach[unit.chunk]
     if pieces > 1:
         parameters["pieces"] = str(pieces)
+    if step.kernel is not None:
+        found[KERNEL] = step.kernel
     found |= parameter_variables(parameters)
     found[PARAMETERS] = _as_json(parameters)
     return {**found, **step.env}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane import config
 from hyperplane.errors import JobError, UnknownPool
+from hyperplane.jobs.around import running_system
 from hyperplane.jobs.definition import credentials
 from hyperplane.jobs.definition.models import Resources, Step
 from hyperplane.jobs.environment import hidden_from
@@ -53,12 +54,15 @@ class Kept:
         The plain variables; None when nothing was kept.
     runner : mapping
         The options of the runner.
+    notes : tuple of str
+        Warnings of the submission for the job's log.
     """
 
     settings: JobSettings
     pools: Mapping[str, Resources] = field(default_factory=dict)
     environment: Mapping[str, str] | None = None
     runner: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def sized(self, step: Step) -> Step:
         """A step with the cores, memory and GPUs of its pool in place of the pool's name."""
@@ -83,7 +87,12 @@ class Kept:
         return {**others, **self.environment}
 
 
-def keep(job: Job, environment: Mapping[str, str], runner: Mapping[str, Any]) -> None:
+def keep(
+    job: Job,
+    environment: Mapping[str, str],
+    runner: Mapping[str, Any],
+    notes: Sequence[str] = (),
+) -> None:
     """Keep what a job needs of this configuration and of an environment.
 
     Parameters
@@ -94,6 +103,8 @@ def keep(job: Job, environment: Mapping[str, str], runner: Mapping[str, Any]) ->
         What its steps run in.
     runner : mapping
         The options of its runner, as :func:`hyperplane.jobs.runners.settle` gives them.
+    notes : sequence of str
+        Warnings for the log of its first step.
 
     Raises
     ------
@@ -106,7 +117,37 @@ def keep(job: Job, environment: Mapping[str, str], runner: Mapping[str, Any]) ->
         "pools": _pools(job),
         "environment": _plain(job, environment),
         "runner": dict(runner),
+        "system": running_system(),
+        "notes": list(notes),
     }
+    _write(job, document)
+
+
+def system_of(job: Job) -> str:
+    """The running system whose supervisor carries a job on; empty where that is not kept.
+
+    It is a boot and a process namespace, as :func:`hyperplane.jobs.around.running_system` has it:
+    two containers may have one host name, and with it one name of a machine.
+    """
+    try:
+        return str(json.loads(Path(job.folder, _FILE).read_text())["system"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+
+
+def adopt(job: Job) -> None:
+    """Make a job one of this running system; the job is claimed by this process."""
+    try:
+        document = json.loads(Path(job.folder, _FILE).read_text())
+        if document.get("system") != running_system():
+            _write(job, {**document, "system": running_system()})
+    except JobError as error:  # a full disk, for which whoever claims jobs waits
+        raise error.__cause__ or error from None
+    except (OSError, ValueError, AttributeError):
+        return  # nothing is kept of it
+
+
+def _write(job: Job, document: Mapping[str, Any]) -> None:
     file = job.place / _FILE
     draft = file.with_suffix(".draft")
     try:
@@ -137,6 +178,7 @@ def of(job: Job) -> Kept:
             {name: Resources(**sizes) for name, sizes in document["pools"].items()},
             {str(name): str(text) for name, text in document["environment"].items()},
             document.get("runner", {}),
+            tuple(map(str, document.get("notes", ()))),
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return Kept(settings)

@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import json
 import keyword
+import platform
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,9 +16,8 @@ from typing import Any
 from hyperplane.errors import Fault
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.wording import did_you_mean, shown
+from hyperplane.jobs.notebook import DEFAULT_KERNEL, language_of
 
-#: The kernel of a notebook that names none.
-DEFAULT = "python3"
 #: Variables with which a step has other kernels than this process.
 _OF_KERNELS = {"JUPYTER_PATH", "JUPYTER_DATA_DIR", "HOME", "XDG_DATA_HOME"}
 _ASSIGNED = re.compile(r"^([A-Za-z_]\w*)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
@@ -54,31 +54,72 @@ def kernel_faults(pipeline: Pipeline) -> list[Fault]:
         asked = f"a notebook, without the package {missing[0]}"
         return [Fault(f"step {steps[0].name!r}", asked, "an installation for notebooks", advice)]
     kernels = sorted(_kernels())
-    found = ((step, _read(pipeline, step)) for step in steps if not _OF_KERNELS & {*step.env})
     return [
         fault
-        for step, notebook in found
-        if notebook is not None and (fault := _kernel_fault(step, notebook, kernels)) is not None
+        for step, notebook in _with_kernels_of_here(pipeline)
+        if (fault := _kernel_fault(step, notebook, kernels)) is not None
     ]
+
+
+def kernel_warnings(pipeline: Pipeline) -> list[str]:
+    """Kernels of Python that notebooks name and this machine has not: its own one runs instead.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        The pipeline, without faults of kernels.
+
+    Returns
+    -------
+    list of str
+        One for each kernel.
+    """
+    named: dict[str, list[str]] = {}
+    for step, notebook in _with_kernels_of_here(pipeline):
+        if step.kernel is None and notebook.kernel not in ("", DEFAULT_KERNEL):
+            named.setdefault(notebook.kernel, []).append(step.path)
+    here = set(_kernels()) if named else set()
+    version = platform.python_version()
+    return [
+        f"{', '.join(dict.fromkeys(paths))}: the kernel {shown(kernel)} is not installed here; the "
+        f"kernel of this environment (Python {version}) runs instead. kernel: in the step chooses "
+        "another"
+        for kernel, paths in named.items()
+        if kernel not in here
+    ]
+
+
+def _with_kernels_of_here(pipeline: Pipeline) -> list[tuple[Step, _Notebook]]:
+    """Steps with notebooks that find the kernels of this process."""
+    steps = [] if pipeline.requirements else [s for s in pipeline.steps if s.kind == "notebook"]
+    read = ((step, _read(pipeline, step)) for step in steps if not _OF_KERNELS & {*step.env})
+    return [(step, notebook) for step, notebook in read if notebook is not None]
 
 
 def _kernel_fault(step: Step, notebook: _Notebook, kernels: list[str]) -> Fault | None:
     where = f"step {step.name!r}: {step.path}"
     allowed = f"a kernel that is here: {', '.join(kernels) or 'there is none'}"
-    if not notebook.kernel and notebook.language not in ("", "python"):
+    choose = "choose another with kernel: in the step"
+    if not step.kernel and not notebook.kernel and notebook.language not in ("", "python"):
         asked = f"no kernel, and the language {shown(notebook.language)}"
-        return Fault(where, asked, allowed, "choose one in the notebook's menu and save it")
-    name = notebook.kernel or DEFAULT
+        return Fault(where, asked, allowed, choose)
+    name = step.kernel or notebook.kernel or DEFAULT_KERNEL
     if name in kernels:
         return None
-    asked = f"the kernel {shown(name)}" if notebook.kernel else f"no kernel, so {DEFAULT}"
     near = did_you_mean(name, kernels)
-    advice = "choose another in the notebook and save it, or install it (jupyter kernelspec list)"
-    return Fault(where, asked, allowed, f"{near} {advice}".strip())
+    if step.kernel:
+        advice = f"{near} jupyter kernelspec list shows them".strip()
+        return Fault(f"step {step.name!r}: kernel", shown(name), allowed, advice)
+    if notebook.language == "python" and _is_there("ipykernel"):
+        return None  # that of this environment
+    asked = f"the kernel {shown(name)}" if notebook.kernel else f"no kernel, so {DEFAULT_KERNEL}"
+    if notebook.language:
+        asked += f" of the language {notebook.language}"
+    return Fault(where, asked, allowed, f"{near} {choose}, or install it".strip())
 
 
 def warnings_of(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:
-    """What may be a slip: notebooks without a kernel, and parameters that none of them names.
+    """What may be a slip: notebooks without a kernel, and parameters that are no variables.
 
     Parameters
     ----------
@@ -90,48 +131,40 @@ def warnings_of(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:
     Returns
     -------
     list of str
-        For a parameter that no ``parameters`` cell assigns: a near name of one that some cell does;
-        where there is none, it is said only if nothing but notebooks with such a cell runs, since
-        scripts read parameters from the environment.
     """
-    read = {s.name: _read(pipeline, s) for s in pipeline.steps if s.kind == "notebook"}
-    notebooks = {name: one for name, one in read.items() if one is not None}
+    steps = [step for step in pipeline.steps if step.kind == "notebook"]
+    read = [(step, one) for step in steps if (one := _read(pipeline, step)) is not None]
+    python = [(step, one) for step, one in read if one.language in ("", "python")]
     found = [
-        f"{_path(pipeline, name)} names no kernel: it runs with {DEFAULT}"
-        for name, one in notebooks.items()
-        if not one.kernel and one.language in ("", "python")
+        f"{step.path} names no kernel: it runs with {DEFAULT_KERNEL}"
+        for step, one in python
+        if not one.kernel and not step.kernel
     ]
-    known = sorted({name for one in notebooks.values() for name in one.named or ()})
-    cells = [one for one in notebooks.values() if one.named]
-    closed = len(cells) == len(pipeline.steps)
-    python = any(one.language in ("", "python") for one in notebooks.values())
-    for name in parameters:
-        near = _near(name, known)
-        if python and not is_variable(name):
-            found.append(
-                f"parameter {shown(name)} is no name of a variable in Python: notebooks find it in "
-                f"the environment only. {near}".strip()
-            )
-        elif cells and name not in known and (near or closed):
-            advice = near or f"they are {', '.join(known)}"
-            found.append(f"no parameters cell assigns the parameter {shown(name)}: {advice}")
-    return found
+    return found + [
+        f"parameter {shown(name)} is no name of a variable in Python: notebooks find it in the "
+        "environment only"
+        for name in parameters
+        if python and not is_variable(name)
+    ]
+
+
+def parameters_of(path: Path) -> tuple[str, frozenset[str]]:
+    """The language of a notebook, and the variables that its cell tagged ``parameters`` assigns.
+
+    Raises
+    ------
+    ValueError
+        When it cannot be read.
+    """
+    notebook = _of_file(path)
+    if notebook is None:
+        raise ValueError(f"{path} cannot be read")
+    return notebook.language, notebook.named or frozenset()
 
 
 def is_variable(name: str) -> bool:
     """Whether a parameter can be a variable of a notebook in Python."""
     return name.isidentifier() and not keyword.iskeyword(name)
-
-
-def _near(name: str, known: list[str]) -> str:
-    # difflib takes capitals for other letters.
-    lowered = {one.lower(): one for one in known}
-    same = lowered.get(re.sub(r"\W", "_", name).lower())
-    return f"did you mean {same}?" if same else did_you_mean(name, known)
-
-
-def _path(pipeline: Pipeline, name: str) -> str:
-    return next(step.path for step in pipeline.steps if step.name == name)
 
 
 def _is_there(package: str) -> bool:
@@ -146,12 +179,16 @@ def _kernels() -> Iterable[str]:
 
 
 def _read(pipeline: Pipeline, step: Step) -> _Notebook | None:
+    return _of_file(Path(pipeline.root, step.path))
+
+
+def _of_file(path: Path) -> _Notebook | None:
     """What a notebook says of itself; None when it cannot be read any more."""
     try:
-        document = json.loads(Path(pipeline.root, step.path).read_bytes())
+        document = json.loads(path.read_bytes())
         metadata = _mapping(document.get("metadata"))
         spec, info = _mapping(metadata.get("kernelspec")), _mapping(metadata.get("language_info"))
-        language = str(info.get("name") or spec.get("language") or "").lower()
+        language = language_of({"kernelspec": spec, "language_info": info}).lower()
         named = _named(document["cells"]) if language in ("", "python") else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hyperplane.jobs.around import started
+from hyperplane.jobs.around import running_system, started
 
 #: Seconds between looks at a process that is not our child.
 _LOOK = 0.1
@@ -96,7 +96,7 @@ class Process:
         for suffix in (".exit", ".pid"):
             command.file(suffix).unlink(missing_ok=True)
         around = [sys.executable, "-I", "-S", str(_AROUND), str(command.traces)]
-        with command.file(".lock").open("w") as lock, command.file(".log").open("wb") as log:
+        with command.file(".lock").open("w") as lock, command.file(".log").open("ab") as log:
             fcntl.flock(lock, fcntl.LOCK_EX)
             child = subprocess.Popen(  # noqa: S603 - a list of arguments, of the user's own program
                 [*around, *command.argv],
@@ -176,22 +176,29 @@ class Process:
         if self._child is not None:
             return self._child.pid
         try:
-            pid, began = self.command.file(".pid").read_text().split(" ")
+            pid, began, system = self.command.file(".pid").read_text().split(" ")
         except (OSError, ValueError):
             return None
+        if system != running_system():
+            return None  # there it is another process, here perhaps a stranger
         # A process of that number which began at another time is a stranger.
         return int(pid) if started(int(pid)) in ("", began) else None
 
     def _lives(self) -> bool:
         """Whether somebody holds its lock."""
-        try:
-            with self.command.file(".lock").open("r") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except FileNotFoundError:
-            return False
+        return is_locked(self.command.file(".lock"))
+
+
+def is_locked(file: Path) -> bool:
+    """Whether a process holds the lock of a file; also one of another container."""
+    try:
+        with file.open("r") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
         return False
+    return False
 
 
 async def _gone(child: subprocess.Popen[bytes]) -> None:

@@ -8,7 +8,9 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from sqlite3 import OperationalError
 from typing import Any
 
 import sqlalchemy as sql
@@ -16,6 +18,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from hyperplane.errors import Fault, JobError, RequestError
+from hyperplane.jobs.mounts import is_on_network
 from hyperplane.jobs.states import OPEN, PENDING, TIMED_OUT, Attempt, Job, overdue
 from hyperplane.jobs.store_errors import first_line, is_of_the_file, store_error
 
@@ -233,7 +236,8 @@ def _engine(url: URL) -> sql.Engine:
     if url.database and url.database != ":memory:":
         _closed_to_others(Path(url.database))
     engine = sql.create_engine(url, connect_args={"timeout": 60})
-    sql.event.listen(engine, "connect", _tune)
+    shared = is_on_network(Path(url.database)) if url.database else False
+    sql.event.listen(engine, "connect", partial(_tune, mode="DELETE" if shared else "WAL"))
     return engine
 
 
@@ -244,9 +248,15 @@ def _closed_to_others(file: Path) -> None:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def _tune(connection: Any, _: object) -> None:
-    # Readers and a writer at once; a commit survives the death of the process.
-    for setting in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+def _tune(connection: Any, _: object, *, mode: str) -> None:
+    # WAL has readers and a writer at once, but needs memory that all of them share, which no other
+    # machine sees. A commit survives the death of the process.
+    try:
+        connection.execute(f"PRAGMA journal_mode={mode}")
+    except OperationalError:
+        if mode == "WAL":
+            raise  # away from WAL a file changes only while no other process has it open
+    for setting in (f"synchronous={'NORMAL' if mode == 'WAL' else 'FULL'}", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {setting}")
 
 

@@ -8,13 +8,13 @@ import shutil
 import sys
 import time
 import uuid
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hyperplane import config
 from hyperplane.errors import Fault, HyperplaneError, JobError, RequestError, check
-from hyperplane.jobs import cancelling, notebooks, requirements, wake
+from hyperplane.jobs import call_site, cancelling, notebooks, requirements, wake
+from hyperplane.jobs.adoption import may_carry_on
 from hyperplane.jobs.definition.models import Pipeline
 from hyperplane.jobs.definition.reading import read_pipeline
 from hyperplane.jobs.environment import as_text, parameter_faults, secrets
@@ -28,8 +28,9 @@ from hyperplane.jobs.options import (
     pool_faults,
     runner_faults,
 )  # fmt: skip
+from hyperplane.jobs.parameter_use import unread_parameters
 from hyperplane.jobs.programs import Handed
-from hyperplane.jobs.runners import settle
+from hyperplane.jobs.runners import finds_files_of_this_machine, settle
 from hyperplane.jobs.states import CANCELLED, OPEN, PENDING, PROCESSED, Job
 
 if TYPE_CHECKING:
@@ -151,14 +152,26 @@ def handed_over() -> Handed:
     return Handed(environment)
 
 
-def warnings_of(job: Job) -> list[str]:
+def unread(job: Job, source: str | None = None) -> list[str]:
+    """Which parameters of a job no step reads; ``source`` is the text of its function, if any."""
+    return unread_parameters(job.pipeline, job.parameters, source)
+
+
+def warnings_of(job: Job, source: str | None = None) -> list[str]:
     """What may be a slip in a job, though it can run."""
     found = [*job.pipeline.warnings, *label_warnings(job.job_type)]
-    return found + notebooks.warnings_of(job.pipeline, job.parameters)
+    if finds_files_of_this_machine(job.runner):
+        found += notebooks.kernel_warnings(job.pipeline)
+    found += notebooks.warnings_of(job.pipeline, job.parameters)
+    return found + unread(job, source)
 
 
 def send(
-    job: Job, *, warn: bool = True, runner_options: Mapping[str, Any] | None = None
+    job: Job,
+    *,
+    warn: bool = True,
+    runner_options: Mapping[str, Any] | None = None,
+    source: str | None = None,
 ) -> Submitted:
     """Keep a job and have it carried on, whatever becomes of this process.
 
@@ -170,16 +183,18 @@ def send(
         Whether to warn of what may be a slip.
     runner_options : mapping, optional
         Those that it was made with.
+    source : str, optional
+        The text of the function that it runs, if it runs one.
 
     Raises
     ------
     JobError
         When its folder cannot be used, or the supervisor cannot be started.
     """
-    for text in warnings_of(job) if warn else ():
-        warnings.warn(text, stacklevel=3)
+    for text in warnings_of(job, source) if warn else ():
+        call_site.warn(text, stacklevel=3)
     handed = handed_over()
-    keep(job, handed.environment, settle(job.runner, runner_options or {}))
+    keep(job, handed.environment, settle(job.runner, runner_options or {}), unread(job, source))
     try:
         # First of the environment: the supervisor looks into the store by itself, too.
         wake.tell(job.id, handed)
@@ -240,7 +255,7 @@ def resume(job_id: str | Submitted) -> Submitted:
         raise JobError(job.id, f"its files are on {job.machine}; resume it there")
     if job.status == "done":
         raise JobError(job.id, "it is done; submit it again for another run")
-    if job.status in OPEN and wake.running() is not None:
+    if job.status in OPEN and (wake.running() is not None or not may_carry_on(job)):
         raise JobError(job.id, f"it is {job.status} already; to begin anew, cancel it first")
     again = {
         "status": PENDING, "reason": "", "submitted": time.time(), "started": 0.0, "ended": 0.0,
@@ -289,7 +304,9 @@ def cancel(job_id: str | Submitted, *, by: str = "from Python") -> Job:
 
 def look_after(store: JobStore) -> None:
     """Start the supervisor when jobs wait for one that was killed."""
-    if store.open_ids(this_machine()) and wake.running() is None:
+    if wake.running() is not None:
+        return
+    if any(may_carry_on(job) for job in store.find(statuses=OPEN, machine=this_machine())):
         wake.tell()
 
 

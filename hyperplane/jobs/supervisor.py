@@ -23,6 +23,7 @@ from hyperplane import config
 from hyperplane.engines import records
 from hyperplane.errors import HyperplaneError, JobStoreError
 from hyperplane.jobs import cancelling, kept, wake
+from hyperplane.jobs.adoption import may_carry_on
 from hyperplane.jobs.backoff import Backoff, has_no_room, may_pass
 from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.conductor import Conductor
@@ -76,7 +77,7 @@ class Supervisor:
     def busy(self) -> bool:
         """Whether a job waits that nobody carries on; and at first, when nobody knows."""
         first, self._first = self._first, False
-        return first or bool(self._open())
+        return first or any(may_carry_on(self.store.get(job_id)) for job_id in self._open())
 
     def cancel_all(self, why: str) -> None:
         """End all jobs that are carried on, at once, whether or not that can be written down."""
@@ -132,10 +133,13 @@ class Supervisor:
             if len(self._conductors) >= JOBS_AT_ONCE:
                 return
             job = self.store.get(job_id)
+            if self._claim is None and not may_carry_on(job):
+                continue
             try:
                 claim, self._claim = self._claim or claimed(job.place), None
                 if claim is None:  # somebody runs it in the foreground
                     continue
+                kept.adopt(job)
                 conductor = Conductor(self.store, job, self._capacity, self._handed_for(job))
             except OSError as error:
                 if has_no_room(error):

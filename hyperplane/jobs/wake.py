@@ -15,10 +15,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import IO
 
 import dask.config
 
 from hyperplane.errors import JobError
+from hyperplane.jobs.around import running_system
 from hyperplane.jobs.home import home, store_url, this_machine
 from hyperplane.jobs.programs import Handed
 
@@ -80,36 +82,54 @@ def _last_line(log: Path) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def running() -> int | None:
-    """The number of the supervisor's process; None when there is none."""
+def running(system: str | None = None) -> int | None:
+    """The number of the supervisor's process; None when there is none.
+
+    Parameters
+    ----------
+    system : str, optional
+        Whose supervisor: a boot and process namespace, as
+        :func:`hyperplane.jobs.around.running_system` gives it; this one by default.
+    """
+    file = _file(".lock", system)
     try:
-        with _file(".lock").open() as lock:
+        with file.open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return None
     except BlockingIOError:
-        told = _file(".lock").read_text()
-        return int(told) if told.isdigit() else 0  # or it has just begun
+        with contextlib.suppress(FileNotFoundError):
+            told = file.read_text()
+            return int(told) if told.isdigit() else 0  # or it has just begun
     return None
 
 
 @contextlib.contextmanager
 def alone() -> Iterator[bool]:
     """Be the only supervisor for a block, if there is no other."""
-    with _file(".lock").open("a") as lock:
-        for _ in range(_TRIES):  # others may look at this moment whether there is one
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
+    file = _file(".lock")
+    for _ in range(_TRIES):  # others may look at this moment whether there is one
+        with file.open("a") as lock:
+            if not _is_first(lock, file):
                 time.sleep(0.05)
-        else:
-            yield False
+                continue
+            with contextlib.suppress(OSError):  # a full disk: its number is not known then
+                os.ftruncate(lock.fileno(), 0)
+                os.write(lock.fileno(), str(os.getpid()).encode())
+            try:
+                yield True
+            finally:  # each boot and each container has another file: they would be many
+                file.unlink(missing_ok=True)
             return
-        with contextlib.suppress(OSError):  # a full disk: its number is not known then
-            os.ftruncate(lock.fileno(), 0)
-            os.write(lock.fileno(), str(os.getpid()).encode())
-        yield True
+    yield False
+
+
+def _is_first(lock: IO[str], file: Path) -> bool:
+    """Lock an open file; whether that can be done, and it is still the one of its name."""
+    with contextlib.suppress(BlockingIOError, FileNotFoundError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(lock.fileno()), file.stat())
+    return False
 
 
 @contextlib.asynccontextmanager
@@ -171,10 +191,16 @@ def _start() -> None:
         )
 
 
-def _file(suffix: str) -> Path:
-    """A file of the supervisor of this user, machine and store."""
-    of = hashlib.sha256(f"{this_machine()} {store_url()}".encode()).hexdigest()[:8]
-    return home() / f"supervisor-{of}{suffix}"
+def _file(suffix: str, system: str | None = None) -> Path:
+    """A file of the supervisor of this user, machine, running system and store.
+
+    Two containers of one host name have one home and one store, but each has its supervisor. Their
+    log is one file, so that it is found after the next start of the machine.
+    """
+    told = f"{this_machine()} {store_url()}"
+    if suffix != ".log":
+        told += f" {running_system() if system is None else system}"
+    return home() / f"supervisor-{hashlib.sha256(told.encode()).hexdigest()[:8]}{suffix}"
 
 
 @contextlib.contextmanager

@@ -81,8 +81,13 @@ class SizingAdvice:
         return self.found.reasons
 
     @property
+    def comfortable(self) -> int:
+        """How many nodes meet the published rules of thumb on the room that a job wants."""
+        return self.found.comfortable.nodes
+
+    @property
     def warnings(self) -> tuple[str, ...]:
-        """What to beware of, one line each, starting with the name of the rule."""
+        """What is unusual about the job, one line each, starting with the name of the rule."""
         return self.found.warnings
 
     @property
@@ -116,7 +121,7 @@ class SizingAdvice:
         """
         from hyperplane.cluster import initialize_cluster
 
-        return initialize_cluster(**{**self.as_arguments(), **options})
+        return initialize_cluster(self, **options)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw memory needed against memory given, for each pool.
@@ -157,6 +162,7 @@ class SizingAdvice:
             "given_gb": self.given_gb,
             "pieces": self.pieces,
             **self.found.option.to_dict(),
+            "comfortable_nodes": self.comfortable,
             "reasons": list(self.reasons),
             "warnings": list(self.warnings),
             "alternatives": [other.to_dict() for other in self.alternatives],

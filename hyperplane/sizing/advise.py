@@ -96,6 +96,22 @@ class Question:
 
 
 @dataclass(frozen=True)
+class Comfort:
+    """A number of nodes that leaves the room which the rules of thumb want.
+
+    Parameters
+    ----------
+    nodes : int
+        At least as many as are needed.
+    reason : str
+        What fewer nodes would miss; empty when those that are needed miss nothing.
+    """
+
+    nodes: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Answer:
     """What the calculator found for one piece of the data.
 
@@ -114,7 +130,9 @@ class Answer:
     alternatives : tuple of Option
         Other pools for the same piece.
     reasons, warnings : tuple of str
-        Why each choice was made, and what to beware of.
+        Why each choice was made, and what is unusual.
+    comfortable : Comfort
+        The nodes with which the published rules of thumb are met.
     """
 
     weight: Weight
@@ -125,6 +143,7 @@ class Answer:
     alternatives: tuple[Option, ...]
     reasons: tuple[str, ...]
     warnings: tuple[str, ...]
+    comfortable: Comfort
 
 
 def answer(question: Question, rules: SizingRules, pools: Mapping[str, PoolSpec]) -> Answer:
@@ -162,8 +181,17 @@ def answer(question: Question, rules: SizingRules, pools: Mapping[str, PoolSpec]
         f"{format_bytes(best.worker.total_ram)} of {format_bytes(best.pool.allocatable_ram)}",
         *why_pieces,
     ]
-    warnings = _warnings(question, rules, data, memory, best, pieces)
-    return Answer(weight, multiplier, pieces, memory, best, others, tuple(reasons), tuple(warnings))
+    return Answer(
+        weight=weight,
+        multiplier=multiplier,
+        pieces=pieces,
+        memory=memory,
+        option=best,
+        alternatives=others,
+        reasons=tuple(reasons),
+        warnings=tuple(_warnings(data, memory, best, pieces)),
+        comfortable=_comfort(question, rules, data, memory, best),
+    )
 
 
 def _pieces(question: Question, weight: Weight, rules: SizingRules) -> tuple[int, list[str]]:
@@ -234,15 +262,7 @@ def _why_nodes(option: Option, memory: int, basis: Basis) -> str:
     )
 
 
-def _warnings(
-    question: Question,
-    rules: SizingRules,
-    data: int,
-    memory: int,
-    best: Option,
-    pieces: int,
-) -> list[str]:
-    checks = rules.checks
+def _warnings(data: int, memory: int, best: Option, pieces: int) -> list[str]:
     found = []
     if pieces > 1:
         found.append(
@@ -255,20 +275,25 @@ def _warnings(
             f"nominal basis: the nodes really give {format_bytes(best.total_ram)} of the "
             f"{format_bytes(memory)} needed"
         )
+    return found
+
+
+def _comfort(
+    question: Question, rules: SizingRules, data: int, memory: int, best: Option
+) -> Comfort:
+    checks, nodes, reasons = rules.checks, best.nodes, []
+    each = best.worker.total_ram
     ratio = best.total_ram / data if data else math.inf
     if rules.is_aggregation(question.operation) and ratio < checks.aggregation_ratio:
-        want = math.ceil(data * checks.aggregation_ratio / best.worker.total_ram)
-        found.append(
-            f"{checks.aggregation_ratio:g}x rule: aggregations want at least "
-            f"{checks.aggregation_ratio:g} times the data in memory, these nodes give "
-            f"{ratio:.1f} times; {want} nodes would meet it"
+        nodes = math.ceil(data * checks.aggregation_ratio / each)
+        reasons.append(
+            f"an aggregation wants {checks.aggregation_ratio:g} times its data in memory, "
+            f"{plural(best.nodes, 'node')} give {ratio:.1f} times"
         )
-    use = memory / best.total_ram
-    if use > checks.full_fraction:
-        want = math.ceil(memory / (checks.full_fraction * best.worker.total_ram))
-        found.append(
-            f"{checks.full_fraction:.0%} rule: the estimate fills {use:.0%} of the memory of the "
-            f"workers, and above {checks.full_fraction:.0%} on any worker a job is likely to spill "
-            f"or fail; {want} nodes would stay below"
+    if (use := memory / best.total_ram) > checks.full_fraction:
+        nodes = max(nodes, math.ceil(memory / (checks.full_fraction * each)))
+        reasons.append(
+            f"workers filled above {checks.full_fraction:.0%} may spill or fail, "
+            f"{plural(best.nodes, 'node')} would be {use:.0%} full"
         )
-    return found
+    return Comfort(nodes, "; ".join(reasons))

@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from hyperplane.sizing.advice import SizingAdvice
 
 
+def _comfort(advice: SizingAdvice) -> str:
+    found = advice.found.comfortable
+    return f"{plural(found.nodes, 'node')}: {found.reason}"
+
+
 def rows(advice: SizingAdvice) -> list[tuple[str, str]]:
     """Labels and texts: the answer first, then why, then what to beware of, then the others."""
     option, worker, cost = advice.found.option, advice.worker, advice.cost_per_hour
@@ -33,6 +38,7 @@ def rows(advice: SizingAdvice) -> list[tuple[str, str]]:
     )
     return [
         *answer,
+        *([("comfortable", _comfort(advice))] if advice.found.comfortable.reason else []),
         *(("why", reason) for reason in advice.reasons),
         *(("warning", warning) for warning in advice.warnings),
         ("instead", others),

@@ -17,15 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 from hyperplane.errors import DoesNotFit, Fault, RequestError
-from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
 from hyperplane.units import (
     GB,
-    bytes_to_gb,
     format_bytes,
     format_number,
     gb_to_bytes,
@@ -37,9 +35,6 @@ from hyperplane.units import (
 _MOST = 10**12
 #: Up to this many cores one process takes them all (measured on two).
 SINGLE_PROCESS_CORES = 3
-
-#: Less than this is what an idle worker process takes already (measured 130 to 160 MB).
-LEAST_RAM = 200_000_000
 
 #: Proposed sizes are whole multiples of 1 MB, so that they read well as GB.
 STEP = GB // 1000
@@ -161,14 +156,15 @@ def smallest_pool(pools: Iterable[PoolSpec], cores: float, ram: int, gpus: int =
     """The smallest pool whose node gives that many cores, bytes and GPUs.
 
     Smallest means fewest nominal cores, then least nominal memory, which is also the order of
-    price on the clouds. Both sides of the comparison are what is really there (allocatable).
+    price on the clouds. A node with GPUs comes last where none are needed. Both sides of the
+    comparison are what is really there (allocatable).
 
     Raises
     ------
     DoesNotFit
         When no pool is large enough; it names the largest.
     """
-    ordered = sorted(pools, key=lambda pool: (pool.cores, pool.ram_gb))
+    ordered = sorted(pools, key=lambda pool: (not gpus and pool.gpus, pool.cores, pool.ram_gb))
     slack = max(1, ram // 10**9)  # bytes: see fits()
     for pool in ordered:
         enough = cores <= pool.allocatable_cores + 1e-9 and ram <= pool.allocatable_ram + slack
@@ -192,71 +188,3 @@ def smallest_pool(pools: Iterable[PoolSpec], cores: float, ram: int, gpus: int =
         allowed,
         advice,
     )
-
-
-class MachineFit(NamedTuple):
-    """A request cut to one machine.
-
-    Parameters
-    ----------
-    worker : WorkerSpec
-        Layout for the machine.
-    nodes : int
-        How many times the layout is started on it.
-    note : str
-        What was asked and what is given, in one line; empty when they are the same.
-    """
-
-    worker: WorkerSpec
-    nodes: int
-    note: str
-
-
-def fit_machine(
-    asked: WorkerSpec,
-    nodes: int,
-    machine: Capacity,
-    single_process_cores: int = SINGLE_PROCESS_CORES,
-) -> MachineFit:
-    """Keep a request if one machine can hold all its nodes, or cut it to the machine.
-
-    The threads of all nodes together are cut to the cores, laid out by the rule at the top of
-    this module, and the memory of all nodes together is cut to what the machine has to give.
-
-    Raises
-    ------
-    DoesNotFit
-        When there is not memory enough for one worker process.
-    """
-    threads = nodes * asked.total_threads
-    ram = nodes * asked.total_ram
-    if threads <= machine.cores and ram <= machine.ram:
-        return MachineFit(asked, nodes, "")
-    if threads <= machine.cores:
-        nprocs, nthreads = nodes * asked.nprocs, asked.nthreads
-    else:
-        nprocs, nthreads = balanced_layout(machine.cores, single_process_cores)
-    free = min(ram, machine.ram)
-    least = min(LEAST_RAM, asked.ram_per_proc)
-    if free < least:
-        raise DoesNotFit(
-            "",
-            f"{asked}, {format_bytes(ram)} in all",
-            f"what this machine has free, less a reserve: {format_bytes(machine.ram)}; a worker "
-            f"process needs {format_bytes(least)}",
-            "close something, or start the cluster on a larger machine",
-        )
-    nprocs = min(nprocs, free // least)
-    given = WorkerSpec(
-        nprocs=nprocs,
-        nthreads=nthreads,
-        ram_per_proc=free // nprocs,
-        cores_per_worker=nprocs * nthreads,
-        ngpus=asked.ngpus,
-    )
-    note = (
-        f"asked {plural(nodes, 'node')} x {asked} ({plural(threads, 'thread')}, "
-        f"{format_bytes(ram)}); this machine gives {given} "
-        f"({plural(machine.cores, 'core')}, {bytes_to_gb(machine.ram):.1f} GB free less a reserve)"
-    )
-    return MachineFit(given, 1, note)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hyperplane.optional import need
+from hyperplane.spec.pool import listing_order
 from hyperplane.units import bytes_to_gb, plural
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def draw(advice: SizingAdvice, ax: Axes | None = None) -> Axes:
     pyplot = need("matplotlib.pyplot", "plot")
     options = sorted(
         [advice.found.option, *advice.alternatives],
-        key=lambda option: (option.pool.cores, option.pool.ram_gb),
+        key=lambda option: listing_order(option.pool),
     )
     size = (8, 0.45 * len(options) + 1.2)
     axes: Axes = ax or pyplot.subplots(figsize=size, layout="constrained")[1]

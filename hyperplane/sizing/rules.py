@@ -55,7 +55,7 @@ class Split(_Rules):
 
 
 class Checks(_Rules):
-    """Bounds whose crossing is worth a warning."""
+    """Bounds within which a number of nodes is comfortable."""
 
     aggregation_ratio: Positive
     full_fraction: Fraction

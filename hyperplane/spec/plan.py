@@ -46,6 +46,8 @@ class ClusterPlan:
         What a reader should know: choices made, and what differs from the request.
     fit_note : str
         The note that says what was asked and what is given; empty when they are the same.
+    alerts : tuple of str
+        Those of the notes that a start prints on standard error, one line each.
     tuning : Tuning
         Settings of Dask that make plain Dask code cheaper; prints as a list.
     """
@@ -61,6 +63,7 @@ class ClusterPlan:
     settings: EngineSettings
     notes: tuple[str, ...] = ()
     fit_note: str = ""
+    alerts: tuple[str, ...] = ()
     tuning: Tuning = field(default_factory=Tuning)
 
     @property

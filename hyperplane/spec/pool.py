@@ -43,6 +43,8 @@ class PoolSpec(BaseModel):
         GPUs of a node.
     price_per_hour : float, optional
         Price of one node for an hour, in the currency of the site.
+    note : str
+        A sentence that ``hyperplane pools`` prints below its table; may be empty.
 
     Examples
     --------
@@ -62,6 +64,7 @@ class PoolSpec(BaseModel):
     allocatable_ram_gb: Positive
     gpus: Annotated[int, Field(ge=0)] = 0
     price_per_hour: NotNegative | None = None
+    note: str = ""
 
     @field_validator("allocatable_cores", "allocatable_ram_gb")
     @classmethod
@@ -88,3 +91,9 @@ class PoolSpec(BaseModel):
             f"{self.name} ({format_number(self.allocatable_cores)} cores, "
             f"{self.allocatable_ram_gb:g} GB{gpus})"
         )
+
+
+def listing_order(pool: PoolSpec) -> tuple[float, ...]:
+    """Sort key of lists of pools: without GPUs first, then by what workers can have."""
+    # Not by the nominal size: pool 4_32 has 7 of its 32 GB, and 8_8 has 5.
+    return pool.gpus, pool.allocatable_ram_gb, pool.allocatable_cores

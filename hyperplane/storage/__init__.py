@@ -7,3 +7,7 @@ from hyperplane.storage.result import SaveResult
 from hyperplane.storage.shards import missing_shards
 
 __all__ = ["Cleaned", "SaveResult", "clean", "missing_shards"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -174,7 +174,7 @@ def _is_left(
 def _older(shelf: Shelf, path: str, age: float) -> bool:
     with contextlib.suppress(OSError, NotImplementedError, KeyError):
         written: dt.datetime = shelf.store.system.modified(path)
-        now = dt.datetime.now(tz=written.tzinfo or dt.timezone.utc)
+        now = dt.datetime.now(tz=written.tzinfo or dt.UTC)
         return (now - written.replace(tzinfo=now.tzinfo)).total_seconds() >= age
     return False
 
@@ -187,7 +187,7 @@ def _drafts(target: Target, age: float) -> list[Path]:
     if not folder.is_dir():
         return []
     draft = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{12}}\.part")
-    now = dt.datetime.now(tz=dt.timezone.utc).timestamp()
+    now = dt.datetime.now(tz=dt.UTC).timestamp()
     return [
         file
         for file in folder.iterdir()

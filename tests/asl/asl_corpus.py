@@ -12,7 +12,7 @@ from hyperplane.asl.items import object_reader
 from hyperplane.asl.reading import Machine, read_machine
 
 MACHINES = Path(__file__).with_name("machines")
-START = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 def names(folder: str) -> list[str]:

@@ -41,6 +41,17 @@ def test_each_command_explains_itself(command: list[str], run: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    ("plural", "singular"), [("jobs", "job"), ("clusters", "cluster"), ("pool", "pools")]
+)
+def test_a_command_answers_in_the_singular_and_the_plural(
+    plural: str, singular: str, run: Run
+) -> None:
+    answer, same = run(plural, "--help"), run(singular, "--help")
+    assert (answer.code, answer.text) == (same.code, same.text) == (0, same.text)
+    assert f"\u2502 {plural} " not in run("--help").out
+
+
+@pytest.mark.parametrize(
     "arguments",
     [["sise"], ["size"], ["pools", "--jsn"], ["plan", "--nprocs", "x"], ["cluster", "restart"]],
 )

@@ -19,6 +19,21 @@ def test_a_line_for_each_pool_with_its_numbers_and_layout(run: Run) -> None:
     assert set(hyperplane.pools()) <= set(lines)
 
 
+def test_the_order_is_that_of_the_memory_of_workers_and_gpus_come_last(run: Run) -> None:
+    names = list(hyperplane.pools())
+    assert names[:4] == ["8_8", "4_32", "8_16", "16_16"]
+    assert [pool["name"] for pool in run("pools", "--json").json] == names
+    with dask.config.set({"hyperplane.pools.pool_8_8.gpus": 1}):
+        assert list(hyperplane.pools())[-1] == "8_8"
+
+
+def test_the_note_of_a_pool_stands_below_the_table(run: Run) -> None:
+    out = " ".join(run("pools").out.split())
+    assert "4_32: 7 of 32 GB is the published figure and looks like an error;" in out
+    with dask.config.set({"hyperplane.pools.pool_4_32.note": ""}):
+        assert "4_32:" not in run("pools").out
+
+
 def test_it_fits_80_columns_and_has_no_blanks_at_the_ends_of_lines(run: Run) -> None:
     lines = run("pools").out.splitlines()
     assert max(map(len, lines)) <= 80

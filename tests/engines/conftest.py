@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import multiprocessing.util
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import dask.config
 import pytest
+from services import temporary_directory
 
 from hyperplane.demo import data
 
 
 @pytest.fixture(autouse=True)
-def own_temporary_directory(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
-    # Multiprocessing and pytest keep theirs for as long as the process lives: not in this one.
-    multiprocessing.util.get_temp_dir()
+def own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    # pytest keeps its own for as long as the process lives: not in the one of a test.
     tmp_path_factory.getbasetemp()
-    # Short, because the path of a socket may have a hundred characters and no more.
-    folder = tempfile.mkdtemp(prefix="hp-")
-    monkeypatch.setattr(tempfile, "tempdir", folder)
-    monkeypatch.setenv("TMPDIR", folder)
-    yield
-    shutil.rmtree(folder, ignore_errors=True)
+    with temporary_directory():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import dask.config
 import dask.dataframe as dd
 import pytest
 from dask.distributed import wait
+from services import temporary_directory
 
 import hyperplane
 from hyperplane import MemoryPolicy
@@ -35,6 +38,32 @@ def thresholds(dask_worker: Any) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Running:
+    """A cluster that runs.
+
+    Parameters
+    ----------
+    client, cluster
+        From ``hyperplane.start``.
+    workers : tuple of int
+        Worker processes just after the start, counted in the two ways that Dask has.
+    """
+
+    client: Any
+    cluster: Any
+    workers: tuple[int, int]
+
+
+@contextmanager
+def started(plan: hyperplane.ClusterPlan) -> Iterator[Running]:
+    """The cluster of a plan, closed at the end of the block."""
+    client, cluster = hyperplane.start(plan)
+    workers = (len(client.nthreads()), len(client.has_what()))
+    with cluster, client:
+        yield Running(client, cluster, workers)
+
+
 @pytest.mark.cluster
 class EngineContract:
     """Start, use, scale, restart and close a cluster on one engine."""
@@ -45,8 +74,15 @@ class EngineContract:
     #: Whether workers see the files of this machine under the same paths.
     shares_disk = True
 
-    def plan(self, **options: Any) -> hyperplane.ClusterPlan:
-        return hyperplane.plan_cluster(**{"engine": self.engine, **self.small, **options})
+    @classmethod
+    def plan(cls, **options: Any) -> hyperplane.ClusterPlan:
+        return hyperplane.plan_cluster(**{"engine": cls.engine, **cls.small, **options})
+
+    @pytest.fixture
+    def running(self) -> Iterator[Running]:
+        """A cluster for a test that leaves it with two workers again."""
+        with started(self.plan()) as found:
+            yield found
 
     def test_says_whether_it_can_be_used(self) -> None:
         from hyperplane.engines import registry
@@ -59,12 +95,9 @@ class EngineContract:
         plan = self.plan()
         assert json.loads(json.dumps(plan.to_dict()))["engine"] == self.engine
 
-    def test_workers_are_there_when_it_returns(self) -> None:
-        client, cluster = hyperplane.start(self.plan())
-        with cluster, client:
-            assert len(client.nthreads()) == 2
-            assert len(client.has_what()) == 2
-            assert client.submit(sum, range(10)).result() == 45
+    def test_workers_are_there_when_it_returns(self, running: Running) -> None:
+        assert running.workers == (2, 2)
+        assert running.client.submit(sum, range(10)).result() == 45
 
     def test_memory_policy_survives_scale_and_restart(self) -> None:
         policy = MemoryPolicy(target=0.5, spill=0.6, pause=0.7, terminate=0.9)
@@ -106,40 +139,60 @@ class EngineContract:
         started.client.close()
         started.cluster.close()
 
-    def test_the_main_job_gives_what_pandas_gives(self, flights_of_2013: Path) -> None:
+    def test_the_main_job_gives_what_pandas_gives(
+        self, running: Running, flights_of_2013: Path
+    ) -> None:
         url = str(flights_of_2013)
         in_pandas = data.read_with_pandas(url)
-        client, cluster = hyperplane.start(self.plan())
-        with cluster, client:
-            if self.shares_disk:
-                flights = data.read_with_dask(url)
-            else:
-                flights = dd.from_pandas(in_pandas, npartitions=4)
-            found = job.finish(*client.gather(client.compute(job.lazy_results(flights))))
+        if self.shares_disk:
+            flights = data.read_with_dask(url)
+        else:
+            flights = dd.from_pandas(in_pandas, npartitions=4)
+        client = running.client
+        found = job.finish(*client.gather(client.compute(job.lazy_results(flights))))
         assert check.compare(found, job.results_in_pandas(in_pandas))
 
-    def test_old_plugin_method_still_works(self) -> None:
+    def test_old_plugin_method_still_works(self, running: Running) -> None:
         from distributed import WorkerPlugin
 
         class Marks(WorkerPlugin):
             def setup(self, worker: Any) -> None:
                 worker.marked = True
 
-        client, cluster = hyperplane.start(self.plan())
-        with cluster, client:
-            client.register_worker_plugin(Marks(), name="marks")  # type: ignore[attr-defined]
-            assert all(client.run(lambda dask_worker: dask_worker.marked).values())
+        running.client.register_worker_plugin(Marks(), name="marks")
+        assert all(running.client.run(lambda dask_worker: dask_worker.marked).values())
+        running.client.unregister_worker_plugin("marks")
 
-    def test_a_killed_worker_comes_back_and_the_work_is_done(self) -> None:
-        client, cluster = hyperplane.start(self.plan())
-        with cluster, client:
-            victim = next(iter(client.nthreads()))
-            futures = client.map(slow_square(), range(20), pure=False)
-            client.run(_die, workers=[victim], on_error="ignore")
-            wait(futures, timeout=60)
-            assert client.gather(futures) == [n * n for n in range(20)]
-            client.wait_for_workers(2, timeout=60)
-            assert victim not in client.nthreads()
+    def test_a_killed_worker_comes_back_and_the_work_is_done(self, running: Running) -> None:
+        client = running.client
+        victim = next(iter(client.nthreads()))
+        futures = client.map(slow_square(), range(20), pure=False)
+        client.run(_die, workers=[victim], on_error="ignore")
+        wait(futures, timeout=60)
+        assert client.gather(futures) == [n * n for n in range(20)]
+        client.wait_for_workers(2, timeout=60)
+        assert victim not in client.nthreads()
+
+
+class OneClusterContract(EngineContract):
+    """The contract, with one cluster for all tests that leave it as it was.
+
+    The tests of the engine have the fixture ``one_cluster`` below, and one named ``surroundings``,
+    in which a cluster can start.
+    """
+
+    @pytest.fixture
+    def running(self, one_cluster: Running) -> Running:  # type: ignore[override]
+        """A cluster for all tests that leave it with two workers again."""
+        return one_cluster
+
+
+@pytest.fixture(scope="class")
+def one_cluster(request: pytest.FixtureRequest, surroundings: object) -> Iterator[Running]:
+    """The cluster that the tests of a class share."""
+    del surroundings
+    with temporary_directory(), started(request.cls.plan()) as found:
+        yield found
 
 
 def _die() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,34 +12,43 @@ from typing import Any
 
 import dask.config
 import pytest
-from services import need, until
+from services import SCRIPTS, Slot, need, slot, until
 
 import hyperplane
 
-SCRIPTS = Path(__file__).parents[2] / "scripts" / "engines"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 
 
+def _environment(found: Slot) -> dict[str, str]:
+    folder = str(found.folder)
+    return {"HYPERPLANE_ENGINES": folder, "SLURM_CONF": f"{folder}/slurm/slurm.conf"}
+
+
+def interface_of(found: Slot) -> str:
+    """Name of the network interface that the tests of a Slurm may add to this machine."""
+    return f"hpslurm{found.number}"
+
+
+def _clean(found: Slot) -> None:
+    environment = {**os.environ, **_environment(found)}
+    subprocess.run([SCRIPTS / "slurm_down"], env=environment, check=True, timeout=90)
+    left = ["ip", "link", "del", interface_of(found)]
+    subprocess.run(left, capture_output=True, check=False)
+
+
 @contextmanager
-def slurm() -> Iterator[Path]:
-    """The folder of a Slurm that runs as long as the block does; its programs find it."""
+def slurm() -> Iterator[Slot]:
+    """A Slurm that runs as long as the block does; its programs find it."""
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     there = all(shutil.which(name, path=path) for name in PROGRAMS)
     need("no slurm-wlm, munge or root for a Slurm", there and os.getuid() == 0)
-    # Not a folder of pytest: a socket's path may have a hundred characters.
-    folder = tempfile.mkdtemp(prefix="hp-slurm-", dir="/tmp")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HYPERPLANE_ENGINES", folder)
-        patch.setenv("SLURM_CONF", f"{folder}/slurm/slurm.conf")
-        done = subprocess.run(
-            [SCRIPTS / "slurm_up"], capture_output=True, text=True, check=False, timeout=90
-        )
-        try:
-            need(f"Slurm does not come up: {done.stderr}", done.returncode == 0)
-            yield Path(folder, "slurm")
-        finally:
-            subprocess.run([SCRIPTS / "slurm_down"], check=True, timeout=90)
-            shutil.rmtree(folder)
+    with slot("slurm", _clean) as mine, pytest.MonkeyPatch.context() as patch:
+        for name, text in _environment(mine).items():
+            patch.setenv(name, text)
+        up = [SCRIPTS / "slurm_up"]
+        done = subprocess.run(up, capture_output=True, text=True, check=False, timeout=90)
+        need(f"Slurm does not come up: {done.stderr}", done.returncode == 0)
+        yield mine
 
 
 SMALL: dict[str, Any] = {
@@ -54,19 +62,38 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Path]:
-    with slurm() as folder:
-        yield folder
+def service() -> Iterator[Slot]:
+    with slurm() as running:
+        yield running
+        until(lambda: queue() == {}, 20)
+
+
+@pytest.fixture(scope="module")
+def surroundings(service: Slot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Settings of the engine for what several tests use."""
+    folder = tmp_path_factory.mktemp("shared")
+    with settings(folder):
+        yield
+    until(lambda: not [*folder.rglob("*")], 20)
+
+
+@contextmanager
+def settings(folder: Path) -> Iterator[None]:
+    """Settings of the engine, with a folder for key pairs."""
+    given = {"interface": "lo", "shared_folder": str(folder)}
+    with dask.config.set({f"hyperplane.engines.slurm.{k}": v for k, v in given.items()}):
+        yield
 
 
 @pytest.fixture(autouse=True)
-def shared(service: Path, tmp_path: Path) -> Iterator[Path]:
+def shared(service: Slot, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """The folder for key pairs; empty when a test is over, as the queue is."""
-    folder = tmp_path / "shared"
-    settings = {"interface": "lo", "shared_folder": str(folder)}
-    with dask.config.set({f"hyperplane.engines.slurm.{k}": v for k, v in settings.items()}):
+    folder, before = tmp_path / "shared", set(queue())
+    with settings(folder):
         yield folder
-    until(lambda: queue() == {} and not [*folder.rglob("*")], 20)
+    # The jobs of a cluster that several tests use end with the last one.
+    kept = set(queue()) if "one_cluster" in request.fixturenames else before
+    until(lambda: set(queue()) <= kept and not [*folder.rglob("*")], 20)
 
 
 def start(**options: Any) -> Any:

@@ -7,50 +7,126 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from services import need
+import dask.config
+import pytest
+from services import SCRIPTS, Slot, need, slot, until
 
-SCRIPTS = Path(__file__).parents[2] / "scripts" / "engines"
+import hyperplane
+
 NUMBER = 4
+SMALL: dict[str, Any] = {
+    "num_workers": 2,
+    "nprocs": 1,
+    "nthreads": 1,
+    "cores_per_worker": 1,
+    "ram_gb_per_proc": 0.5,
+    "timeout": 120,
+}
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Hosts that run, numbered from 1.
+
+    Parameters
+    ----------
+    network : int
+        The network of ``ssh_up`` that they are in.
+    state : Path
+        The folder with the keys.
+    """
+
+    network: int
+    state: Path
+
+    def address(self, host: int) -> str:
+        """Address of a host; of one beyond ``NUMBER``, an address that nothing answers at."""
+        return f"10.77.{self.network}.{10 + host}"
+
+    def settings(self) -> dict[str, Any]:
+        """Settings of the engine."""
+        return {
+            "hosts": [self.address(number) for number in range(1, NUMBER + 1)],
+            "client_keys": [f"{self.state}/id"],
+            "known_hosts": f"{self.state}/known_hosts",
+        }
+
+    def processes(self, *hosts: int) -> set[int]:
+        """Processes on some hosts, by default on all, less their sshd."""
+        found = set()
+        for host in hosts or range(1, NUMBER + 1):
+            words = ["ip", "netns", "pids", f"hpssh{self.network}-{host}"]
+            listed = subprocess.run(words, capture_output=True, text=True, check=True)
+            for process in map(int, listed.stdout.split()):
+                command = Path(f"/proc/{process}/cmdline")
+                try:
+                    if b"sshd" not in command.read_bytes():
+                        found.add(process)
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+        return found
+
+    def set_link(self, host: int, state: str) -> None:
+        """Cut a host off (down), or bring it back (up)."""
+        link = f"hpssh{self.network}v{host}"
+        subprocess.run(["ip", "link", "set", link, state], check=True)
+
+
+def _environment(found: Slot) -> dict[str, str]:
+    # Network 0 is for hosts that somebody brings up by hand.
+    network = str(found.number + 1)
+    return {**os.environ, "HYPERPLANE_ENGINES": str(found.folder), "HYPERPLANE_SSH": network}
+
+
+def _clean(found: Slot) -> None:
+    subprocess.run([SCRIPTS / "ssh_down"], env=_environment(found), check=True)
 
 
 @contextmanager
-def hosts() -> Iterator[dict[str, Any]]:
-    """Settings of the engine for hosts that run as long as the block does."""
+def hosts() -> Iterator[Hosts]:
+    """Hosts that run as long as the block does."""
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     programs = all(shutil.which(name, path=path) for name in ("sshd", "ip", "nsenter"))
     need("no openssh-server, iproute2 or root for hosts", programs and os.getuid() == 0)
-    subprocess.run([SCRIPTS / "ssh_down"], check=True)
-    done = subprocess.run(
-        [SCRIPTS / "ssh_up", str(NUMBER)], capture_output=True, text=True, check=False
-    )
-    state = done.stdout.strip()
-    try:
+    with slot("ssh", _clean) as mine:
+        up = [SCRIPTS / "ssh_up", str(NUMBER)]
+        done = subprocess.run(
+            up, env=_environment(mine), capture_output=True, text=True, check=False
+        )
         need(f"hosts do not come up: {done.stderr}", done.returncode == 0)
-        yield {
-            "hosts": [f"10.77.0.1{number}" for number in range(1, NUMBER + 1)],
-            "client_keys": [f"{state}/id"],
-            "known_hosts": f"{state}/known_hosts",
-        }
-    finally:
-        subprocess.run([SCRIPTS / "ssh_down"], check=True)
+        yield Hosts(mine.number + 1, mine.folder / "ssh")
 
 
-def processes(host: int) -> list[int]:
-    """The processes on a host, less its sshd."""
-    listed = subprocess.run(
-        ["ip", "netns", "pids", f"hpssh{host}"], capture_output=True, text=True, check=True
-    )
-    found = []
-    for process in map(int, listed.stdout.split()):
-        command = Path(f"/proc/{process}/cmdline")
-        if command.exists() and b"sshd" not in command.read_bytes():
-            found.append(process)
-    return found
+@pytest.fixture(scope="module")
+def network() -> Iterator[Hosts]:
+    with hosts() as running:
+        yield running
 
 
-def set_link(host: int, state: str) -> None:
-    """Cut a host off (down), or bring it back (up)."""
-    subprocess.run(["ip", "link", "set", f"hpsshv{host}", state], check=True)
+@pytest.fixture(scope="module")
+def surroundings(network: Hosts) -> Iterator[None]:
+    """The settings of the engine; no process is left on a host when the last test is over."""
+    settings = network.settings()
+    with dask.config.set({f"hyperplane.engines.ssh.{k}": v for k, v in settings.items()}):
+        yield
+    until(lambda: not network.processes(), 20)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(
+    surroundings: None, network: Hosts, request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """No process that a test has started is left on a host when it is over."""
+    before = network.processes()
+    yield
+    # The processes of a cluster that several tests use end with the last one.
+    if "one_cluster" not in request.fixturenames:
+        until(lambda: network.processes() <= before, 20)
+
+
+def plan(**options: Any) -> hyperplane.ClusterPlan:
+    return hyperplane.plan_cluster(**{"engine": "ssh", **SMALL, **options})

@@ -116,7 +116,7 @@ class TestFaults:
 
     def test_more_than_this_machine_has(self, here: Here) -> None:
         here(5)
-        [fault] = self.faults(num_workers=3, ngpus=2)
+        [fault] = self.faults(num_workers=3, ngpus=2, local_fit="exact")
         assert fault == (
             "num_workers x ngpus = 3 x 2 = 6: allowed is at most 5, the GPUs that this machine "
             "has; num_workers=2 fits here"
@@ -124,7 +124,7 @@ class TestFaults:
 
     def test_more_than_this_process_may_use(self, here: Here) -> None:
         here(8, "5")
-        [fault] = self.faults(ngpus=4)
+        [fault] = self.faults(ngpus=4, local_fit="exact")
         assert fault == (
             "num_workers x ngpus = 1 x 4 = 4: allowed is at most 1, the GPUs of "
             "CUDA_VISIBLE_DEVICES=5; num_workers=1, ngpus=1 fits here"
@@ -160,6 +160,42 @@ class TestFaults:
         here(1)
         [found] = self.faults(engine_options=options)
         assert fault in found
+
+
+class TestNodeFit:
+    @pytest.mark.parametrize(
+        ("count", "asked", "given"),
+        [
+            (1, (2, 1), (1, 1)),
+            (5, (3, 2), (2, 2)),
+            (1, (1, 4), (1, 1)),
+            (3, (2, 4), (1, 3)),
+            (4, (2, 2), (2, 2)),
+            (0, (2, 4), (2, 4)),
+        ],
+    )
+    def test_as_many_as_there_are(
+        self, here: Here, count: int, asked: tuple[int, int], given: tuple[int, int]
+    ) -> None:
+        here(count)
+        nodes, gpus = asked
+        plan = hyperplane.plan_cluster(
+            engine="cuda", **{**PUBLISHED, "num_workers": nodes, "ngpus": gpus}
+        )
+        assert (plan.nodes, plan.worker.ngpus) == given
+        assert plan.worker.nprocs == plan.worker.ngpus
+        assert plan.worker.ram_gb_per_proc == 7
+        assert ("this machine gives" in plan.fit_note) == (asked != given)
+
+    def test_the_published_call_on_one_gpu(self, here: Here) -> None:
+        here(1)
+        plan = hyperplane.plan_cluster(
+            engine="cuda", scheduler_deploy_mode="local", **{**PUBLISHED, "num_workers": 2}
+        )
+        assert plan.fit_note == (
+            "asked 2 nodes x 1 GPU; this machine gives 1 node x 1 GPU (1 GPU for this process)"
+        )
+        assert plan.dask_workers == 1
 
 
 class TestLayout:

@@ -20,6 +20,7 @@ import pytest
 import hyperplane
 from hyperplane.engines import registry
 from hyperplane.engines.base import Renders
+from hyperplane.engines.cuda import devices as cuda_devices
 from hyperplane.errors import RequestError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "engines"
@@ -32,6 +33,12 @@ EVERYTHING: dict[str, Any] = {
     "enable_cudf_spill": True,
     "local_directory": "/nvme/my scratch; rm -r $HOME",
 }
+
+
+@pytest.fixture(autouse=True)
+def no_gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan may ask for no more GPUs than a machine that has some."""
+    monkeypatch.setattr(cuda_devices, "gpus", lambda: cuda_devices.Gpus(0, (), None))
 
 
 def rendered(**options: Any) -> str:

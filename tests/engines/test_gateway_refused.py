@@ -6,19 +6,18 @@ import logging
 import re
 import time
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
 import dask.config
 import pytest
-from services_gateway import Server, server
+from services_gateway import Server, gateway, nothing_left, server, surroundings
 
 import hyperplane
 from hyperplane import RequestError, StartFailed, StartTimeout
-from hyperplane.engines import records
 from hyperplane.engines.gateway import plugins
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
+__all__ = ["gateway", "nothing_left", "surroundings"]  # fixtures
 
 ONE: dict[str, Any] = {
     "engine": "gateway",
@@ -29,22 +28,6 @@ ONE: dict[str, Any] = {
     "ram_gb_per_proc": 0.5,
     "timeout": 60,
 }
-
-
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with server(tmp_path_factory.mktemp("engines")) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left(gateway: Server) -> Iterator[None]:
-    yield
-    assert not records.read_all()
-    deadline = time.monotonic() + 60
-    while left := gateway.processes():
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
 
 
 def start(settings: dict[str, Any], **options: Any) -> Any:
@@ -158,10 +141,8 @@ def test_a_scheduler_that_takes_no_plugins(
         assert client.submit(sum, [1, 2]).result() == 3
 
 
-def test_a_server_that_dies(
-    tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
-) -> None:
-    with server(tmp_path_factory.mktemp("dies")) as mortal:
+def test_a_server_that_dies(caplog: pytest.LogCaptureFixture) -> None:
+    with server() as mortal:
         client, cluster = start(mortal.settings())
         held = client.submit(sum, [1, 2])
         assert held.result() == 3

@@ -26,7 +26,6 @@ def test_all_faults_at_once() -> None:
         hyperplane.plan_cluster(
             engine="kubernetes",
             name="n" * 54,
-            scheduler_deploy_mode="local",
             node_selector="no pair",
             scheduler_cpu="many",
             worker_spec_yaml="/no/such/file",
@@ -34,7 +33,6 @@ def test_all_faults_at_once() -> None:
     assert {fault.where for fault in caught.value.faults} == {
         "hyperplane.engines.kubernetes.image",
         "name",
-        "scheduler_deploy_mode",
         "node_selector",
         "scheduler_cpu",
         "worker_spec_yaml",

@@ -123,13 +123,19 @@ def test_a_process_is_a_pod_and_has_its_part_of_the_node() -> None:
     assert args[args.index("--memory-limit") + 1] == "1500000000"
 
 
-def test_gpus_are_shared_out_whole() -> None:
+def test_a_pod_of_dask_cuda_runs_on_each_gpu() -> None:
     layout = {"num_workers": 1, "nprocs": 2, "nthreads": 1, "ram_gb_per_proc": 4, "pool": GPU_POOL}
     [container] = worker(**layout, ngpus=4)["containers"]
-    assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
-    with pytest.raises(hyperplane.RequestError, match="multiple of nprocs = 2") as caught:
-        plan(**layout, ngpus=1)
-    assert [fault.where for fault in caught.value.faults] == ["ngpus"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert container["args"][:3] == ["dask", "cuda", "worker"]
+    assert "--nworkers" not in container["args"]
+    asked = plan(**layout, ngpus=4)
+    assert asked.dask_workers == 4
+    assert "one worker process runs on each GPU" in asked.fit_note
+    [container] = worker(**layout)["containers"]
+    assert container["args"][:2] == ["dask", "worker"]
+    assert "--nworkers" in container["args"]
+    assert "nvidia.com/gpu" not in container["resources"]["limits"]
 
 
 @pytest.mark.parametrize(

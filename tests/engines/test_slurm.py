@@ -64,7 +64,8 @@ def rendered(options: dict[str, Any], **arguments: Any) -> str:
     [
         ("slurm", PLAIN, {}),
         ("slurm-full", FULL, {"memory": hyperplane.MemoryPolicy(0.5, 0.6, 0.7, False)}),
-        ("slurm-gpu", PLAIN, {"nprocs": 1, "ngpus": 2}),
+        ("slurm-gpu", PLAIN, {"ngpus": 2}),
+        ("slurm-gpu-full", FULL, {"ngpus": 1}),
     ],
 )
 def test_what_is_rendered_is_what_the_files_show(
@@ -186,10 +187,15 @@ def test_without_a_walltime_the_partition_decides_and_workers_stay() -> None:
     assert slurm_script.lifetime(SlurmSettings(walltime="90s")) == 45  # half at least
 
 
-def test_gpus_are_not_shared_out_among_processes() -> None:
-    assert "\n#SBATCH --gres=gpu:1\n" in rendered({}, ngpus=1)
-    with pytest.raises(RequestError, match="nprocs=1"):
-        plan(ngpus=2)
+def test_a_process_runs_on_each_gpu() -> None:
+    for gpus in (1, 2):
+        found = plan(ngpus=gpus)
+        assert (found.worker.nprocs, found.dask_workers) == (gpus, 3 * gpus)
+        assert "one worker process runs on each GPU" in found.fit_note
+        text = rendered({}, ngpus=gpus)
+        assert f"\n#SBATCH --gres=gpu:{gpus}\n" in text
+        assert " -m dask cuda worker tls://" in text
+        assert "--nworkers" not in text
 
 
 def test_the_folder_is_the_one_that_is_reserved_and_only_its_owner_enters(tmp_path: Path) -> None:

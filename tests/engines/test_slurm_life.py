@@ -15,8 +15,8 @@ import psutil
 import pytest
 from distributed import Client
 from distributed.security import Security
-from services import until
-from services_slurm import queue, service, shared, start
+from services import Slot, until
+from services_slurm import interface_of, queue, service, shared, start
 
 import hyperplane
 from hyperplane.engines.slurm import cluster as slurm_cluster
@@ -175,13 +175,14 @@ def test_what_jobs_print_is_kept_where_a_folder_is_set(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def network() -> Any:
-    """An interface of this machine with an address of its own; nothing leaves the machine."""
-    for words in ("link add hpslurm0 type bridge", "addr add 10.78.0.1/24 dev hpslurm0"):
+def network(service: Slot) -> Iterator[tuple[str, str]]:
+    """An interface of this machine, and its address; nothing leaves the machine."""
+    name, address = interface_of(service), f"10.76.{service.number}.1"
+    for words in (f"link add {name} type bridge", f"addr add {address}/24 dev {name}"):
         subprocess.run(["ip", *words.split()], check=True)
-    subprocess.run(["ip", "link", "set", "hpslurm0", "up"], check=True)
-    yield "hpslurm0"
-    subprocess.run(["ip", "link", "del", "hpslurm0"], check=True)
+    subprocess.run(["ip", "link", "set", name, "up"], check=True)
+    yield name, address
+    subprocess.run(["ip", "link", "del", name], check=True)
 
 
 def listening(pid: int) -> set[str]:
@@ -189,18 +190,19 @@ def listening(pid: int) -> set[str]:
     return {one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN}
 
 
-def test_the_cluster_lets_in_nobody_without_its_key(network: str, shared: Path) -> None:
-    client, cluster = start(num_workers=1, engine_options={"interface": network})
+def test_the_cluster_lets_in_nobody_without_its_key(network: tuple[str, str], shared: Path) -> None:
+    interface, host = network
+    client, cluster = start(num_workers=1, engine_options={"interface": interface})
     with cluster, client:
         assert client.submit(sum, [1, 2]).result() == 3
         address = cluster.scheduler_address
-        assert address.startswith("tls://10.78.0.1:")
-        assert listening(os.getpid()) == {"10.78.0.1", "127.0.0.1"}
+        assert address.startswith(f"tls://{host}:")
+        assert listening(os.getpid()) == {host, "127.0.0.1"}
         assert cluster.dashboard_link.startswith("http://127.0.0.1:")
         [worker] = client.run(os.getpid).values()
         [nanny] = client.run(os.getppid).values()
         # The pages of a worker are on loopback, what is on the network has TLS.
-        assert listening(worker) | listening(nanny) == {"10.78.0.1", "127.0.0.1"}
+        assert listening(worker) | listening(nanny) == {host, "127.0.0.1"}
         [served] = client.scheduler_info(n_workers=-1)["workers"]
         for found in (address, served):
             for security in (None, Security.temporary()):

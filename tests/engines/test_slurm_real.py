@@ -9,19 +9,19 @@ from typing import Any
 
 import psutil
 import pytest
-from contract import EngineContract, slow_square
+from contract import OneClusterContract, one_cluster, slow_square
 from dask.distributed import wait
 from services import until
-from services_slurm import SMALL, queue, service, shared, start, told
+from services_slurm import SMALL, queue, service, shared, start, surroundings, told
 
 import hyperplane
 from hyperplane.engines.slurm import cluster as slurm_cluster
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
-__all__ = ["service", "shared"]  # fixtures
+__all__ = ["one_cluster", "service", "shared", "surroundings"]  # fixtures
 
 
-class TestContract(EngineContract):
+class TestContract(OneClusterContract):
     engine = "slurm"
     small = SMALL
 

@@ -65,7 +65,6 @@ def test_its_own_python_where_none_is_set() -> None:
         ({"num_workers": 3}, "num_workers", "at most 2"),
         ({"engine_options": {**HOSTS, "port": 0}}, "engine_options.port", "at least 1"),
         ({"engine_options": {**HOSTS, "security": "no"}}, "engine_options.security", "'tls'"),
-        ({"ngpus": 1}, "ngpus", "engine ssh has no GPU"),
     ],
 )
 def test_a_request_that_its_hosts_cannot_have(options: Any, where: str, words: str) -> None:

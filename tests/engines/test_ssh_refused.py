@@ -4,50 +4,32 @@ from __future__ import annotations
 
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import dask.config
 import pytest
-from services_ssh import hosts
+from services_ssh import Hosts, network, nothing_left, plan, surroundings
 
 import hyperplane
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
-
-SMALL: dict[str, Any] = {
-    "num_workers": 2,
-    "nprocs": 1,
-    "nthreads": 1,
-    "cores_per_worker": 1,
-    "ram_gb_per_proc": 0.5,
-    "timeout": 120,
-}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _hosts() -> Iterator[None]:
-    with hosts() as found:
-        settings = {f"hyperplane.engines.ssh.{key}": value for key, value in found.items()}
-        with dask.config.set(settings):
-            yield
+__all__ = ["network", "nothing_left", "surroundings"]  # fixtures
 
 
 def refused(**options: Any) -> str:
     with pytest.raises(hyperplane.EngineError) as caught:
-        hyperplane.start(hyperplane.plan_cluster(**{"engine": "ssh", **SMALL, **options}))
+        hyperplane.start(plan(**options))
     return str(caught.value)
 
 
-def test_every_host_that_does_not_answer_is_named() -> None:
-    there = dask.config.get("hyperplane.engines.ssh.hosts")
-    hosts = [there[0], "10.77.0.98", "10.77.0.99"]
+def test_every_host_that_does_not_answer_is_named(network: Hosts) -> None:
+    there, *away = (network.address(number) for number in (1, 88, 89))
+    hosts = [there, *away]
     text = refused(num_workers=3, engine_options={"hosts": hosts, "connect_timeout": 2})
     assert "2 hosts of 3 cannot be used, so nothing was started" in text
-    assert "10.77.0.98: " in text
-    assert "10.77.0.99: " in text
-    assert there[0] not in text
+    assert f"{away[0]}: " in text
+    assert f"{away[1]}: " in text
+    assert there not in text
 
 
 @pytest.mark.parametrize(

@@ -6,23 +6,25 @@ import time
 from collections import Counter
 
 import pytest
+from scale import scaled
 
 from hyperplane.jobs import Pipeline, Step, submit
 from hyperplane.jobs.home import the_store
 from hyperplane.jobs.states import DONE, IN_PROGRESS, OPEN
 
-JOBS, AT_MOST = 2_000, 100
+JOBS, AT_MOST = scaled(100, 2_000), scaled(20, 100)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_two_thousand_jobs_with_a_hundred_in_flight(tmp_path, monkeypatch):
+def test_many_jobs_with_some_in_flight(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.sh").write_text(f"mkdir {tmp_path}/$NUMBER && sleep 0.05\n")
     made = Pipeline.from_steps("many", [Step(name="job", kind="bash", path="job.sh")])
     store, jobs, most = the_store(), [], 0
     while len(jobs) < JOBS:
-        waiting = store.find(statuses=OPEN)
+        ours = {job.id for job in jobs}  # other tests leave jobs of other machines
+        waiting = [job for job in store.find(statuses=OPEN) if job.id in ours]
         most = max(most, sum(job.status == IN_PROGRESS for job in waiting))
         for _ in range(min(AT_MOST - len(waiting), JOBS - len(jobs))):
             jobs.append(submit(made, parameters={"number": len(jobs)}, max_retries=0))

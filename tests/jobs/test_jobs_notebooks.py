@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import nbformat
 import pytest
@@ -10,7 +11,9 @@ from job_cases import bash, ran
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Pipeline, Step, notebooks, submit
+from hyperplane.jobs.notebook import language_of
 from hyperplane.jobs.notebooks import warnings_of
+from hyperplane.jobs.parameter_use import unread_parameters
 from hyperplane.jobs.states import DONE
 from hyperplane.jobs.submitting import new_job
 
@@ -39,7 +42,8 @@ def faults(*steps, **options):
 
 
 def told(*steps, **parameters):
-    return warnings_of(Pipeline.from_steps("p", steps), parameters)
+    made = Pipeline.from_steps("p", steps)
+    return warnings_of(made, parameters) + unread_parameters(made, parameters)
 
 
 def test_a_kernel_that_is_not_here_is_told_before_anything_is_submitted():
@@ -100,10 +104,10 @@ def test_a_misspelt_parameter_is_told_with_the_nearest_name():
     plain = step("plain", tagged="month, day = 1, 2\nnames = ['a=1']", kernelspec=PYTHON)
     assert told(magic, plain, year=1, rate=2, month=3, day=4, names=5) == []
     (said,) = told(magic, plain, yaer=1)
-    assert said == "no parameters cell assigns the parameter 'yaer': did you mean year?"
+    assert said == "no step reads the parameter 'yaer': did you mean year?"
     assert "did you mean month?" in told(plain, MONTH=1)[0]
     assert told(plain, zebra=1) == [
-        "no parameters cell assigns the parameter 'zebra': they are day, month, names"
+        "no step reads the parameter 'zebra': they read day, month, names"
     ]
 
 
@@ -111,9 +115,14 @@ def test_a_parameter_that_something_else_may_read_is_not_told():
     plain = step("plain", tagged="month = 1", kernelspec=PYTHON)
     free = step("free", "print(1)", kernelspec=PYTHON)
     assert told(plain, bash("a", "echo $LEVEL"), level=1) == []
-    assert told(plain, free, level=1) == []
-    assert len(told(plain, bash("a", "true"), mnoth=1)) == 1
-    assert told(bash("a", "true"), mnoth=1) == []
+    unseen = step("unseen", "import some_package", kernelspec=PYTHON)
+    assert told(plain, unseen, level=1) == []
+    assert told(plain, free, level=1) == ["no step reads the parameter 'level': they read month"]
+    assert len(told(plain, unseen, mnoth=1)) == 1
+    assert told(bash("a", "some-program"), mnoth=1) == []
+    assert told(bash("a", "true"), mnoth=1) == [
+        "no step reads the parameter 'mnoth': they read none"
+    ]
 
 
 def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():
@@ -127,3 +136,79 @@ def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():
         job = ran(made, parameters=parameters, max_retries=0)
     assert job.status == DONE, job.logs()
     assert job.logs() == "2 a b c\n"
+
+
+CONDA = {"name": "conda-root-py", "display_name": "Python [conda root]", "language": "python"}
+
+
+def test_a_kernel_of_python_that_is_not_here_is_replaced_with_one_warning():
+    first = step("first", "import sys; print(sys.executable)", kernelspec=CONDA)
+    second = step("second", "print(year)", tagged="year = 1", kernelspec=CONDA)
+    with pytest.warns(UserWarning, match="conda-root-py") as caught:
+        job = ran(first, second, parameters={"year": 7}, max_retries=0)
+    (warned,) = [str(one.message) for one in caught]
+    assert warned.startswith("first.ipynb, second.ipynb: the kernel 'conda-root-py' is not inst")
+    assert job.status == DONE, job.logs()
+    said, printed = job.logs("first").splitlines()[:2]
+    assert "names the kernel 'conda-root-py', which is not installed here: it runs with" in said
+    assert printed == sys.executable
+    assert job.logs("second").splitlines()[1] == "7"
+
+
+def test_a_kernel_of_another_language_that_is_not_here_is_refused():
+    other = {"name": "ir", "display_name": "R", "language": "R"}
+    sage = {"name": "sagemath", "display_name": "SageMath 9", "language": "sage"}
+    made = [
+        step("r", "1", kernelspec=other, language_info={"name": "R"}),
+        step("sage", "1", kernelspec=sage, language_info={"name": "python"}),
+    ]
+    first, second = faults(*made)
+    assert first.asked == "the kernel 'ir' of the language r"
+    assert second.asked == "the kernel 'sagemath' of the language sage"
+    assert first.advice == "choose another with kernel: in the step, or install it"
+    chosen = [one.model_copy(update={"kernel": "python3"}) for one in made]
+    assert told(*chosen) == []
+    new_job(Pipeline.from_steps("p", chosen))
+
+
+@pytest.fixture
+def own_kernel(tmp_path, monkeypatch):
+    """A kernel called ``of-this-test`` that says so in its environment."""
+    folder = tmp_path / "jupyter" / "kernels" / "of-this-test"
+    folder.mkdir(parents=True)
+    argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec = {"argv": argv, "display_name": "x", "language": "python", "env": {"CHOSEN": "yes"}}
+    (folder / "kernel.json").write_text(json.dumps(spec))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+
+
+def test_a_step_chooses_the_kernel(own_kernel):
+    made = step("chooses", "import os; print(year, os.environ['CHOSEN'])", tagged="year = 1")
+    assert len(told(made)) == 1
+    made = made.model_copy(update={"kernel": "of-this-test"})
+    assert told(made) == []
+    job = ran(made, parameters={"year": 3}, max_retries=0)
+    assert job.status == DONE, job.logs()
+    assert job.logs().splitlines()[0] == "3 yes"
+
+
+def test_a_step_that_chooses_a_kernel_that_is_not_here(own_kernel):
+    made = step("chooses", "1", kernelspec=PYTHON).model_copy(update={"kernel": "of-this-tset"})
+    (fault,) = faults(made)
+    assert (fault.where, fault.asked) == ("step 'chooses': kernel", "'of-this-tset'")
+    assert fault.advice.startswith("did you mean of-this-test?")
+
+
+@pytest.mark.parametrize(
+    ("spec", "info", "language"),
+    [
+        ({}, {}, ""),
+        ({"name": "python3", "display_name": "Python 3"}, {}, "python"),
+        ({"name": "x", "display_name": "x"}, {"file_extension": ".py"}, "python"),
+        ({"language": "Python"}, {"name": "python"}, "python"),
+        ({"language": "python"}, {"name": "pyspark"}, "pyspark"),
+        ({}, {"name": "julia"}, "julia"),
+    ],
+)
+def test_languages_of_notebooks(spec, info, language):
+    assert language_of({"kernelspec": spec, "language_info": info}) == language

@@ -215,30 +215,56 @@ class TestEveryQuestion:
         assert warned != enough
 
 
-class TestWarnings:
-    def test_ten_times_the_data_for_aggregations(self):
+class TestComfortable:
+    """The number of nodes that meets the published rules of thumb, beside the one needed."""
+
+    def test_one_line_for_the_published_example(self):
         advice = hyperplane.size_cluster("100GB", "groupby")
-        [warning] = [text for text in advice.warnings if text.startswith("10x rule")]
-        assert "8.8 times" in warning
-        assert "10 nodes would meet it" in warning
+        assert (advice.nodes, advice.comfortable, advice.warnings) == (8, 10, ())
+        [line] = [text for label, text in advice.rows() if label == "comfortable"]
+        assert line == (
+            "10 nodes: an aggregation wants 10 times its data in memory, 8 nodes give 8.8 times; "
+            "workers filled above 75% may spill or fail, 8 nodes would be 91% full"
+        )
         # As many nodes as it names do meet it, and one fewer does not.
         assert 10 * advice.worker.total_ram >= 10 * 100e9 > 9 * advice.worker.total_ram
 
     @pytest.mark.parametrize("operation", ["filter", "join", "light", "heavy"])
-    def test_not_for_what_is_no_aggregation(self, operation):
+    def test_ten_times_the_data_is_a_rule_for_aggregations(self, operation):
         advice = hyperplane.size_cluster("100GB", operation)
-        assert not any("x rule" in text for text in advice.warnings)
+        assert "aggregation" not in advice.found.comfortable.reason
 
-    def test_not_when_there_is_enough(self):
-        assert hyperplane.size_cluster("1GB", "groupby", pool="16_128").warnings == ()
+    def test_nothing_is_said_when_there_is_enough(self):
+        advice = hyperplane.size_cluster("1GB", "groupby", pool="16_128")
+        assert (advice.nodes, advice.comfortable) == (1, 1)
+        assert advice.found.comfortable.reason == ""
+        assert "comfortable" not in str(advice)
 
     def test_three_quarters_of_the_memory(self):
         advice = hyperplane.size_cluster("100GB", "join")
-        [warning] = advice.warnings
-        assert warning.startswith("75% rule: the estimate fills 99%")
-        assert "59 nodes would stay below" in warning
+        assert advice.comfortable == 59
+        assert advice.found.comfortable.reason.endswith("44 nodes would be 99% full")
         assert 4800e9 / (59 * advice.worker.total_ram) <= 0.75
         assert 4800e9 / (58 * advice.worker.total_ram) > 0.75
+
+    @given(st.fixed_dictionaries(QUESTIONS), st.sampled_from(["allocatable", "nominal"]))
+    @settings(max_examples=scaled(20, 100))
+    def test_meets_both_rules_and_is_the_least_that_does(self, question, basis):
+        advice = hyperplane.size_cluster(**question, basis=basis)
+        data = -(-advice.measured.size // advice.pieces)
+        aggregates = config.sizing_rules().is_aggregation(question["operation"])
+
+        def is_met(nodes):
+            ram = nodes * advice.worker.total_ram
+            return advice.found.memory <= 0.75 * ram * (1 + 1e-9) and not (
+                aggregates and ram < 10 * data
+            )
+
+        assert advice.comfortable >= advice.nodes
+        assert is_met(advice.comfortable)
+        assert (advice.comfortable == advice.nodes) == (advice.found.comfortable.reason == "")
+        if advice.comfortable > advice.nodes:
+            assert not is_met(advice.comfortable - 1)
 
     def test_the_bounds_are_data(self):
         changes = {
@@ -246,7 +272,7 @@ class TestWarnings:
             "hyperplane.sizing.checks.aggregation_ratio": 2,
         }
         with dask.config.set(changes):
-            assert hyperplane.size_cluster("100GB", "groupby").warnings == ()
+            assert hyperplane.size_cluster("100GB", "groupby").comfortable == 8
             assert config.faults() == []
 
 
@@ -343,6 +369,7 @@ class TestWhatIsShown:
             "total_ram_gb": 674.975,
             "total_threads": 700,
             "cost_per_hour": None,
+            "comfortable_nodes": 40,
         }
         assert (tuple(reasons), tuple(warnings)) == (advice.reasons, advice.warnings)
         assert [other["pool"] for other in others] == [o.pool.name for o in advice.alternatives]
@@ -359,28 +386,27 @@ class TestWhatIsShown:
             "ngpus": 0,
         }
 
-    def test_text_has_the_answer_the_reasons_and_the_warnings(self):
+    def test_text_has_the_answer_the_comfort_and_the_reasons(self):
         advice = hyperplane.size_cluster("100GB", "groupby", "heavy")
         text = str(advice)
         assert repr(advice) == text
         for fact in (
-            "data     100 GB (as given)",
-            "memory   800 GB needed, 810 GB given",
-            "cluster  30 nodes of pool 32_32 (28 cores, 27 GB)",
-            "worker   7 processes x 4 threads x 3.857 GB on each node, cores_per_worker 28",
-            "total    210 worker processes, 840 threads",
-            "why      memory: groupby is medium: 100 GB x 8 = 800 GB",
-            "why      pool: 32_32: many tasks want cores",
-            "why      nodes: 800 GB / 27 GB (allocatable) = 29.63 -> 30 nodes",
-            "warning  10x rule: ",
-            "warning  75% rule: ",
-            "instead  115 nodes of 4_32 (805 GB); ",
+            "data         100 GB (as given)",
+            "memory       800 GB needed, 810 GB given",
+            "cluster      30 nodes of pool 32_32 (28 cores, 27 GB)",
+            "worker       7 processes x 4 threads x 3.857 GB on each node, cores_per_worker 28",
+            "total        210 worker processes, 840 threads",
+            "comfortable  40 nodes: an aggregation wants 10 times its data in memory, 30 ",
+            "why          memory: groupby is medium: 100 GB x 8 = 800 GB",
+            "why          pool: 32_32: many tasks want cores",
+            "why          nodes: 800 GB / 27 GB (allocatable) = 29.63 -> 30 nodes",
+            "instead      161 nodes of 8_8 (804.7 GB); 115 nodes of 4_32 (805 GB); ",
         ):
             assert f"\n{fact}" in f"\n{text}"
 
     def test_a_cut_job_shows_its_pieces(self):
         text = str(hyperplane.size_cluster("1TB", "groupby"))
-        assert "pieces   10, each on a cluster like this" in text
+        assert "pieces       10, each on a cluster like this" in text
 
     def test_html_has_the_same_rows_escaped(self):
         advice = hyperplane.size_cluster("100GB", "groupby", pool=OWN)

@@ -11,14 +11,13 @@ from scale import scaled
 import hyperplane
 from hyperplane.errors import DoesNotFit, RequestError, UnknownPool
 from hyperplane.sizing.fit import (
-    LEAST_RAM,
     balanced_layout,
     check_fits,
-    fit_machine,
     fits,
     propose_worker,
     smallest_pool,
 )
+from hyperplane.sizing.machine_fit import LEAST_RAM, fit_machine
 from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec

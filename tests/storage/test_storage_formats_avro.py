@@ -79,7 +79,7 @@ def test_others_read_it_with_the_types_of_avro(tmp_path):
         first, second, _ = fastavro.reader(opened)
     assert first["n"], first["text"] == (1, "a")
     assert first["seconds"] == dt.datetime(2024, 3, 31, 0, 59, 59)
-    assert first["millis"] == dt.datetime(2024, 3, 31, 0, 59, 59, 123_000, tzinfo=dt.timezone.utc)
+    assert first["millis"] == dt.datetime(2024, 3, 31, 0, 59, 59, 123_000, tzinfo=dt.UTC)
     assert first["money"] == decimal.Decimal("1.50")
     assert (first["day"], first["clock"]) == (dt.date(2024, 1, 1), dt.time(1, 2, 3, 4))
     assert first["inside"] == {"a": 1, "b": ["x"]}
@@ -103,7 +103,7 @@ def test_what_others_wrote_is_read(tmp_path):
             {"name": "word", "type": {"type": "enum", "name": "w", "symbols": ["A", "B"]}},
         ],
     }
-    at = dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)
+    at = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
     with (tmp_path / "a.avro").open("wb") as opened:
         rows = [{"n": None, "at": at, "word": "B"}, {"n": 1, "at": at, "word": "A"}]
         fastavro.writer(opened, schema, rows)

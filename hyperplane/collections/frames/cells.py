@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from datetime import datetime, timezone, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -35,8 +35,16 @@ ROW = "__row__"
 _RENAMED = {
     **{"H": "h", "T": "min", "S": "s", "L": "ms", "U": "us", "N": "ns", "M": "ME", "Q": "QE"},
     **{"Y": "YE", "A": "YE", "AS": "YS", "BH": "bh", "BM": "BME", "BQ": "BQE", "BY": "BYE"},
-    **{"BA": "BYE", "BAS": "BYS", "SM": "SME", "CBM": "CBME", "hour": "h", "hours": "h"},
-    **{"day": "D", "days": "D", "d": "D", "week": "W", "w": "W", "month": "MS", "year": "YS"},
+    **{"BA": "BYE", "BAS": "BYS", "SM": "SME", "CBM": "CBME"},
+    **{"w": "W", "week": "W", "weeks": "W", "month": "MS", "months": "MS"},
+    **{"quarter": "QS", "quarters": "QS", "year": "YS", "years": "YS"},
+}
+#: Words for widths that mean one thing only. Weeks and longer ones have several beginnings.
+_WORDS = {
+    **{"d": "D", "day": "D", "days": "D", "hr": "h", "hrs": "h", "hour": "h", "hours": "h"},
+    **{"mins": "min", "minute": "min", "minutes": "min", "sec": "s", "secs": "s", "second": "s"},
+    **{"seconds": "s", "millisecond": "ms", "milliseconds": "ms", "microsecond": "us"},
+    **{"microseconds": "us", "nanosecond": "ns", "nanoseconds": "ns"},
 }
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _EXAMPLE = pd.DatetimeIndex(["2024-01-01 00:00", "2024-01-01 01:00"])
@@ -103,13 +111,14 @@ def windows(like: pd.DataFrame, time: str, every: str, closed: Any, label: Any) 
     if dtype is not None and not pd.api.types.is_datetime64_any_dtype(dtype):
         advice = f"write df = hyperplane.dataframe.to_datetime(df, {time!r}) first"
         faults.append(Fault("time", f"{time!r} of type {dtype}", "a column of times", advice))
+    given, every = every, in_letters(every)
     offset = _offset(every)
     if offset is None:
         allowed = "a frequency of pandas, such as '15min', '1h', '1D', 'W' or 'MS'"
-        faults.append(Fault("every", repr(every), allowed, _newer(every)))
+        faults.append(Fault("every", repr(given), allowed, _newer(given)))
     width = None if offset is None else _tick(offset)
     if width is not None and dtype is not None and not faults:
-        faults += _unit_faults(time, dtype, every, width)
+        faults += _unit_faults(time, dtype, given, width)
     check(faults)
     zone = _zone(dtype)
     if width is not None and not (zone and isinstance(offset, pd.offsets.Day)):
@@ -139,6 +148,19 @@ def _unit(dtype: Any) -> str:
         if isinstance(dtype, pd.ArrowDtype)
         else np.datetime_data(dtype.base)[0]
     )
+
+
+def in_letters(every: Any) -> Any:
+    """A width in words as a frequency of pandas; anything else as it is.
+
+    Examples
+    --------
+    >>> in_letters("1day"), in_letters("2 hours"), in_letters("15min")
+    ('1D', '2h', '15min')
+    """
+    parts = re.fullmatch(r"\s*(\d*)\s*([A-Za-z]+)\s*", every) if isinstance(every, str) else None
+    word = parts and _WORDS.get(parts[2].lower() if len(parts[2]) > 1 else parts[2])
+    return f"{parts[1]}{word}" if parts and word else every
 
 
 def _offset(every: Any) -> Any:
@@ -205,7 +227,7 @@ def _granule(zone: tzinfo | None) -> int:
     if fixed is not None:
         return math.gcd(DAY, fixed)
     offsets = {
-        datetime(year, month, 1, tzinfo=timezone.utc).astimezone(zone).utcoffset()
+        datetime(year, month, 1, tzinfo=UTC).astimezone(zone).utcoffset()
         for year in range(1970, 2040)
         for month in range(1, 13)
     }

@@ -16,11 +16,12 @@ from hyperplane.collections.frames.arguments import (
 from hyperplane.collections.frames.cells import ROW, Side, windows
 from hyperplane.collections.frames.grouped import Grouping, grouped
 from hyperplane.collections.frames.source import Frame, collection
+from hyperplane.collections.frames.time_column import time_column
 
 
 def window_agg(
     df: Frame,
-    time: str,
+    time: str | None,
     every: str,
     agg: AggSpec,
     by: str | Sequence[str] | None = None,
@@ -41,11 +42,12 @@ def window_agg(
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
         The rows, in any order of time. URLs are read with :func:`read`.
-    time : str
-        Column of times.
+    time : str or None
+        Column of times, or the name of the index. None is the index, whose windows are then
+        called ``time`` if it has no name.
     every : str
         Width of a window as a frequency of pandas: ``"15min"``, ``"1h"``, ``"1D"``, ``"W"``,
-        ``"MS"``.
+        ``"MS"``; days and shorter widths also in words: ``"1day"``, ``"2 hours"``.
     agg : mapping
         Column -> function or list of functions. Functions are ``sum, mean, min, max, count, size,
         nunique, first, last, std, var, median``; all are exact. ``first`` and ``last`` are by
@@ -87,7 +89,7 @@ def window_agg(
     2026-01-01 10:00:00     1      3
     2026-01-01 11:00:00     1      3
     """
-    df = collection(df)
+    df, time = time_column(collection(df), time)
     like = df._meta
     keys = names_of(by)
     with collect_faults() as faults:

@@ -34,6 +34,7 @@ from hyperplane.collections.frames.finish import (
 )
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.source import Frame, collection, on_piece, opened, source
+from hyperplane.collections.frames.time_column import time_column
 from hyperplane.errors import DataError, Fault
 
 Values = Sequence[Any]
@@ -59,7 +60,7 @@ class Counting:
 
 def window_counts(
     df: Frame,
-    time: str,
+    time: str | None,
     every: str,
     target: str | Sequence[str],
     by: str | Sequence[str] | None = None,
@@ -79,8 +80,9 @@ def window_counts(
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
         The rows, in any order of time. URLs are read with :func:`read`.
-    time : str
-        Column of times.
+    time : str or None
+        Column of times, or the name of the index. None is the index, whose windows are then
+        called ``time`` if it has no name.
     every : str
         Width of a window as a frequency of pandas, such as ``"1h"``.
     target : str or list of str
@@ -123,7 +125,7 @@ def window_counts(
     2026-01-01 10:00:00         1          1
     2026-01-01 11:00:00         0          1
     """
-    df = collection(df)
+    df, time = time_column(collection(df), time)
     like = df._meta
     targets, keys = names_of(target), names_of(by)
     with collect_faults() as faults:

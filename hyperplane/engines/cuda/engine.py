@@ -10,6 +10,7 @@ from typing import ClassVar, cast
 from hyperplane.engines.base import Availability, Feature, Started
 from hyperplane.engines.cuda import devices as cuda_devices
 from hyperplane.engines.cuda.devices import VARIABLE, Gpus
+from hyperplane.engines.gpu_layout import one_process_per_gpu
 from hyperplane.errors import Fault
 from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan
@@ -27,7 +28,7 @@ class CudaEngine:
     name: ClassVar[str] = "cuda"
     unsupported: ClassVar[frozenset[Feature]] = frozenset()
     ignored: ClassVar[frozenset[str]] = frozenset(
-        {"worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu", "local_fit"}
+        {"worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu"}
     )
     settings: ClassVar[type[EngineSettings]] = CudaSettings
     uses_pools: ClassVar[bool] = False
@@ -49,38 +50,25 @@ class CudaEngine:
         return None
 
     def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
-        """The layout of a node with one process on each GPU, and a note if that is another.
+        """One worker process on each GPU."""
+        return one_process_per_gpu(asked)
 
-        Parameters
-        ----------
-        asked : WorkerSpec
-            The layout as asked.
-
-        Returns
-        -------
-        worker : WorkerSpec
-            Threads are those of one process. What fewer processes leave of the memory of the
-            node is shared among them; none has less than was asked for one.
-        note : str
-            Empty when the layout is as asked.
-
-        Examples
-        --------
-        >>> worker, note = CudaEngine().layout(WorkerSpec.from_gb(15, 1, 0.7, 15, ngpus=1))
-        >>> print(worker)
-        1 process x 1 thread x 10.5 GB, 1 GPU
-        >>> print(note)
-        one worker process runs on each GPU: asked 15 processes x 1 thread x 0.7 GB, 1 GPU;...
-        """
-        processes = max(1, asked.ngpus)
-        if asked.nprocs == processes:
-            return asked, ""
-        ram = max(asked.ram_per_proc, asked.total_ram // processes)
-        worker = replace(asked, nprocs=processes, ram_per_proc=ram)
-        return worker, f"one worker process runs on each GPU: asked {asked}; given {worker}"
+    def fit_nodes(self, worker: WorkerSpec, nodes: int) -> tuple[WorkerSpec, int, str]:
+        """As many of the nodes as there are GPUs for; one node with all GPUs at the least."""
+        count = len(cuda_devices.gpus().visible)
+        if not count or nodes * worker.ngpus <= count:
+            return worker, nodes, ""
+        asked = f"{plural(nodes, 'node')} x {plural(worker.ngpus, 'GPU')}"
+        given = replace(worker, ngpus=min(worker.ngpus, count), nprocs=min(worker.nprocs, count))
+        fitting = max(1, count // worker.ngpus)
+        note = (
+            f"asked {asked}; this machine gives {plural(fitting, 'node')} x "
+            f"{plural(given.ngpus, 'GPU')} ({plural(count, 'GPU')} for this process)"
+        )
+        return given, fitting, note
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """No GPU asked for; more than there are; settings whose packages are missing."""
+        """No GPU asked for; more than there are and no fewer will do; packages that are missing."""
         if not request.ngpus:
             allowed = "at least 1: a worker process runs on each GPU"
             return [Fault("ngpus", "0", allowed, "ngpus=1 takes one on each node")]
@@ -89,7 +77,7 @@ class CudaEngine:
             return []
         faults = _packages(cast(CudaSettings, settings))
         asked = request.num_workers * request.ngpus
-        if asked > len(found.visible):
+        if request.local_fit == "exact" and asked > len(found.visible):
             faults.append(_too_many(request, found))
         return faults
 
@@ -98,6 +86,13 @@ class CudaEngine:
         from hyperplane.engines.cuda.render import render
 
         return render(plan, self.layout(plan.worker)[0])
+
+    def start_line(self, plan: ClusterPlan) -> str:
+        """What is started on this machine."""
+        workers = plural(plan.nodes * self.layout(plan.worker)[0].nprocs, "worker process")
+        return (
+            f"starting the scheduler in this process and {workers}, each on a GPU of this machine"
+        )
 
     def start(self, plan: ClusterPlan) -> Started:
         """Start scheduler and workers; return when every worker is there."""

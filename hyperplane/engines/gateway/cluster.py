@@ -81,6 +81,8 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
     _release: Callable[[], None] = staticmethod(_nothing)
     #: Called when this object has had the cluster ended.
     on_end: Callable[[], None] = staticmethod(_nothing)
+    #: The name under which settings are lent to this handle, if it is not the owner.
+    lent_to: str = ""
 
     @classmethod
     def of(
@@ -215,7 +217,7 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         try:
             with _end_is_no_news():
                 await asyncio.wait_for(super()._stop_internal(shutdown=False), CLOSE_WITHIN)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             logger.warning("a client of cluster %s did not close in time", self.name)
             self.status = "closed"
         if end and not self._ended and self.name is not None:

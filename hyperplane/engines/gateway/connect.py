@@ -92,4 +92,5 @@ def _attached(gateway: Any, own: str, record: records.Record | None) -> Started:
         cluster.close(shutdown=False)
         raise
     cluster.used_by(client)
+    cluster.lent_to = handle
     return Started(client, cast(Cluster, cluster))

@@ -8,12 +8,14 @@ from typing import ClassVar, cast
 import dask.config
 import yaml
 
-from hyperplane.engines.base import Availability, Feature, Started
+from hyperplane.engines.base import Availability, Feature, SchedulerPlace, Started
+from hyperplane.engines.gpu_layout import one_process_per_gpu
 from hyperplane.errors import Fault
 from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, GatewaySettings
+from hyperplane.spec.worker import WorkerSpec
 
 _SECTION = "hyperplane.engines.gateway"
 
@@ -22,12 +24,15 @@ class GatewayEngine:
     """Asks a dask-gateway server for a cluster."""
 
     name: ClassVar[str] = "gateway"
-    unsupported: ClassVar[frozenset[Feature]] = frozenset({Feature.GPUS})
+    unsupported: ClassVar[frozenset[Feature]] = frozenset()
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"worker_spec_yaml", "node_selector", "dashboard_port", "local_fit"}
     )
     settings: ClassVar[type[EngineSettings]] = GatewaySettings
     uses_pools: ClassVar[bool] = False
+    scheduler_place: ClassVar[SchedulerPlace] = SchedulerPlace(
+        "remote", "the gateway starts it beside the workers"
+    )
 
     def available(self) -> Availability:
         """With dask-gateway; whether its server answers is seen when a cluster starts."""
@@ -41,6 +46,10 @@ class GatewayEngine:
         """Not known before the server is asked: it refuses what it does not give."""
         del settings
         return None
+
+    def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
+        """One worker process on each GPU, where GPUs are asked for."""
+        return one_process_per_gpu(asked)
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
         """No server, a user without a way to log in, a scheduler's size that nobody is told."""
@@ -84,10 +93,11 @@ class GatewayEngine:
 
 
 def _unmapped(request: ClusterRequest, settings: GatewaySettings) -> list[Fault]:
-    """What is asked of the scheduler while no option of the server is told of it."""
+    """What is asked of the scheduler or of GPUs while no option of the server is told of it."""
     asked = {
         "scheduler_cpu": (request.scheduler_cpu, "scheduler_cpu"),
         "scheduler_ram": (request.scheduler_ram, "scheduler_ram_gib"),
+        "ngpus": (request.ngpus or None, "ngpus"),
     }
     return [
         Fault(

@@ -56,6 +56,8 @@ def _amount(quantity: str, plan: ClusterPlan) -> Any:
         return plan.idle_timeout
     if quantity == "nthreads":
         return plan.worker.nthreads
+    if quantity == "ngpus":  # of a worker process, which runs on one
+        return 1 if plan.worker.ngpus else None
     if quantity == "scheduler_cpu":
         return _cores(request.scheduler_cpu)
     size = plan.worker.ram_per_proc

@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib.util
 from typing import ClassVar, cast
 
-from hyperplane.engines.base import Availability, Feature, Started
+from hyperplane.engines.base import Availability, Feature, SchedulerPlace, Started
+from hyperplane.engines.gpu_layout import one_process_per_gpu
 from hyperplane.errors import Fault, RequestError
 from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, KubernetesSettings
 from hyperplane.spec.settings.kubernetes import millicores
+from hyperplane.spec.worker import WorkerSpec
 
 #: The operator puts "-scheduler" behind the name of a cluster, and 63 characters are the most.
 LONGEST_NAME = 53
@@ -25,6 +27,9 @@ class KubernetesEngine:
     ignored: ClassVar[frozenset[str]] = frozenset({"local_fit"})
     settings: ClassVar[type[EngineSettings]] = KubernetesSettings
     uses_pools: ClassVar[bool] = True
+    scheduler_place: ClassVar[SchedulerPlace] = SchedulerPlace(
+        "remote", "the operator of dask-kubernetes starts it in a pod"
+    )
 
     def available(self) -> Availability:
         """With dask-kubernetes; whether a cluster answers is seen when one starts."""
@@ -42,6 +47,10 @@ class KubernetesEngine:
         del settings
         return None
 
+    def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
+        """One worker process on each GPU, where GPUs are asked for."""
+        return one_process_per_gpu(asked)
+
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
         """What is missing in the settings, and what no pod can be."""
         found = []
@@ -52,9 +61,6 @@ class KubernetesEngine:
                 "(on the command line --engine-options image=...)"
             )
             found.append(Fault(where, "none", "an image with the Python of here", advice))
-        if request.scheduler_deploy_mode == "local":
-            allowed = "'remote': the operator runs the scheduler in a pod"
-            found.append(Fault("scheduler_deploy_mode", "'local'", allowed))
         if request.name and len(request.name) > LONGEST_NAME:
             found.append(Fault("name", repr(request.name), f"at most {LONGEST_NAME} characters"))
         return found + _faults_of_arguments(request)
@@ -79,13 +85,9 @@ class KubernetesEngine:
 
 
 def _faults_of_arguments(request: ClusterRequest) -> list[Fault]:
-    from hyperplane.engines.kubernetes.render import gpu_faults
     from hyperplane.engines.kubernetes.template import read, selector
 
-    found = []
-    # A pool may fill in another number of processes; the plan is checked when it is rendered.
-    if request.pool is None or "nprocs" in request.model_fields_set:
-        found += gpu_faults(request.worker)
+    found: list[Fault] = []
     try:
         selector(request.node_selector or {})
     except ValueError as error:

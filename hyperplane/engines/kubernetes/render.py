@@ -14,11 +14,9 @@ import yaml
 
 from hyperplane.engines.kubernetes.pods import container_of, pairs, pod_of, verbatim
 from hyperplane.engines.kubernetes.template import merged, read, selector
-from hyperplane.errors import Fault, check
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import KubernetesSettings
 from hyperplane.spec.settings.kubernetes import millicores
-from hyperplane.spec.worker import WorkerSpec
 from hyperplane.units import parse_bytes
 
 #: Annotations of the resource: what another handle of the cluster has to know.
@@ -79,14 +77,6 @@ def secret_name(cluster: str) -> str:
     return f"{cluster}-tls"
 
 
-def gpu_faults(worker: WorkerSpec) -> list[Fault]:
-    """GPUs that cannot be shared out among the processes of a node, each in a pod of its own."""
-    if worker.ngpus % worker.nprocs == 0:
-        return []
-    allowed = f"a multiple of nprocs = {worker.nprocs}: each process has whole GPUs"
-    return [Fault("ngpus", str(worker.ngpus), allowed, f"give nprocs={worker.ngpus}")]
-
-
 def _scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
     request = plan.request
     cpu = millicores(request.scheduler_cpu or settings.scheduler_cpu)
@@ -114,14 +104,15 @@ def _scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any
 
 def _worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
     layout = plan.worker
-    check(gpu_faults(layout))
     cpu = max(1, math.floor(layout.cores_per_worker * 1000 / layout.nprocs))
     ram = layout.ram_per_proc + parse_bytes(str(settings.memory_overhead))
     # Whole pages: the kernel rounds down, and Dask then takes the pod for smaller than asked.
     amounts = {"cpu": f"{cpu}m", "memory": str(-(-ram // _PAGE) * _PAGE)}
     if layout.ngpus:
         amounts[_GPU] = str(layout.ngpus // layout.nprocs)
-    args = ["dask", "worker", "--name", "$(DASK_WORKER_NAME)", "--nworkers", "1"]
+    # dask-cuda starts a process on each GPU of its pod, which has one.
+    args = ["dask", "cuda", "worker"] if layout.ngpus else ["dask", "worker"]
+    args += ["--name", "$(DASK_WORKER_NAME)", *([] if layout.ngpus else ["--nworkers", "1"])]
     args += ["--nthreads", str(layout.nthreads), "--memory-limit", str(layout.ram_per_proc)]
     args += ["--dashboard-address", ":8788"]
     own = worker_variables(plan)

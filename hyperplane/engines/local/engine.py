@@ -11,6 +11,7 @@ from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, LocalSettings
+from hyperplane.units import plural
 
 
 class LocalEngine:
@@ -37,6 +38,11 @@ class LocalEngine:
         """None: a request is cut to this machine."""
         del request, settings
         return []
+
+    def start_line(self, plan: ClusterPlan) -> str:
+        """What is started on this machine."""
+        workers = plural(plan.dask_workers, "worker process")
+        return f"starting the scheduler in this process and {workers} on this machine"
 
     def start(self, plan: ClusterPlan) -> Started:
         """Start scheduler and workers; return when every worker is there."""

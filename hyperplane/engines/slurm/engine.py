@@ -6,11 +6,14 @@ import importlib.util
 import shutil
 from typing import ClassVar
 
-from hyperplane.engines.base import Availability, Feature, Started
+from hyperplane.engines.base import Availability, Feature, SchedulerPlace, Started
+from hyperplane.engines.gpu_layout import one_process_per_gpu
 from hyperplane.errors import Fault
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, SlurmSettings
+from hyperplane.spec.worker import WorkerSpec
+from hyperplane.units import plural
 
 MODULES = {"dask_jobqueue": "dask-jobqueue", "cryptography": "cryptography"}
 PROGRAMS = ("sbatch", "squeue", "scancel")
@@ -26,6 +29,9 @@ class SlurmEngine:
     )
     settings: ClassVar[type[EngineSettings]] = SlurmSettings
     uses_pools: ClassVar[bool] = False
+    scheduler_place: ClassVar[SchedulerPlace] = SchedulerPlace(
+        "local", "it runs in this process, and the jobs connect to it"
+    )
 
     def available(self) -> Availability:
         """With dask-jobqueue and where Slurm's programs are; Slurm itself is not asked."""
@@ -47,20 +53,26 @@ class SlurmEngine:
         """Not bound to one machine: Slurm knows its nodes."""
         del settings
 
+    def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
+        """One worker process on each GPU, where GPUs are asked for."""
+        return one_process_per_gpu(asked)
+
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """GPUs that would have to be shared out among processes, which Slurm does not do."""
-        del settings
-        if request.ngpus < 2 or request.nprocs == 1:
-            return []
-        asked = f"{request.ngpus} with nprocs={request.nprocs}"
-        advice = "each node is a job: ask for more nodes of one GPU"
-        return [Fault("ngpus", asked, "1, or more with nprocs=1", advice)]
+        """None: what Slurm refuses is seen when a job is submitted."""
+        del request, settings
+        return []
 
     def render(self, plan: ClusterPlan) -> str:
         """The script that would be given to sbatch for each node; Slurm is not asked."""
         from hyperplane.engines.slurm.script import render
 
         return render(plan)
+
+    def start_line(self, plan: ClusterPlan) -> str:
+        """What is started here and as jobs."""
+        workers = plural(plan.dask_workers, "worker process")
+        jobs = "a job" if plan.nodes == 1 else f"{plan.nodes} jobs"
+        return f"starting the scheduler in this process and {workers} in {jobs} of Slurm"
 
     def start(self, plan: ClusterPlan) -> Started:
         """Start the scheduler here, submit the jobs; return when every worker is there."""

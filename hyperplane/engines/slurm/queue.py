@@ -146,7 +146,7 @@ async def run(
         return 1, "", str(error)
     try:
         out, err = await asyncio.wait_for(process.communicate(), ANSWER_WITHIN)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         process.kill()
         await process.wait()
         return 1, "", "no answer"

@@ -77,7 +77,10 @@ def maker(
     With the settings of Dask as they are now, so that later jobs have the same.
     """
     variables = worker_variables(plan)
-    dask_settings = as_variables(server_settings(plan, settings))
+    told = server_settings(plan, settings)
+    if plan.worker.ngpus and (seconds := lifetime(settings)) is not None:
+        told["distributed.worker.lifetime.duration"] = f"{seconds}s"  # no option of dask-cuda
+    dask_settings = as_variables(told)
 
     def make(scheduler: str | None, name: str | None) -> str:
         return script(plan, settings, own, variables, dask_settings, str(scheduler), str(name))
@@ -168,7 +171,8 @@ def _words(
     worker = plan.worker
     options: dict[str, str | int | None] = {
         "--name": name,
-        "--nworkers": worker.nprocs,
+        # dask-cuda starts a worker process on each GPU of the job.
+        "--nworkers": None if worker.ngpus else worker.nprocs,
         "--nthreads": worker.nthreads,
         "--memory-limit": f"{worker.ram_per_proc}B",
         "--death-timeout": DEATH_TIMEOUT,
@@ -177,12 +181,13 @@ def _words(
         "--interface": settings.interface,
         "--local-directory": settings.local_directory,
     }
-    if (seconds := lifetime(settings)) is not None:
+    if (seconds := lifetime(settings)) is not None and not worker.ngpus:
         options["--lifetime"] = f"{seconds}s"
     if settings.security == "tls":
         options["--protocol"] = "tls://"
         options.update({key: str(own / file) for key, file in TLS_FILES.items()})
-    program = [settings.python or sys.executable, "-m", "distributed.cli.dask_worker", scheduler]
+    command = ["dask", "cuda", "worker"] if worker.ngpus else ["distributed.cli.dask_worker"]
+    program = [settings.python or sys.executable, "-m", *command, scheduler]
     return [
         "exec " + shlex.join(program),
         *(

@@ -52,7 +52,8 @@ class GuardedSSHCluster(GuardedCluster):
         template = kwargs["worker"]
         workers: dict[str, Any] = {}
         for number, host in enumerate(self._places[:nodes]):
-            workers[f"node-{number}"] = _on(host, template)
+            place = self._places[:number].count(host)
+            workers[f"node-{number}"] = _on(host, template, place)
         super().__init__(workers=workers, **kwargs)
 
     async def _start(self) -> None:
@@ -114,7 +115,13 @@ class GuardedSSHCluster(GuardedCluster):
             )
         host = next(place for place in self._places if free[place])
         [(name, template)] = super().new_worker_spec().items()
-        return {name: _on(host, template)}
+        taken = [
+            spec["options"]["place"]
+            for spec in self.worker_spec.values()
+            if spec["options"]["host"] == host
+        ]
+        place = next(number for number in range(len(taken) + 1) if number not in taken)
+        return {name: _on(host, template, place)}
 
     def _new_worker_name(self, worker_number: int) -> str:
         return f"node-{worker_number}"
@@ -163,5 +170,5 @@ class GuardedSSHCluster(GuardedCluster):
             await self._hosts.close()
 
 
-def _on(host: str, template: Mapping[str, Any]) -> dict[str, Any]:
-    return {**template, "options": {**template["options"], "host": host}}
+def _on(host: str, template: Mapping[str, Any], place: int) -> dict[str, Any]:
+    return {**template, "options": {**template["options"], "host": host, "place": place}}

@@ -8,18 +8,21 @@ from typing import ClassVar, cast
 import yaml
 
 from hyperplane.engines.base import Availability, Feature, Started
+from hyperplane.engines.gpu_layout import one_process_per_gpu
 from hyperplane.errors import Fault
 from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, SshSettings
+from hyperplane.spec.worker import WorkerSpec
+from hyperplane.units import plural
 
 
 class SshEngine:
     """Starts worker processes on hosts that this user can log in to."""
 
     name: ClassVar[str] = "ssh"
-    unsupported: ClassVar[frozenset[Feature]] = frozenset({Feature.GPUS})
+    unsupported: ClassVar[frozenset[Feature]] = frozenset()
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu", "local_fit"}
     )
@@ -42,6 +45,10 @@ class SshEngine:
         """Not known before the hosts are asked: each refuses what it has no memory for."""
         del settings
         return None
+
+    def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
+        """One worker process on each GPU, where GPUs are asked for."""
+        return one_process_per_gpu(asked)
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
         """Nodes without a host."""
@@ -71,6 +78,14 @@ class SshEngine:
         from hyperplane.engines.ssh.start import described
 
         return str(yaml.safe_dump(described(plan), sort_keys=False, width=100))
+
+    def start_line(self, plan: ClusterPlan) -> str:
+        """What is started on which hosts."""
+        settings = cast(SshSettings, plan.settings)
+        scheduler = f"on {settings.scheduler_host or settings.hosts[0]}"
+        workers = plural(plan.dask_workers, "worker process")
+        hosts = ", ".join(dict.fromkeys(settings.hosts[: plan.nodes]))
+        return f"starting the scheduler {scheduler} and {workers} on {hosts}"
 
     def start(self, plan: ClusterPlan) -> Started:
         """Start scheduler and workers on the hosts; return when every worker is there."""

@@ -83,7 +83,7 @@ class HostProcess(ProcessInterface):
             answer = await asyncio.wait_for(
                 self._answer(process), left if left > 0 else self._patience
             )
-        except asyncio.TimeoutError as error:
+        except TimeoutError as error:
             raise self._failed(f"not ready within {self._patience:g} s") from error
         if "addresses" not in answer:
             with contextlib.suppress(asyncio.TimeoutError):
@@ -164,6 +164,8 @@ class HostWorkers(HostProcess):
         What follows it in the names of its worker processes.
     told : mapping
         What all nodes are told.
+    place : int
+        How many nodes of the cluster are on the host before this one; they have the first GPUs.
     **where
         As for HostProcess.
     """
@@ -174,11 +176,14 @@ class HostWorkers(HostProcess):
         name: str,
         group: Sequence[str],
         told: Mapping[str, Any],
+        place: int = 0,
         **where: Any,
     ) -> None:
         self.name = name
+        self.place = place
         self.names = [name + suffix for suffix in group] or [name]
-        super().__init__(told={**told, "scheduler": scheduler, "names": self.names}, **where)
+        own = {"scheduler": scheduler, "names": self.names, "place": place}
+        super().__init__(told={**told, **own}, **where)
 
     def _lost(self) -> None:
         cluster = self._cluster() if hasattr(self, "_cluster") else None

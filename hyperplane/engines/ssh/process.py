@@ -27,6 +27,7 @@ from hyperplane.engines import machine
 from hyperplane.engines.elsewhere import security_of
 from hyperplane.engines.guarded import CLOSE_OWNER
 from hyperplane.engines.lazy_dashboard import LazyDashboard
+from hyperplane.engines.ssh.gpus import gpu_fault, nannies
 from hyperplane.guard.idle import IdleGuard
 from hyperplane.units import format_bytes
 
@@ -45,7 +46,11 @@ def main() -> None:
     os.dup2(2, 1)
     os.environ.update(told["variables"])
     dask.config.update(dask.config.config, told["settings"], priority="new")
-    if fault := _memory_fault(told["ram"]) or interface_fault(told["options"]["interface"]):
+    if fault := (
+        _memory_fault(told["ram"])
+        or interface_fault(told["options"]["interface"])
+        or gpu_fault(told)
+    ):
         _answer(fault=fault)
         sys.exit(1)
     asyncio.run(_serve(told))
@@ -124,6 +129,8 @@ def _servers(told: dict[str, Any]) -> list[Any]:
     common = {**told["options"], "security": security_of(told["tls"])}
     if told["role"] == "scheduler":
         return [Scheduler(**common)]
+    if told["ngpus"]:
+        return list(nannies(told, common["security"]))
     return [Nanny(told["scheduler"], name=name, **common) for name in told["names"]]
 
 

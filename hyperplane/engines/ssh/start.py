@@ -111,6 +111,7 @@ def described(plan: ClusterPlan) -> dict[str, Any]:
         "workers": {
             "hosts": list(settings.hosts[: plan.nodes]),
             "processes of each": plan.worker.nprocs,
+            **({"GPUs of each": plan.worker.ngpus} if plan.worker.ngpus else {}),
             "command": list(command),
             "options": told["options"],
             "variables": told["variables"],
@@ -185,7 +186,8 @@ def _workers_told(plan: ClusterPlan, tls: dict[str, str]) -> dict[str, Any]:
         "death_timeout": plan.request.timeout,
         "preload": [*user_preloads(), PARENT_DEATH],
     }
-    return {**_told(plan, "worker", tls), "options": options, "ram": plan.worker.total_ram}
+    told = {**_told(plan, "worker", tls), "options": options, "ram": plan.worker.total_ram}
+    return {**told, "ngpus": plan.worker.ngpus}
 
 
 def _told(plan: ClusterPlan, role: str, tls: dict[str, str]) -> dict[str, Any]:

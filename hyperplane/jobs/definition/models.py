@@ -60,6 +60,9 @@ class Step(Record):
         The notebook or script, relative to the pipeline's root; empty for a command.
     output_path : str, optional
         Where the executed notebook is written, relative to the root; for notebooks only.
+    kernel : str, optional
+        Name of the Jupyter kernel that executes the notebook, in place of the one that the
+        notebook names; for notebooks only.
     depends_on : tuple of str
         Names of the steps that it waits for. A step made without it waits, in
         :meth:`Pipeline.from_steps`, for the step before it; ``()`` is to start at once.
@@ -113,6 +116,7 @@ class Step(Record):
     kind: Kind
     path: fields.Content = ""
     output_path: fields.Place | None = None
+    kernel: fields.Name | None = None
     depends_on: tuple[fields.Name, ...] = ()
     working_dir: fields.Place | None = None
     port: fields.Port | None = None

@@ -15,7 +15,7 @@ from hyperplane.jobs.definition.wording import did_you_mean
 from hyperplane.spec.faults import faults_of
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 #: Fields whose values no message shows: somebody may have written a secret there.
 _CLOSED = {

@@ -66,9 +66,10 @@ def _content(values: Mapping[str, Any], given: Set[str]) -> Iterator[Fault]:
         yield Fault("argv.0", "''", "the name of a program")
     if values.get(other):
         yield Fault(other, shown(values[other]), f"no {other} in a step of kind {kind}")
-    if values.get("output_path") and kind != "notebook":
-        allowed = "nothing here; only notebooks write one"
-        yield Fault("output_path", shown(values["output_path"]), allowed)
+    if kind != "notebook":
+        for name, use in {"output_path": "write one", "kernel": "have one"}.items():
+            if values.get(name):
+                yield Fault(name, shown(values[name]), f"nothing here; only notebooks {use}")
 
 
 def _chunks(given: Set[str]) -> Iterator[Fault]:

@@ -82,6 +82,7 @@ def _properties() -> dict[str, Any]:
         "type": _described("What runs it.", {"enum": list(TYPES)}),
         **contents,
         "notebook_output_path": _described("Where the executed notebook is written.", _PATH),
+        "kernel": _described("The Jupyter kernel that executes the notebook.", _NAME),
         "depends_on": _described("Steps that it waits for; [] for none.", names),
         "working_dir": _described("Folder that it runs in.", _PATH),
         "port": _described("Port on which it serves.", _whole(1, fields.LARGEST_PORT)),
@@ -113,7 +114,7 @@ def _of_type(kind: str) -> dict[str, Any]:
     """What a task of one kind must have and must not have."""
     others = {key: False for key in CONTENT_KEYS.values() if key != CONTENT_KEYS[kind]}
     if kind != "notebook":
-        others["notebook_output_path"] = False
+        others |= {"notebook_output_path": False, "kernel": False}
     names = [name for name, other in TYPES.items() if other == kind]
     return {
         "if": {"properties": {"type": {"enum": names}}, "required": ["type"]},

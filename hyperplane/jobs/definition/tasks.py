@@ -42,6 +42,7 @@ CONTENT_KEYS = {
 }
 _SAME = (
     "name",
+    "kernel",
     "depends_on",
     "working_dir",
     "port",
@@ -67,7 +68,7 @@ KEYS = {
 }
 #: Keys under which all is text; elsewhere 8787 is a number and true a truth value.
 _TEXTS = {"type", *CONTENT_KEYS.values(), "notebook_output_path", "name", "depends_on"}
-_TEXTS |= {"working_dir", "foreach", "env", "secrets", "output"}
+_TEXTS |= {"kernel", "working_dir", "foreach", "env", "secrets", "output"}
 
 _SQUEEZED = {name.replace(" ", ""): name for name in TYPES}
 

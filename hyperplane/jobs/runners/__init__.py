@@ -75,6 +75,13 @@ def settle(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def finds_files_of_this_machine(name: str) -> bool:
+    """Whether the steps of a runner find the files, and the kernels, of this machine."""
+    from hyperplane.jobs.runners.base import OfThisMachine
+
+    return issubclass(_runner(name), OfThisMachine)
+
+
 def _runner(name: str) -> type[Runner]:
     if not isinstance(name, str) or name not in RUNNERS:
         advice = did_you_mean(name, RUNNERS) if isinstance(name, str) else ""

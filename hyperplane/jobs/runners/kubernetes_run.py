@@ -92,7 +92,7 @@ class KubernetesRunner(Queued):
             await within(PATIENCE, connecting)
             for kind, version in (("jobs", BATCH), ("pods", "v1")):
                 await within(PATIENCE, api.list(kind, version))
-        except (EngineError, asyncio.TimeoutError) as error:
+        except (TimeoutError, EngineError) as error:
             return said(error)
         finally:
             with suppress(KeyError):

@@ -83,7 +83,7 @@ class Watch:
                 try:
                     self._view = await within(PATIENCE, self._look(job_id))
                     self.silence = ""
-                except (EngineError, asyncio.TimeoutError) as error:
+                except (TimeoutError, EngineError) as error:
                     self._view, self.silence = None, said(error)
                 self._asked = asked
             return self._view
@@ -138,7 +138,7 @@ class Watch:
                     if (secret := secret_of({**kind, **made})) is not None:
                         await within(PATIENCE, self._created("secrets", secret, "v1"))
                     return
-            except (EngineError, asyncio.TimeoutError) as error:
+            except (TimeoutError, EngineError) as error:
                 if isinstance(error, StartFailed) and not _passes(error):
                     raise OSError(errno.EPERM, said(error), "Kubernetes") from error
                 if time.monotonic() > until:
@@ -166,7 +166,7 @@ class Watch:
                 await within(PATIENCE, api.delete("jobs", name, BATCH))
         except Missing:
             return True
-        except (EngineError, asyncio.TimeoutError):
+        except (TimeoutError, EngineError):
             return False
         return True
 
@@ -178,7 +178,7 @@ class Watch:
                 await within(PATIENCE, api.get("secrets", name))
         except Missing:
             return False
-        except (EngineError, asyncio.TimeoutError):
+        except (TimeoutError, EngineError):
             return None
         return True
 
@@ -187,7 +187,7 @@ class Watch:
         try:
             async with self._few:
                 return await within(PATIENCE, self._log(pod))
-        except (EngineError, asyncio.TimeoutError):
+        except (TimeoutError, EngineError):
             return None
 
     async def _log(self, pod: str) -> bytes:
@@ -225,7 +225,7 @@ async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     finally:
         task.cancel()
     if not done:
-        raise asyncio.TimeoutError(f"the API server does not answer within {seconds:g} s")
+        raise TimeoutError(f"the API server does not answer within {seconds:g} s")
     return task.result()
 
 

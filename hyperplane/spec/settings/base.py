@@ -12,7 +12,7 @@ from hyperplane.errors import RequestError
 from hyperplane.spec.faults import faults_of, with_known
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -12,6 +12,7 @@ from hyperplane.spec.settings.base import RemoteSettings
 #: bytes, ``_gib`` 2**30.
 Quantity = Literal[
     "nthreads",
+    "ngpus",
     "ram_bytes",
     "ram_gb",
     "ram_gib",

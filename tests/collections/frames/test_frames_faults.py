@@ -105,7 +105,7 @@ def test_exchanged_arguments_are_told():
     ("old", "new"),
     [
         *[("1H", "1h"), ("15T", "15min"), ("1S", "1s"), ("2M", "2ME"), ("Q", "QE"), ("1Y", "1YE")],
-        *[("Q-NOV", "QE-NOV"), ("A-JUN", "YE-JUN"), ("1hour", "1h"), ("7days", "7D")],
+        *[("Q-NOV", "QE-NOV"), ("A-JUN", "YE-JUN"), ("1week", "1W"), ("2 months", "2MS")],
     ],
 )
 def test_old_names_of_frequencies_are_told_with_the_new(old, new):

@@ -18,7 +18,7 @@ from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import avro, plan
 from hyperplane.errors import ReadError
 
-UTC = dt.timezone.utc
+UTC = dt.UTC
 TIMES = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1))
 DECIMALS = st.integers(-(10**9), 10**9).map(lambda i: decimal.Decimal(i).scaleb(-2))
 

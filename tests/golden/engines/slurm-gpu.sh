@@ -4,7 +4,7 @@
 #SBATCH --nodes=1
 #SBATCH --ntasks=1
 #SBATCH --cpus-per-task=16
-#SBATCH --mem=2528M
+#SBATCH --mem=11683M
 #SBATCH --gres=gpu:2
 
 export MALLOC_TRIM_THRESHOLD_=67108864
@@ -22,11 +22,10 @@ export DASK_DISTRIBUTED__WORKER__MEMORY__SPILL=0.7
 export DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=0.8
 export DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE=0.95
 
-exec /opt/python/bin/python -m distributed.cli.dask_worker tls://SCHEDULER:PORT \
+exec /opt/python/bin/python -m dask cuda worker tls://SCHEDULER:PORT \
   --name flights-0 \
-  --nworkers 1 \
   --nthreads 3 \
-  --memory-limit 2400000000B \
+  --memory-limit 6000000000B \
   --death-timeout 300 \
   --dashboard-address 127.0.0.1:0 \
   --protocol tls:// \

@@ -78,6 +78,7 @@ IN_A_TASK = [
     ("command: [ls]", "command = a key of another type: allowed is bash_script_path", True),
     ("py_path: a.sh", "py_path = a key of another type: allowed is bash_script_path", True),
     ("notebook_output_path: o", "notebook_output_path = 'o': allowed is nothing here", True),
+    ("kernel: ir", "tasks[0].kernel = 'ir': allowed is nothing here; only notebooks", True),
     ("depends_on:", "tasks[0].depends_on = nothing: allowed is a list of names", True),
     ("depends_on: b", "tasks[0].depends_on = 'b': allowed is a list", True),
     ("depends_on: [a]", "tasks[0].depends_on[0] = 'a': allowed is the name of another", False),

@@ -14,6 +14,7 @@ EVERYTHING = Step(
     kind="notebook",
     path="n.ipynb",
     output_path="out.ipynb",
+    kernel="python3",
     depends_on=("first",),
     working_dir="w",
     port=8787,

@@ -1,0 +1,38 @@
+"""The layout of a node with GPUs: dask-cuda runs one worker process on each of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hyperplane.spec.worker import WorkerSpec
+
+
+def one_process_per_gpu(asked: WorkerSpec) -> tuple[WorkerSpec, str]:
+    """The layout of a node with one process on each GPU, and a note if that is another.
+
+    Parameters
+    ----------
+    asked : WorkerSpec
+        The layout as asked; one without GPUs stays as it is.
+
+    Returns
+    -------
+    worker : WorkerSpec
+        Threads are those of one process. What fewer processes leave of the memory of the
+        node is shared among them; none has less than was asked for one.
+    note : str
+        Empty when the layout is as asked.
+
+    Examples
+    --------
+    >>> worker, note = one_process_per_gpu(WorkerSpec.from_gb(15, 1, 0.7, 15, ngpus=1))
+    >>> print(worker)
+    1 process x 1 thread x 10.5 GB, 1 GPU
+    >>> print(note)
+    one worker process runs on each GPU: asked 15 processes x 1 thread x 0.7 GB, 1 GPU;...
+    """
+    if not asked.ngpus or asked.nprocs == asked.ngpus:
+        return asked, ""
+    ram = max(asked.ram_per_proc, asked.total_ram // asked.ngpus)
+    worker = replace(asked, nprocs=asked.ngpus, ram_per_proc=ram)
+    return worker, f"one worker process runs on each GPU: asked {asked}; given {worker}"

@@ -1,0 +1,97 @@
+"""The line of the program that awaits a call, for the warnings and errors of work in a thread.
+
+The coroutines of the notebook API do their work in a thread, whose stack does not hold the caller:
+a warning with a stack level would name ``concurrent/futures/thread.py``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import warnings
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from types import FrameType, TracebackType
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from hyperplane.errors import HyperplaneError
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+#: Packages that carry a call to its thread and back: noise in the traceback of an error of ours.
+_CARRIERS = ("asyncio", "concurrent")
+
+
+class CallSite(NamedTuple):
+    """A line of a program, as ``warnings.warn_explicit`` takes it."""
+
+    filename: str
+    line: int
+    module: str
+    registry: dict[Any, Any]
+
+    @classmethod
+    def of(cls, frame: FrameType) -> CallSite:
+        """The line that a frame is at."""
+        names = frame.f_globals
+        registry = names.setdefault("__warningregistry__", {})
+        module = str(names.get("__name__") or "<unknown>")
+        return cls(frame.f_code.co_filename, frame.f_lineno, module, registry)
+
+
+_site: ContextVar[CallSite | None] = ContextVar("hyperplane_call_site", default=None)
+
+
+def warn(message: str, stacklevel: int) -> None:
+    """Warn at the line of the awaited call, or of the caller that many frames up without one."""
+    site = _site.get()
+    if site is None:
+        warnings.warn(message, stacklevel=stacklevel + 1)
+    else:
+        warnings.warn_explicit(
+            message, UserWarning, site.filename, site.line, site.module, site.registry
+        )
+
+
+def shows_caller(
+    function: Callable[Parameters, Coroutine[Any, Any, Result]],
+) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
+    """Make warnings and errors of a coroutine function name the line that called it.
+
+    The line is taken at the call and not when the coroutine runs: ``asyncio.gather`` and tasks
+    run it from the event loop.
+    """
+
+    @functools.wraps(function)
+    def called(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Coroutine[Any, Any, Result]:
+        site = CallSite.of(sys._getframe(1))
+        made = _run(site, functools.partial(function, *args, **kwargs))
+        made.__qualname__ = made.__name__ = function.__name__  # for "was never awaited"
+        return made
+
+    return called
+
+
+async def _run(site: CallSite, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    token = _site.set(site)
+    try:
+        return await work()
+    except HyperplaneError as error:
+        raise error.with_traceback(_without_carriers(error.__traceback__))  # noqa: B904 - the same
+    finally:
+        # A coroutine that is never finished may be closed in another context.
+        with contextlib.suppress(ValueError):
+            _site.reset(token)
+
+
+def _without_carriers(found: TracebackType | None) -> TracebackType | None:
+    """The traceback without the frames of the event loop and of the pool of threads."""
+    if found is None:
+        return None
+    rest = _without_carriers(found.tb_next)
+    package = str(found.tb_frame.f_globals.get("__name__")).partition(".")[0]
+    if package in _CARRIERS or found.tb_frame.f_code is _run.__code__:
+        return rest
+    return TracebackType(rest, found.tb_frame, found.tb_lasti, found.tb_lineno)

@@ -1,0 +1,239 @@
+"""What the text of a program shows of the parameters that it reads: Python, bash and JavaScript."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from hyperplane.jobs.environment import PREFIX, cleaned
+
+#: Modules of Python's library that start programs or run text; these see the environment, too.
+_OPEN_MODULES = {"subprocess", "pty", "runpy", "importlib", "code", "codeop", "ctypes"}
+#: Functions with which a program reads, runs or hands on what its text does not show.
+_OPEN_NAMES = {"eval", "exec", "compile", "__import__", "globals", "locals", "vars"}
+_OPEN_OF_OS = re.compile(r"system|popen|exec\w+|spawn\w+|posix_spawnp?|expandvars|environb|getenvb")
+_ENVIRON = {"environ", "getenv"}
+#: Commands of a shell that read no variable but those in their words.
+_CLOSED_COMMANDS = frozenset(
+    re.split(
+        " ",
+        ": [ [[ ] ]] { } break cat cd chmod cmp cp cut date diff dirname basename do done echo "
+        "elif else esac exit false fi for function grep gunzip gzip head hostname if in kill let "
+        "ln local ls md5sum mkdir mktemp mv paste printf pwd read readonly return rm rmdir seq "
+        "shift sha256sum sleep sort tail tar tee test then touch tr trap true uniq unset until "
+        "wait wc while",
+    )
+)
+_CORE_OF_NODE = frozenset(
+    re.split(
+        " ",
+        "assert buffer crypto events fs http https os path process querystring readline stream "
+        "timers url util zlib",
+    )
+)
+_WORD = re.compile(r"\w+")
+_MAGICS = "time|timeit|matplotlib|load_ext|autoreload|config|pylab|precision"
+_MAGIC = re.compile(rf"^\s*%({_MAGICS})\b(.*)")
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What a program reads.
+
+    Parameters
+    ----------
+    names : frozenset of str
+        Parameters that it reads by name.
+    variables : frozenset of str
+        Variables of a notebook, which parameters become.
+    words : frozenset of str
+        Words in it that may name a parameter, as variables have them.
+    complete : bool
+        Whether it can read no other parameter; else it runs or imports what is not seen.
+    modules : frozenset of str
+        Modules of Python that it imports.
+    files : frozenset of str
+        Words that may be paths of programs that it runs.
+    """
+
+    names: frozenset[str] = frozenset()
+    variables: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
+    complete: bool = True
+    modules: frozenset[str] = frozenset()
+    files: frozenset[str] = frozenset()
+
+    def __or__(self, other: Reads) -> Reads:
+        return Reads(
+            self.names | other.names,
+            self.variables | other.variables,
+            self.words | other.words,
+            self.complete and other.complete,
+            self.modules | other.modules,
+            self.files | other.files,
+        )
+
+    def mentions(self, parameter: str) -> bool:
+        """Whether a parameter is named in it, in one of the forms that a step finds."""
+        variable = cleaned(parameter)
+        return parameter in self.variables or bool({variable, PREFIX + variable} & self.words)
+
+
+#: Of a program whose text cannot be read.
+UNKNOWN = Reads(complete=False)
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The words of a text, as variables have them."""
+    return frozenset(cleaned(word) for word in _WORD.findall(text))
+
+
+def python_reads(text: str) -> Reads:
+    """What a program in Python reads of its environment.
+
+    Examples
+    --------
+    >>> reads = python_reads("import os; print(os.environ.get('SOURCE', 'a'))")
+    >>> sorted(reads.names), reads.complete, reads.mentions("source"), reads.mentions("sorce")
+    (['source'], True, True, False)
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return Reads(words=words_of(text), complete=False)
+    names: set[str] = set()
+    words: set[str] = set()
+    modules: set[str] = set()
+    seen: set[int] = set()
+    complete = True
+    nodes = list(ast.walk(tree))
+    for node in nodes:
+        seen |= {id(one) for one in _plain_uses(node)}
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words |= words_of(node.value) | {cleaned(node.value[:200])}
+            names |= _variable_names(node.value)
+        elif isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            modules |= {base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)} - {""}
+            complete &= all(not _OPEN_OF_OS.fullmatch(alias.name) for alias in node.names)
+    for node in nodes:
+        name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", None)
+        if isinstance(node, ast.Name) and name in _OPEN_NAMES:
+            complete = False
+        elif isinstance(node, ast.Attribute) and _OPEN_OF_OS.fullmatch(str(name)):
+            complete &= not (isinstance(node.value, ast.Name) and node.value.id in ("os", "path"))
+            complete &= not (isinstance(node.value, ast.Attribute) and name == "expandvars")
+        elif name in _ENVIRON and id(node) not in seen:
+            complete = False  # all of the environment, or a variable whose name is not seen
+    complete &= not any(module.split(".")[0] in _OPEN_MODULES for module in modules)
+    return Reads(
+        frozenset(names),
+        words=frozenset(words),
+        complete=complete,
+        modules=frozenset(modules),
+    )
+
+
+def _plain_uses(node: ast.AST) -> Iterator[ast.AST]:
+    """Uses of the environment by which one variable is read whose name is seen."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        yield node.value
+    elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        yield node.func  # getenv("X")
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop", "setdefault"):
+            yield node.func.value
+    elif isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant):
+        yield from node.comparators
+
+
+def _variable_names(text: str) -> set[str]:
+    name = text.removeprefix(PREFIX)
+    return {name.lower()} if re.fullmatch("[A-Z][A-Z0-9_]+", name) else set()
+
+
+def cells_reads(cells: list[str]) -> Reads:
+    """What the cells of a notebook in Python read, whose parameters are variables, too."""
+    found = Reads()
+    for cell in cells:
+        text, complete = _without_magics(cell)
+        reads = python_reads(text)
+        try:
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError):
+            tree = ast.Module([], [])
+        variables = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        if not complete:  # a magic may name one in its own way
+            variables |= set(_WORD.findall(cell))
+            reads = replace(reads, words=reads.words | words_of(cell), complete=False)
+        found |= replace(reads, variables=frozenset(variables))
+    return found
+
+
+def _without_magics(cell: str) -> tuple[str, bool]:
+    """A cell as Python, and whether that is all that it does."""
+    lines, complete = [], True
+    for number, line in enumerate(cell.splitlines()):
+        magic = _MAGIC.match(line)
+        if number == 0 and re.match(r"%%(time|timeit|capture)\b", line):
+            continue
+        if line.startswith("%%"):
+            return "", False
+        if magic:
+            lines.append(magic[2].strip() if magic[1].startswith("time") else "")
+        elif re.match(r"\s*[%!]", line) or line.rstrip().endswith("?"):
+            complete = False
+        else:
+            lines.append(line)
+            complete = complete and not re.search(r"=\s*[!%]\s*\w", line)
+    return "\n".join(lines), complete
+
+
+def bash_reads(text: str) -> Reads:
+    """What a script for a shell reads of its environment.
+
+    Examples
+    --------
+    >>> reads = bash_reads('echo "${SOURCE:-none}" && sleep 1')
+    >>> sorted(reads.names), reads.complete, bash_reads("make all").complete
+    (['source'], True, False)
+    """
+    text = re.sub(r"\\\n", " ", text)
+    code = "\n".join(re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines())
+    variables = re.findall(r"\$\{?#?([A-Za-z_]\w*)", code)
+    names = {name for variable in variables for name in _variable_names(variable)}
+    complete = "${!" not in code and "<<" not in code
+    for part in re.split(r"[\n;|&()`]+|\$\(|\b(?:do|then|else|if|while|until)\b|!\s", code):
+        words = re.sub(r"^(\s*[A-Za-z_]\w*=(\"[^\"]*\"|'[^']*'|\S*))+", "", part).split()
+        complete = complete and (
+            not words or words[0].strip("\"'") in _CLOSED_COMMANDS | {"$", "}"}
+        )
+    files = {word.strip("\"'") for word in re.split(r"[\s;|&()<>=`]+", code)}
+    return Reads(frozenset(names), words=words_of(code), complete=complete, files=frozenset(files))
+
+
+def javascript_reads(text: str) -> Reads:
+    """What a program in JavaScript reads of its environment.
+
+    Examples
+    --------
+    >>> reads = javascript_reads("console.log(process.env.SOURCE)")
+    >>> sorted(reads.names), reads.complete, javascript_reads("run(process.env)").complete
+    (['source'], True, False)
+    """
+    direct = re.findall(r"process\.env(?:\.(\w+)|\[\s*['\"`](\w+)['\"`]\s*\])", text)
+    unpacked = re.findall(r"\{([^{}]*)\}\s*=\s*process\.env\b(?!\s*[.\[])", text)
+    found = {one or other for one, other in direct}
+    found |= {name for part in unpacked for name in re.findall(r"(?:^|,)\s*(\w+)", part)}
+    plain = len(direct) + len(unpacked)
+    imported = re.findall(r"(?:require\(|import\(|from|import)\s*['\"]([^'\"]+)['\"]", text)
+    files = {one for one in imported if one.startswith(".")}
+    others = {one.removeprefix("node:") for one in imported} - files
+    complete = plain == text.count("process.env") and others <= _CORE_OF_NODE
+    complete = complete and not any("..." in part for part in unpacked)
+    complete = complete and not re.search(r"\beval\(|\brequire\((?!\s*['\"])", text)
+    names = frozenset(name for one in found for name in _variable_names(one))
+    return Reads(names, words=words_of(text), complete=bool(complete), files=frozenset(files))

@@ -1,0 +1,124 @@
+"""A request cut to one machine: what the caller gave stays, what was left open is laid out anew."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from hyperplane.errors import DoesNotFit
+from hyperplane.sizing.fit import SINGLE_PROCESS_CORES, balanced_layout
+from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.worker import WorkerSpec
+from hyperplane.units import bytes_to_gb, format_bytes, plural
+
+#: Less than this is what an idle worker process takes already (measured 130 to 160 MB).
+LEAST_RAM = 200_000_000
+
+
+class MachineFit(NamedTuple):
+    """A request cut to one machine.
+
+    Parameters
+    ----------
+    worker : WorkerSpec
+        Layout for the machine.
+    nodes : int
+        How many times the layout is started on it.
+    note : str
+        What was asked and what is given, in one line; empty when they are the same.
+    """
+
+    worker: WorkerSpec
+    nodes: int
+    note: str
+
+
+def fit_machine(
+    asked: WorkerSpec,
+    nodes: int,
+    machine: Capacity,
+    single_process_cores: int = SINGLE_PROCESS_CORES,
+    explicit: Collection[str] = (),
+) -> MachineFit:
+    """Keep a request if one machine can hold all its nodes, or cut it to the machine.
+
+    The number of processes is cut first. Threads that the caller gave stay as they are while one
+    process of them fits the cores, and are never raised; processes that the caller gave stay as
+    many as there are cores for. What the caller left open is laid out by
+    :func:`~hyperplane.sizing.fit.balanced_layout`. All processes together keep the memory asked
+    for, or what the machine has to give; memory that the caller gave for a process is the least
+    that each one gets.
+
+    Parameters
+    ----------
+    asked : WorkerSpec
+        Layout of one node.
+    nodes : int
+        Nodes asked for, all of which are this machine.
+    machine : Capacity
+        What the machine has to give.
+    single_process_cores : int
+        Up to so many cores one process takes them all, where the layout is left open.
+    explicit : collection of str
+        Names of the arguments that the caller gave; the others may change freely.
+
+    Raises
+    ------
+    DoesNotFit
+        When there is not memory enough for one worker process.
+    """
+    threads = nodes * asked.total_threads
+    ram = nodes * asked.total_ram
+    if threads <= machine.cores and ram <= machine.ram:
+        return MachineFit(asked, nodes, "")
+    nprocs, nthreads = _layout_within(machine.cores, asked, nodes, single_process_cores, explicit)
+    free = min(ram, machine.ram)
+    least = min(LEAST_RAM, asked.ram_per_proc)
+    if free < least:
+        raise DoesNotFit(
+            "",
+            f"{asked}, {format_bytes(ram)} in all",
+            f"what this machine has free, less a reserve: {format_bytes(machine.ram)}; a worker "
+            f"process needs {format_bytes(least)}",
+            "close something, or start the cluster on a larger machine",
+        )
+    if "ram_gb_per_proc" in explicit:
+        least = min(asked.ram_per_proc, free)
+    room = free // least
+    if room < nprocs:
+        nprocs = room
+        if "ram_gb_per_proc" in explicit and not {"nprocs", "nthreads"} & set(explicit):
+            nthreads = min(machine.cores, threads) // nprocs
+    given = WorkerSpec(
+        nprocs=nprocs,
+        nthreads=nthreads,
+        ram_per_proc=free // nprocs,
+        cores_per_worker=nprocs * nthreads,
+        ngpus=asked.ngpus,
+    )
+    note = (
+        f"asked {plural(nodes, 'node')} x {asked} ({plural(threads, 'thread')}, "
+        f"{format_bytes(ram)}); this machine gives {given} "
+        f"({plural(machine.cores, 'core')}, {bytes_to_gb(machine.ram):.1f} GB free less a reserve)"
+    )
+    return MachineFit(given, 1, note)
+
+
+def _layout_within(
+    cores: int,
+    asked: WorkerSpec,
+    nodes: int,
+    single_process_cores: int,
+    explicit: Collection[str],
+) -> tuple[int, int]:
+    """Processes and threads of all nodes of a request on so many cores of one machine."""
+    nprocs = nodes * asked.nprocs
+    if nprocs * asked.nthreads <= cores:
+        return nprocs, asked.nthreads
+    if "nthreads" in explicit:
+        nthreads = min(asked.nthreads, cores)
+        return min(nprocs, cores // nthreads), nthreads
+    if "nprocs" in explicit:
+        nprocs = min(nprocs, cores)
+        return nprocs, min(asked.nthreads, cores // nprocs)
+    return balanced_layout(cores, single_process_cores)

@@ -1,0 +1,187 @@
+"""Kernels of notebooks: each has sockets that no other kernel reaches and that nothing leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from job_cases import ran, submitted
+from scale import scaled
+
+from hyperplane.jobs import Step, notebook
+from hyperplane.jobs.notebook import _KernelFolder, _made_in, _make_folder, _remove_abandoned
+from hyperplane.jobs.states import DONE
+
+PYTHON = {"name": "python3", "display_name": "3", "language": "python"}
+AT_ONCE, ROUNDS = scaled(6, 50), scaled(1, 20)
+
+
+@pytest.fixture(autouse=True)
+def _in_its_own_folder(tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """A short temporary folder that the steps of a test share with nothing else."""
+    folder = Path(subprocess.check_output(["mktemp", "-d", "-p", "/tmp"], text=True).strip())
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(notebook.tempfile, "tempdir", str(folder))
+    yield folder
+    notebook.shutil.rmtree(folder)
+
+
+def step(name, *cells, **options):
+    made = nbformat.v4.new_notebook(metadata={"kernelspec": PYTHON})
+    made.cells += [nbformat.v4.new_code_cell(cell) for cell in cells]
+    nbformat.write(made, f"{name}.ipynb")
+    return Step(name=name, kind="notebook", path=f"{name}.ipynb", depends_on=(), **options)
+
+
+def wait_for(condition, seconds=60):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def is_alive(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.timeout(scaled(300, 3600))
+def test_kernels_that_start_together_hear_no_message_of_another(temporary):
+    for _ in range(ROUNDS):
+        names = [f"n{number}" for number in range(AT_ONCE)]
+        steps = [
+            step(name, f"token = '{name}'; print(token)", "1", "print(token)") for name in names
+        ]
+        before = sorted(path.name for path in Path().iterdir())
+        # Two jobs in one folder, and in each of them several kernels.
+        jobs = [submitted(*steps[number::2], max_retries=0) for number in range(2)]
+        assert [job.wait(280) for job in jobs] == [DONE, DONE], [job.job.reason for job in jobs]
+        for number, name in enumerate(names):
+            lines = jobs[number % 2].logs(name).split()
+            # On a busy machine libzmq may complain as the kernel ends, after all is done.
+            assert lines[:2] == [name, name]
+        assert sorted(path.name for path in Path().iterdir()) == before
+        assert list(temporary.iterdir()) == []
+
+
+def test_a_step_that_is_killed_leaves_neither_kernel_nor_sockets(temporary, tmp_path):
+    told = str(tmp_path / "pids")
+    cell = (
+        f"import os; open('{told}.draft', 'w').write(f'{{os.getpid()}} {{os.getppid()}}'); "
+        f"os.rename('{told}.draft', '{told}')"
+    )
+    job = submitted(step("busy", cell, "import time; time.sleep(100)"), max_retries=0)
+    wait_for(Path(told).exists)
+    (folder,) = temporary.iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    sockets = {path.name for path in folder.iterdir() if path.is_socket()}
+    assert sockets == {f"k-{number}" for number in range(1, 6)}
+    kernel, executor = map(int, Path(told).read_text().split())
+    # The step, and what is around it, but not its kernel, which has a session of its own.
+    os.killpg(os.getpgid(executor), signal.SIGKILL)
+    wait_for(lambda: not folder.exists())
+    wait_for(lambda: not is_alive(kernel), 5)
+    job.cancel()
+    job.wait(30)
+    assert list(temporary.iterdir()) == []
+
+
+def test_what_a_notebook_leaves_in_the_background_ends_with_it(tmp_path):
+    cell = "import subprocess; print(subprocess.Popen(['sleep', '100']).pid)"
+    job = ran(step("leaves", cell), max_retries=0)
+    assert job.status == DONE
+    assert not is_alive(int(job.logs().split()[0]))
+
+
+def test_a_folder_whose_processes_were_all_killed_is_removed_by_the_next_one(temporary):
+    folder, lock = _make_folder()
+    other, gone = _make_folder()
+    os.close(gone)
+    long_ago = time.time() - 100
+    for each in (folder, other):
+        os.utime(each, (long_ago, long_ago))
+    _remove_abandoned(temporary)
+    assert list(temporary.iterdir()) == [folder]
+    os.close(lock)
+    _remove_abandoned(temporary)
+    assert list(temporary.iterdir()) == []
+
+
+def test_sockets_have_a_short_path_in_a_folder_that_others_cannot_change(temporary, monkeypatch):
+    long = temporary / ("x" * 90)
+    long.mkdir()
+    with pytest.raises(OSError, match="too long"):
+        _made_in(long)
+    assert list(long.iterdir()) == []
+    monkeypatch.setattr(notebook.tempfile, "tempdir", str(long))
+    folder, lock = _make_folder()
+    assert folder.parent != long
+    os.close(lock)
+    notebook.shutil.rmtree(folder)
+    long.chmod(0o777)
+    temporary.chmod(0o777)
+    monkeypatch.setattr(notebook.tempfile, "tempdir", str(temporary))
+    folder, lock = _make_folder()
+    assert folder.parent != temporary
+    os.close(lock)
+    notebook.shutil.rmtree(folder)
+
+
+def test_no_folder_for_sockets_is_an_error_that_says_what_to_do(temporary, monkeypatch):
+    def full(parent):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(notebook, "_made_in", full)
+    with pytest.raises(SystemExit, match=r"No space left on device.*Set TMPDIR to a folder"):
+        _make_folder()
+
+
+def test_an_executed_notebook_that_two_runs_write_is_whole_at_any_moment(tmp_path):
+    output, ended, torn = tmp_path / "out.ipynb", threading.Event(), []
+    output.write_text("[]")
+    output.chmod(0o640)
+
+    def write(number):
+        place = _KernelFolder(tmp_path / f"hyperplane-kernel-{number}", output, -1)
+        for times in range(100):
+            place.write_output(json.dumps([number] * (1000 + 100 * times)))
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(2)]
+    reader = threading.Thread(target=lambda: _read_until(ended, output, torn))
+    for thread in (*writers, reader):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    ended.set()
+    reader.join()
+    assert torn == []
+    assert stat.S_IMODE(output.stat().st_mode) == 0o640
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["out.ipynb"]
+
+
+def _read_until(ended, output, torn):
+    while not ended.is_set():
+        try:
+            found = json.loads(output.read_text())
+        except ValueError as error:
+            torn.append(error)
+            return
+        if len(set(found)) > 1:
+            torn.append(found)

@@ -1,0 +1,38 @@
+"""What Dask draws with ipywidgets in a notebook, which the extra ``notebook`` brings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+CELLS = [
+    "import hyperplane\n"
+    "from distributed import progress\n"
+    "client, cluster = hyperplane.initialize_cluster(\n"
+    "    num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5\n"
+    ")",
+    "futures = client.map(abs, range(20))\nshown = progress(futures)\nshown",
+    # The scheduler tells the bar while the kernel is between cells, or waits as here.
+    "import asyncio\n"
+    "while not getattr(shown, 'bars', None) or shown.bars['abs'].value < 1:\n"
+    "    await asyncio.sleep(0.1)\n"
+    "type(shown.bars['abs']).__name__",
+    "cluster",
+    "client.close()\ncluster.close()",
+]
+
+
+@pytest.mark.cluster
+def test_a_notebook_draws_the_progress_and_the_cluster(tmp_path: Path) -> None:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in CELLS])
+    resources = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=120, kernel_name="python3", resources=resources).execute()
+    _, progress, bar, cluster, _ = (cell.outputs for cell in notebook.cells)
+    assert [output.data["text/plain"] for output in bar] == ["'FloatProgress'"]
+    for outputs in (progress, cluster):
+        assert any(VIEW in output.get("data", {}) for output in outputs), outputs
