@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 from hyperplane.errors import DoesNotFit, Fault, RequestError
 from hyperplane.spec.pool import PoolSpec
@@ -114,7 +114,9 @@ def propose_worker(
 
 
 def _is_size(value: Any) -> bool:
-    return type(value) is not bool and isinstance(value, Real) and 0 < value <= _MOST
+    if type(value) is bool or not isinstance(value, Real):
+        return False
+    return bool(0 < cast("float", value) <= _MOST)
 
 
 def check_fits(worker: WorkerSpec, pool: PoolSpec) -> None:

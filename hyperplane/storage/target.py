@@ -83,7 +83,7 @@ def target_of(
     allowed = "a path or URL of one file or folder"
     if not isinstance(url, (str, os.PathLike)) or not str(url).strip():
         raise RequestError([Fault("url", repr(url)[:80], allowed)])
-    text = os.fspath(url)
+    text: Any = os.fspath(url)  # a path may say bytes
     if not isinstance(text, str) or not _is_name(text):
         wrong = Fault("url", ascii(text)[:80], f"{allowed}, as text without zero bytes")
         raise RequestError([wrong])
