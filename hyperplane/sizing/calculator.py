@@ -89,9 +89,7 @@ def size_cluster(
     count = whole_number(pieces)
     if pieces is not None and (count is None or not 1 <= count <= _MOST):
         found.append(
-            Fault(
-                "pieces", repr(pieces)[:80], f"a whole number of at least 1 and at most {_MOST:g}"
-            )
+            Fault("pieces", repr(pieces)[:80], f"a whole number of at least 1{_at_most(count)}")
         )
     config.check_sections()
     rules = config.sizing_rules()
@@ -188,11 +186,16 @@ def closest_pool(cores: float, ram_gb: float, ngpus: int = 0) -> PoolSpec:
     ('16_16', '16_128', '8_8')
     """
     check(
-        Fault(name, repr(value)[:80], f"a number of at least 0 and at most {_MOST:g}")
+        Fault(name, repr(value)[:80], f"a number of at least 0{_at_most(value)}")
         for name, value in (("cores", cores), ("ram_gb", ram_gb), ("ngpus", ngpus))
         if not _is_amount(value)
     )
     return fit.smallest_pool(config.pools().values(), cores, gb_to_bytes(ram_gb), ngpus)
+
+
+def _at_most(value: object) -> str:
+    """The upper limit, for a number that is beyond it."""
+    return f" and at most {_MOST:g}" if isinstance(value, Real) and value > _MOST else ""  # type: ignore[operator]
 
 
 def _is_amount(value: object) -> bool:

@@ -79,7 +79,7 @@ def propose_worker(
     """
     processes, threads = whole_number(nprocs), whole_number(nthreads)
     faults = [
-        Fault(name, repr(value)[:80], f"a whole number of at least 1 and at most {_MOST:g}")
+        Fault(name, repr(value)[:80], f"a whole number of at least 1{_at_most(number)}")
         for name, value, number in (
             ("nprocs", nprocs, processes),
             ("nthreads", nthreads, threads),
@@ -111,6 +111,11 @@ def propose_worker(
     worker = WorkerSpec(processes, threads, ram, processes * threads, pool.gpus)
     check_fits(worker, pool)
     return worker
+
+
+def _at_most(number: int | None) -> str:
+    """The upper limit, for a number that is beyond it."""
+    return f" and at most {_MOST:g}" if number is not None and number > _MOST else ""
 
 
 def _is_size(value: Any) -> bool:
