@@ -258,6 +258,8 @@ def get_cluster(name: str, engine: str | None = None) -> Started:
     EngineError
         When no such cluster runs, with those that this machine has started and their engines.
     """
+    if not isinstance(name, str) or not name:
+        check([Fault("name", repr(name)[:80], "the name of a cluster, as text")])
     if engine is None:
         from hyperplane.engines.attach import engine_of
 

@@ -20,6 +20,7 @@ from hyperplane.errors import (
     JobCancelled,
     JobError,
     JobFailed,
+    JobStoreError,
     JobTimeout,
     MissingPackage,
     OutputConflict,
@@ -77,6 +78,11 @@ EXAMPLES = [
     (JobError("4f2a", "no such job"), {"job_id": "4f2a"}, RuntimeError),
     (JobFailed("4f2a", "failed: step 'a'"), {"job_id": "4f2a"}, JobError),
     (JobCancelled("4f2a", "cancelled"), {"job_id": "4f2a"}, JobError),
+    (
+        JobStoreError("/home/ada/jobs.db", "full", passing=True),
+        {"store": "/home/ada/jobs.db", "passing": True},
+        RuntimeError,
+    ),
     (JobTimeout("4f2a", "timed out"), {"job_id": "4f2a"}, TimeoutError),
     (
         EngineError("local", "it broke", "line 1\nline 2"),

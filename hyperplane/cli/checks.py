@@ -20,6 +20,7 @@ import hyperplane
 from hyperplane import config
 from hyperplane.engines import machine, records, registry
 from hyperplane.engines.base import Engine
+from hyperplane.engines.private_folders import private_folder, record_folders
 from hyperplane.errors import ConfigError, HyperplaneError
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import LocalSettings
@@ -104,7 +105,7 @@ def spilling() -> Iterator[Finding]:
     parent = dask.config.get("temporary-directory", default=None) or tempfile.gettempdir()
     elsewhere = "set temporary-directory in the Dask configuration to a folder on a disk"
     try:
-        folder = records.private_folder(parent)
+        folder = private_folder(parent)
         free = machine.free_disk(str(folder))
         kind = _file_system(folder)
         with suppress(OSError):  # clusters are in there
@@ -186,8 +187,9 @@ def running() -> Iterator[Finding]:
     """The clusters that run, and what dead ones had left, which reading the list removes."""
     try:
         before = []
-        with suppress(FileNotFoundError):  # whoever closes the last cluster removes the folder
-            before = list(records.private_folder().glob("*.json"))
+        for folder in record_folders():
+            with suppress(FileNotFoundError):  # whoever closes the last cluster removes the folder
+                before += list(folder.glob("*.json"))
         found = records.read_all()
     except OSError as error:
         yield Finding("clusters", "wrong", f"the list of clusters cannot be read: {error}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -12,17 +14,21 @@ import typer
 
 from hyperplane.cli.job_options import INTERRUPTED
 from hyperplane.cli.job_screen import Screen
-from hyperplane.jobs.kept import keep
+from hyperplane.errors import HyperplaneError, JobStoreError
+from hyperplane.jobs import cancelling
+from hyperplane.jobs.kept import folder_error, keep
 from hyperplane.jobs.processes import Command, Process
 from hyperplane.jobs.programs import traces
 from hyperplane.jobs.runners import settle
-from hyperplane.jobs.states import IN_PROGRESS, Job, Unit
+from hyperplane.jobs.states import CANCELLED, IN_PROGRESS, Job, Unit
 from hyperplane.jobs.store import JobStore
 from hyperplane.jobs.submitting import cancelled, handed_over, look_after, unread
 from hyperplane.jobs.supervisor import Supervisor, claimed
 
 #: Seconds between looks whether jobs have lost their supervisor.
 _LOOK_AFTER = 5.0
+#: Seconds between looks at a store that cannot be read.
+_AWAY = 1.0
 _BY_SIGNAL: dict[int, str] = {
     signal.SIGINT: "with Ctrl-C (SIGINT) where it ran",
     signal.SIGTERM: "with SIGTERM where it ran",
@@ -39,10 +45,18 @@ async def run_here(
     the second one kills what still runs.
     """
     handed = handed_over()
-    claim = claimed(job.place)
-    # For whoever goes on when this terminal is killed.
-    keep(job, handed.environment, settle(job.runner, runner_options), unread(job))
-    store.add(job)
+    try:
+        claim = claimed(job.place)
+    except OSError as error:
+        raise folder_error(job, error) from error
+    try:
+        # For whoever goes on when this terminal is killed.
+        keep(job, handed.environment, settle(job.runner, runner_options), unread(job))
+        store.add(job)
+    except HyperplaneError:  # nothing is kept, so nothing is left
+        claim.close()
+        shutil.rmtree(job.place, ignore_errors=True)
+        raise
     supervisor = Supervisor(store, handed, only=job.id, claim=claim)
     supervisor.told({job.id: handed})
     ends = _Ends(store, job, supervisor)
@@ -61,15 +75,32 @@ async def run_here(
                     screen.close_eyes()
                     ends.polite("when its terminal or pipe was gone")
                     continue
+                except JobStoreError as error:  # a database that is away comes back
+                    if not error.passing:
+                        raise
+                    now, pause = job, _AWAY
                 if work.done() and now.processed:
                     break
                 await asyncio.wait({work}, timeout=pause)
                 if work.done():
                     work.result()
+                    if supervisor.unwritten is not None:
+                        now = _unwritten(now, supervisor.unwritten)
+                        break
     finally:
         for number in _BY_SIGNAL:
             loop.remove_signal_handler(number)
     return now
+
+
+def _unwritten(job: Job, error: BaseException) -> Job:
+    """A job that was cancelled and whose store cannot say so yet."""
+    typer.echo(f"job {job.id} is cancelled, which could not be written down: {error}", err=True)
+    try:
+        cancelling.mark(job)
+    except OSError:
+        typer.echo(f"when it can: hyperplane job cancel {job.id[:8]}", err=True)
+    return dataclasses.replace(job, status=CANCELLED)
 
 
 class _Ends:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,7 +96,7 @@ def logs(
     latest = {(one.step, one.chunk): one for one in found}  # what failed once may be done since
     bad = [one for one in latest.values() if one.status not in (DONE, IN_PROGRESS)]
     last = (bad or found)[-1]
-    _write(_end_of(job.place / last.log, lines))
+    _write_end(job.place / last.log, lines)
 
 
 class _Wanted:
@@ -141,6 +142,9 @@ def _follow(store: JobStore, job: Job, wanted: _Wanted, lines: int | None) -> No
             file = job.place / one.log
             if one.log not in places:
                 places[one.log] = 0 if lines is None else _start_of(file, lines)
+            with suppress(FileNotFoundError):
+                # A log that its limit has made shorter goes on where it ends now.
+                places[one.log] = min(places[one.log], file.stat().st_size)
             while block := _block(file, places[one.log]):
                 if shown != one.log:
                     chunk = f" [{one.chunk}]" if one.chunk >= 0 else ""
@@ -185,13 +189,12 @@ def _start_of(file: Path, lines: int) -> int:
     return 0
 
 
-def _end_of(file: Path, lines: int | None) -> bytes:
-    try:
-        with file.open("rb") as opened:
-            opened.seek(0 if lines is None else _start_of(file, lines))
-            return opened.read()
-    except FileNotFoundError:
-        return b""
+def _write_end(file: Path, lines: int | None) -> None:
+    """Write a log, or its last lines; in blocks, for it may be larger than the memory."""
+    place = 0 if lines is None else _start_of(file, lines)
+    while block := _block(file, place):
+        place += len(block)
+        _write(block)
 
 
 def _write(text: bytes) -> None:

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import getpass
 import json
 import os
 import re
 import shutil
-import stat
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -25,11 +22,18 @@ from typing import Any
 
 import psutil
 
+from hyperplane.engines.private_folders import (
+    make_folder,
+    private_folder,
+    private_folders,
+    record_folder,
+    record_folders,
+    remove_empty,
+)
+
 if sys.platform != "win32":
     import fcntl
 
-#: How often a folder is made that others remove.
-_TIMES = 1000
 #: Seconds to wait for somebody else's look at the list.
 PATIENCE = 5.0
 
@@ -95,45 +99,6 @@ def own_start() -> float:
     return psutil.Process().create_time()
 
 
-def private_folder(parent: str | None = None) -> Path:
-    """The folder of this user in a temporary directory, closed to everybody else.
-
-    Raises
-    ------
-    PermissionError
-        When somebody else has put something of that name there.
-    """
-    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
-    folder = Path(parent or tempfile.gettempdir()) / f"hyperplane-{user}"
-    found = _made(folder)
-    others_write = found.st_mode & 0o022
-    if hasattr(os, "getuid") and (
-        not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or others_write
-    ):
-        raise PermissionError(
-            f"{folder} belongs to somebody else or others can write to it: remove it or set TMPDIR"
-        )
-    if found.st_mode & 0o077:
-        folder.chmod(0o700)
-    return folder
-
-
-def _made(folder: Path) -> os.stat_result:
-    """Make a folder that whoever closes the last cluster removes, at any moment."""
-    for attempt in range(_TIMES):
-        # Both ways: `exist_ok` raises, too, when what was there is gone as it looks what it was.
-        try:
-            folder.mkdir(mode=0o700, parents=True)
-        except FileExistsError:
-            pass
-        except FileNotFoundError:  # a place that takes no folders says so, too
-            if attempt == _TIMES - 1:
-                raise
-        with contextlib.suppress(FileNotFoundError):
-            return folder.lstat()
-    raise FileNotFoundError(errno.ENOENT, "others remove it all the time", str(folder))
-
-
 def reserve(record: Record, parent: str | None) -> Record:
     """Take a name and a scratch folder for a cluster that is about to start.
 
@@ -155,11 +120,14 @@ def reserve(record: Record, parent: str | None) -> Record:
     FileExistsError
         When a cluster of that name runs.
     """
+    if parent is not None and not (isinstance(parent, str | os.PathLike) and os.fspath(parent)):
+        wrong = f"temporary-directory = {parent!r:.80}: a folder is expected, as text"
+        raise NotADirectoryError(errno.ENOTDIR, wrong)
     read_all()
     with _alone():
         if any(found.name == record.name for found in _read()):
             raise FileExistsError(f"a cluster named {record.name!r} runs already; use another name")
-        while True:  # until nobody removes the folder above in between; see _made()
+        while True:  # until nobody removes the folder above in between; see make_folder()
             with contextlib.suppress(FileNotFoundError):
                 scratch = private_folder(parent) / record.name
                 scratch.mkdir(mode=0o700, exist_ok=True)
@@ -170,14 +138,15 @@ def reserve(record: Record, parent: str | None) -> Record:
 
 def process_folder() -> Path:
     """A folder for files of this process that serve all its clusters."""
+    # In the temporary directory, whose path is short: there are sockets in it.
     folder = private_folder() / f"_p{os.getpid()}"
-    _made(folder)
+    make_folder(folder)
     return folder
 
 
 def write(record: Record) -> None:
     """Publish a record; a reader sees all of it or nothing."""
-    file = private_folder() / f"{record.name}.json"
+    file = _file_of(record.name)
     draft = file.with_suffix(f".{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
         json.dump(asdict(record), opened)
@@ -186,11 +155,18 @@ def write(record: Record) -> None:
 
 def remove(name: str, scratch: str) -> None:
     """Take a cluster out of the list and remove its scratch folder and empty parents."""
-    (private_folder() / f"{name}.json").unlink(missing_ok=True)
+    for folder in record_folders():
+        (folder / f"{name}.json").unlink(missing_ok=True)
     shutil.rmtree(scratch, ignore_errors=True)
-    for folder in {private_folder(), Path(scratch).parent}:
-        with contextlib.suppress(OSError):  # other clusters are in there
-            folder.rmdir()
+    for folder in {*record_folders(), *private_folders(), Path(scratch).parent}:
+        remove_empty(folder)
+
+
+def _file_of(name: str) -> Path:
+    """The file of a cluster's record: the one that is there, or the one to make."""
+    files = [folder / f"{name}.json" for folder in record_folders()]
+    there = [file for file in files if file.exists()]
+    return there[0] if there else record_folder() / f"{name}.json"
 
 
 def read_all(starting: bool = False) -> list[Record]:
@@ -205,16 +181,16 @@ def read_all(starting: bool = False) -> list[Record]:
     for record in found:
         if not record.alive():
             _remove_dead(record)
-    for folder in _inside("*"):
+    for folder in [found for own in private_folders() for found in _inside(own, "*")]:
         # No cluster's name begins with a line below.
         owner = re.fullmatch(r"_p([0-9]+)", folder.name)
         if owner and not psutil.pid_exists(int(owner[1])):
             shutil.rmtree(folder, ignore_errors=True)
-    for draft in _inside("*.[0-9]*"):  # with a key pair in it, perhaps
+    for draft in _listed("*.[0-9]*"):  # with a key pair in it, perhaps
         if draft.suffix[1:].isdecimal() and not psutil.pid_exists(int(draft.suffix[1:])):
             draft.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # there are clusters in it
-        private_folder().rmdir()
+    for folder in {*record_folders(), *private_folders()}:
+        remove_empty(folder)
     running = [record for record in found if (record.scheduler or starting) and record.alive()]
     return sorted(running, key=lambda record: record.started)
 
@@ -222,7 +198,7 @@ def read_all(starting: bool = False) -> list[Record]:
 def _remove_dead(record: Record) -> None:
     """Remove a dead cluster's record and folder, unless another has taken its name since."""
     with _alone():
-        now = _record_in(private_folder() / f"{record.name}.json")
+        now = _record_in(_file_of(record.name))
         if now is not None and (now.pid, now.started) == (record.pid, record.started):
             remove(record.name, record.scratch)
 
@@ -246,7 +222,7 @@ def _alone() -> Iterator[None]:
 def _locked(deadline: float) -> int | None:
     """The folder, open and locked; None when that cannot be had in time."""
     while time.monotonic() < deadline:
-        folder = private_folder()
+        folder = record_folder()
         with contextlib.suppress(FileNotFoundError):  # removed with its last cluster
             number = os.open(folder, os.O_RDONLY)
             try:
@@ -273,11 +249,15 @@ def _record_in(file: Path) -> Record | None:
 
 def _read() -> list[Record]:
     """All records, of clusters that start, run or died."""
-    return [record for file in _inside("*.json") if (record := _record_in(file)) is not None]
+    return [record for file in _listed("*.json") if (record := _record_in(file)) is not None]
 
 
-def _inside(pattern: str) -> list[Path]:
+def _listed(pattern: str) -> list[Path]:
+    return [file for folder in record_folders() for file in _inside(folder, pattern)]
+
+
+def _inside(folder: Path, pattern: str) -> list[Path]:
     try:
-        return list(private_folder().glob(pattern))
+        return list(folder.glob(pattern))
     except FileNotFoundError:  # removed meanwhile, so there is nothing in it
         return []

@@ -36,6 +36,9 @@ def load(name: str) -> Engine:
     RequestError
         When there is none, with the nearest names.
     """
+    if not isinstance(name, str):
+        allowed = "a name, as text: " + ", ".join(names())
+        raise RequestError([Fault("engine", repr(name)[:80], allowed)])
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
         engine: Engine = getattr(importlib.import_module(module), attribute)()

@@ -16,6 +16,7 @@
     |  +- OutputExists (FileExistsError)  +- OutputConflict
     +- JobError (RuntimeError)        .job_id
     |  +- JobFailed  +- JobCancelled  +- JobTimeout (TimeoutError)
+    +- JobStoreError (RuntimeError)   .store .passing
     +- EngineError (RuntimeError)     .engine .log_tail
        +- EngineUnavailable  +- StartFailed  +- StartTimeout (TimeoutError)
 
@@ -44,7 +45,13 @@ from hyperplane.errors.engines import (
     StartFailed,
     StartTimeout,
 )
-from hyperplane.errors.jobs import JobCancelled, JobError, JobFailed, JobTimeout
+from hyperplane.errors.jobs import (
+    JobCancelled,
+    JobError,
+    JobFailed,
+    JobStoreError,
+    JobTimeout,
+)
 from hyperplane.errors.requests import (
     ConfigError,
     DoesNotFit,
@@ -70,6 +77,7 @@ __all__ = [
     "JobCancelled",
     "JobError",
     "JobFailed",
+    "JobStoreError",
     "JobTimeout",
     "MissingPackage",
     "OutputConflict",

@@ -11,11 +11,11 @@ class JobError(HyperplaneError, RuntimeError):
     Attributes
     ----------
     job_id : str
-        The job.
+        The job; empty when the error is about no single job.
     """
 
     def __init__(self, job_id: str, message: str) -> None:
-        super().__init__(f"job {job_id}: {message}")
+        super().__init__(f"job {job_id}: {message}" if job_id else message)
         self.job_id, self.message = job_id, message
 
     def __reduce__(self) -> tuple[type[JobError], tuple[str, str]]:
@@ -32,3 +32,19 @@ class JobCancelled(JobError):
 
 class JobTimeout(JobError, TimeoutError):
     """It took longer than it may."""
+
+
+class JobStoreError(HyperplaneError, RuntimeError):
+    """The database with the state of jobs cannot be read or written.
+
+    Attributes
+    ----------
+    store : str
+        Its file, or its URL without the password.
+    passing : bool
+        Whether the same call may succeed later, as with a full disk or a server that is away.
+    """
+
+    def __init__(self, store: str, wrong: str, *, passing: bool) -> None:
+        super().__init__(f"job store {store}: {wrong}")
+        self.store, self.passing = store, passing

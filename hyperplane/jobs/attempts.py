@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import time
 from collections import defaultdict
 from dataclasses import replace
@@ -11,7 +12,8 @@ from pathlib import Path
 
 from dask.utils import parse_timedelta
 
-from hyperplane.jobs import redaction, requirements, runners, shards_done
+from hyperplane.jobs import around, redaction, requirements, runners, shards_done
+from hyperplane.jobs.backoff import Backoff, has_no_room
 from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.environment import (
@@ -39,6 +41,7 @@ from hyperplane.jobs.states import (
 )  # fmt: skip
 from hyperplane.jobs.store import JobStore
 
+_log = logging.getLogger(__name__)
 #: No such folder, no right to it, too many or too long arguments; anything else may pass.
 _OF_THE_INPUT = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.E2BIG}
 
@@ -101,7 +104,11 @@ class Attempts:
     async def end_running(self) -> None:
         """End what still runs, also what somebody began who was killed."""
         running = [unit for unit, made in self._made.items() if made[-1:] and _runs(made[-1])]
-        await asyncio.gather(*map(self._end_attempt, running))
+        ended = await asyncio.gather(*map(self._end_attempt, running), return_exceptions=True)
+        # Only now: what cannot be written down of one must not let another one run on.
+        for one in ended:
+            if isinstance(one, BaseException):
+                raise one
 
     async def _end_attempt(self, unit: Unit) -> None:
         chunks = {step.name: len(_units(step)) for step in self.steps}
@@ -162,7 +169,7 @@ class Attempts:
         command.file(".log").write_text(self._preface(attempt), errors="replace")
         self._keep(replace(attempt, log=str(command.file(".log").relative_to(self.job.place))))
         try:
-            process = await self.runner.start(command, step, times_more)
+            process = await self._started(command, step, times_more)
         except OSError as error:
             wrong = f"it cannot be started: {error.strerror} ({error.filename})"
             fault = INPUT if error.errno in _OF_THE_INPUT else PASSING
@@ -174,6 +181,20 @@ class Attempts:
         first = self.job.pipeline.steps[0].name == attempt.step and attempt.chunk <= 0
         notes = self._notes if first and attempt.number == 1 else ()
         return "".join(f"warning: {one}\n" for one in notes)
+
+    async def _started(self, command: Command, step: Step, times_more: float) -> StepProcess:
+        """Begin an attempt; on a full disk wait until there is room."""
+        backoff = Backoff(_log.warning)
+        while True:
+            try:
+                process = await self.runner.start(command, step, times_more)
+            except OSError as error:
+                if not has_no_room(error):
+                    raise
+                await asyncio.sleep(backoff.failed(error))
+            else:
+                backoff.passed()
+                return process
 
     def _command(
         self, step: Step, unit: Unit, number: int, memory_faults: int, values: dict[str, str]
@@ -190,6 +211,7 @@ class Attempts:
             **own,
             **hidden,
             PROGRESS: str(files.with_name(f"{files.name}.progress")),
+            around.LIMIT: str(self._settings.log_bytes),
         }
         return Command(
             arguments(there, seen, unit, python),

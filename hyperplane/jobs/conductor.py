@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from dask.utils import parse_timedelta
-from sqlalchemy.exc import SQLAlchemyError
 
 from hyperplane.engines import machine
-from hyperplane.jobs import kept, notices
+from hyperplane.errors import JobStoreError
+from hyperplane.jobs import cancelling, kept, notices
 from hyperplane.jobs.attempts import Attempts
+from hyperplane.jobs.backoff import has_no_room
 from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.faults import INPUT
@@ -78,16 +79,25 @@ class Conductor:
             self._attempts.ending = status
             self._work.cancel()
 
+    async def end_processes(self) -> None:
+        """End what runs, though nothing can be written down."""
+        if self._attempts is not None:
+            with suppress(JobStoreError, OSError):
+                await self._attempts.end_running()
+
     async def run(self) -> None:
         """Work until the job has ended, and say so in the store."""
         try:
             status, reason = await self._outcome()
-        except SQLAlchemyError:
+        except JobStoreError:
             raise  # nothing can be written down now; whoever comes next goes on
-        except Exception as error:  # noqa: BLE001 - it ends this job, and not all others
+        except Exception as error:
+            if has_no_room(error):
+                raise
             status, reason = FAILED, " ".join(f"{type(error).__name__}: {error}".split())[:500]
         ended = {"status": status, "reason": reason, "ended": time.time(), "dashboard": ""}
         self.store.update(self.job.id, among=OPEN, **ended)
+        cancelling.unmark(self.job)
         if status in (FAILED, TIMED_OUT) and self._settings.notify:
             log = "" if self._attempts is None else self._attempts.last_words()
             now, environment = self.store.get(self.job.id), self._handed.environment
@@ -96,7 +106,10 @@ class Conductor:
 
     async def _outcome(self) -> tuple[str, str]:
         started = self.job.started or time.time()
-        if not self.store.update(self.job.id, among=OPEN, status=IN_PROGRESS, started=started):
+        # What is cancelled already needs no word of its beginning, for which there may be no room.
+        if not self._cancelled and not self.store.update(
+            self.job.id, among=OPEN, status=IN_PROGRESS, started=started
+        ):
             return CANCELLED, ""  # it has ended since it was claimed; nothing more is written
         attempts = Attempts(self.store, self.job, self._capacity, self._handed, self._kept)
         await attempts.prepare()

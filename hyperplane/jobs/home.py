@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hyperplane import config
+from hyperplane.errors import JobStoreError
+from hyperplane.jobs.backoff import may_pass
 from hyperplane.optional import need
 
 if TYPE_CHECKING:
@@ -21,17 +23,22 @@ def home() -> Path:
 
     Raises
     ------
-    PermissionError
-        When it belongs to somebody else.
+    JobStoreError
+        When it cannot be made, or belongs to another user.
     """
     told = config.jobs().home
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     # Not the current folder: the supervisor has another one.
     folder = Path.home() / Path(told).expanduser() if told else Path(state, "hyperplane")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_mode & 0o077:
-        folder.chmod(0o700)
-    return folder.resolve()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_mode & 0o077:
+            folder.chmod(0o700)
+        return folder.resolve()
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        wrong = f"the folder cannot be used ({said}); set hyperplane.jobs.home to one of yours"
+        raise JobStoreError(str(folder), wrong, passing=may_pass(error)) from error
 
 
 def the_store() -> JobStore:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 _FILE = "submission.json"
 #: The settings that belong to a job; the others are those of the machine.
-OF_A_JOB = ("retry_wait", "retry_wait_most", "grace", "chunks_at_once", "secrets", "notify")
+OF_A_JOB = ("retry_wait", "retry_wait_most", "grace", "chunks_at_once", "secrets", "notify",
+            "log_limit")  # fmt: skip
 #: Variables that say which programs and packages there are, and how they count and spell. Nobody
 #: has secrets there, and a step that begins without them is another step.
 _PLAIN = re.compile(
@@ -140,6 +141,8 @@ def adopt(job: Job) -> None:
         document = json.loads(Path(job.folder, _FILE).read_text())
         if document.get("system") != running_system():
             _write(job, {**document, "system": running_system()})
+    except JobError as error:  # a full disk, for which whoever claims jobs waits
+        raise error.__cause__ or error from None
     except (OSError, ValueError, AttributeError):
         return  # nothing is kept of it
 
@@ -154,8 +157,12 @@ def _write(job: Job, document: Mapping[str, Any]) -> None:
             json.dump(document, opened)
         draft.replace(file)
     except OSError as error:
-        wrong = f"its folder {job.place} cannot be used ({error.strerror})"
-        raise JobError(job.id, wrong) from error
+        raise folder_error(job, error) from error
+
+
+def folder_error(job: Job, error: OSError) -> JobError:
+    """The error of a job whose folder cannot be made or written."""
+    return JobError(job.id, f"its folder {job.place} cannot be used ({error.strerror})")
 
 
 def of(job: Job) -> Kept:
@@ -163,7 +170,9 @@ def of(job: Job) -> Kept:
     settings = config.jobs()
     try:
         document = json.loads(Path(job.folder, _FILE).read_text())
-        known = {name: document["settings"][name] for name in OF_A_JOB}
+        settled = document["settings"]
+        # One that was submitted with an earlier version has fewer.
+        known = {name: settled[name] for name in OF_A_JOB if name in settled}
         return Kept(
             type(settings)(**{**settings.model_dump(), **known}),
             {name: Resources(**sizes) for name, sizes in document["pools"].items()},

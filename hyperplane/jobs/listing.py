@@ -19,6 +19,8 @@ from hyperplane.jobs.states import (
 )  # fmt: skip
 from hyperplane.jobs.submitting import look_after
 
+#: Databases take no larger number.
+_MOST = 2**31 - 1
 STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, FAILED, TIMED_OUT, CANCELLED)
 
 
@@ -60,15 +62,25 @@ def list_jobs(
     >>> [(job.name, job.status) for job in list_jobs("done", name="first.of.list", limit=1)]
     [('first.of.list', 'done')]
     """
-    given = [status] if isinstance(status, str) else list(status or ())
+    try:
+        given = [status] if isinstance(status, str) else list(() if status is None else status)
+    except TypeError:
+        given = [status]  # it is no status, and told as such
     asked = [str(one).replace("-", " ").replace("_", " ") for one in given]
     faults = [
         Fault("status", repr(one), f"one of {', '.join(STATUSES)}", did_you_mean(one, STATUSES))
         for one in asked
         if one not in STATUSES
     ]
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+    if limit is not None and (
+        isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST
+    ):
         faults.append(Fault("limit", repr(limit), "a whole number, at least 1"))
+    faults += [
+        Fault(field, repr(value)[:80], "text")
+        for field, value in (("name", name), ("schedule", schedule))
+        if value is not None and not isinstance(value, str)
+    ]
     check(faults)
     store = the_store()
     look_after(store)

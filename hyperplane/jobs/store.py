@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,12 @@ from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from hyperplane.errors import Fault, JobError, RequestError
 from hyperplane.jobs.mounts import is_on_network
 from hyperplane.jobs.states import OPEN, PENDING, TIMED_OUT, Attempt, Job, overdue
+from hyperplane.jobs.store_errors import first_line, is_of_the_file, store_error
 
 _TABLES = sql.MetaData()
 _JOBS = sql.Table(
@@ -73,6 +74,8 @@ class JobStore:
     ------
     RequestError
         When there is no such database, or no driver for it.
+    JobStoreError
+        When the database is damaged, or its disk is full. So do all methods.
     """
 
     def __init__(self, url: str) -> None:
@@ -81,15 +84,17 @@ class JobStore:
             self._engine = _engine(parsed)
             _make_tables(self._engine)
             _check_tables(self._engine)
-        except (ArgumentError, NoSuchModuleError, ImportError, SQLAlchemyError, OSError) as error:
-            allowed = f"a database of SQLAlchemy that can be opened ({_first_line(error)})"
+        except (SQLAlchemyError, ImportError, OSError, ValueError) as error:
+            if is_of_the_file(error):
+                raise store_error(make_url(url), error) from error
+            allowed = f"a database of SQLAlchemy that can be opened ({first_line(error)})"
             shown = repr(_shown(url))
             raise RequestError([Fault("hyperplane.jobs.store", shown, allowed)]) from error
 
     def add(self, job: Job) -> None:
         """Keep a new job."""
         values = {**asdict(job), "parameters": json.dumps(dict(job.parameters))}
-        with self._engine.begin() as connection:
+        with self._connected(write=True) as connection:
             connection.execute(sql.insert(_JOBS).values(values))
 
     def get(self, job_id: str) -> Job:
@@ -136,20 +141,20 @@ class JobStore:
         query = sql.update(_JOBS).where(_JOBS.c.id == job_id).values(**values)
         if among is not None:
             query = query.where(_JOBS.c.status.in_(among))
-        with self._engine.begin() as connection:
+        with self._connected(write=True) as connection:
             return bool(connection.execute(query).rowcount)
 
     def open_ids(self, machine: str) -> list[str]:
         """The ids of a machine's jobs that want something done, the oldest first."""
         query = sql.select(_JOBS.c.id).where(_JOBS.c.status.in_(OPEN), _JOBS.c.machine == machine)
-        with self._engine.connect() as connection:
+        with self._connected() as connection:
             return list(connection.execute(query.order_by(_JOBS.c.submitted)).scalars())
 
     def expire(self, machine: str) -> None:
         """End pending jobs whose time from their submission is over."""
         late = sql.and_(_JOBS.c.timeout >= 0, _JOBS.c.submitted + _JOBS.c.timeout < time.time())
         where = (_JOBS.c.status == PENDING, _JOBS.c.machine == machine, late)
-        with self._engine.connect() as connection:
+        with self._connected() as connection:
             found = connection.execute(sql.select(_JOBS.c.id, _JOBS.c.timeout).where(*where)).all()
         for job_id, timeout in found:
             reason = f"its turn did not come: {overdue(timeout)}"
@@ -166,14 +171,14 @@ class JobStore:
     def to_cancel(self, statuses: Collection[str]) -> list[str]:
         """The ids of jobs whose end somebody has asked for."""
         query = sql.select(_JOBS.c.id).where(_JOBS.c.cancelled, _JOBS.c.status.in_(statuses))
-        with self._engine.connect() as connection:
+        with self._connected() as connection:
             return list(connection.execute(query).scalars())
 
     def put(self, attempt: Attempt) -> None:
         """Keep an attempt, new or changed."""
         values = asdict(attempt)
         key = [column == values[column.name] for column in _ATTEMPTS.primary_key.columns]
-        with self._engine.begin() as connection:
+        with self._connected(write=True) as connection:
             changed = connection.execute(sql.update(_ATTEMPTS).where(*key).values(values))
             if not changed.rowcount:
                 connection.execute(sql.insert(_ATTEMPTS).values(values))
@@ -183,17 +188,27 @@ class JobStore:
         columns = _ATTEMPTS.c
         query = sql.select(_ATTEMPTS).where(columns.job_id == job_id)
         query = query.order_by(columns.started, columns.step, columns.chunk, columns.number)
-        with self._engine.connect() as connection:
-            return [Attempt(**row) for row in connection.execute(query).mappings()]
+        with self._connected() as connection:
+            rows = connection.execute(query).mappings().all()
+            return [Attempt(**row) for row in rows]
 
     def close(self) -> None:
         """Let go of the database; whatever comes next opens it again."""
         self._engine.dispose()
 
     def _jobs(self, query: Any) -> list[Job]:
-        with self._engine.connect() as connection:
+        with self._connected() as connection:
             rows = connection.execute(query).mappings().all()
-        return [Job(**{**row, "parameters": json.loads(row["parameters"])}) for row in rows]
+            return [Job(**{**row, "parameters": json.loads(row["parameters"])}) for row in rows]
+
+    @contextmanager
+    def _connected(self, *, write: bool = False) -> Iterator[sql.Connection]:
+        """A connection, in a transaction that is committed at the end if something is written."""
+        try:
+            with self._engine.begin() if write else self._engine.connect() as connection:
+                yield connection
+        except (SQLAlchemyError, ValueError, TypeError) as error:
+            raise store_error(self._engine.url, error) from error
 
 
 def _make_tables(engine: sql.Engine) -> None:
@@ -251,7 +266,3 @@ def _shown(url: str) -> str:
         return make_url(url).render_as_string(hide_password=True)
     except ArgumentError:
         return "a URL not shown here"
-
-
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:200]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sys
 import time
 import uuid
@@ -11,8 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hyperplane import config
-from hyperplane.errors import Fault, JobError, RequestError, check
-from hyperplane.jobs import call_site, notebooks, requirements, wake
+from hyperplane.errors import Fault, HyperplaneError, JobError, RequestError, check
+from hyperplane.jobs import call_site, cancelling, notebooks, requirements, wake
 from hyperplane.jobs.adoption import may_carry_on, submission_of
 from hyperplane.jobs.definition.models import Pipeline
 from hyperplane.jobs.definition.reading import read_pipeline
@@ -104,7 +105,11 @@ def new_job(
     label = "basic" if made is None or made.job_type is None else made.job_type
     label = label if job_type is None else job_type
     faults += label_faults(label)
-    faults += runner_faults(runner, runner_options or {}, made) if here else []
+    faults += (
+        runner_faults(runner, {} if runner_options is None else runner_options, made)
+        if here
+        else []
+    )
     if made is not None:
         faults += requirements.name_faults(made)
         faults += pool_faults(made)
@@ -191,9 +196,13 @@ def send(
     handed = handed_over()
     keep(job, handed.environment, settle(job.runner, runner_options or {}), unread(job, source))
     with submission_of(job):
-        # First of the environment: the supervisor looks into the store by itself, too.
-        wake.tell(job.id, handed)
-        the_store().add(job)
+        try:
+            # First of the environment: the supervisor looks into the store by itself, too.
+            wake.tell(job.id, handed)
+            the_store().add(job)
+        except HyperplaneError:  # nothing is submitted, so nothing is left
+            shutil.rmtree(job.place, ignore_errors=True)
+            raise
         wake.tell()
     return Submitted(job.id, job.run_id)
 
@@ -255,6 +264,7 @@ def resume(job_id: str | Submitted) -> Submitted:
     }  # fmt: skip
     handed = handed_over()
     keep(job, handed.environment, kept_of(job).runner)
+    cancelling.unmark(job)
     with submission_of(job):
         wake.tell(job.id, handed)
         store.update(job.id, among=PROCESSED, **again)

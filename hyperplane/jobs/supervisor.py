@@ -12,22 +12,24 @@ import contextlib
 import fcntl
 import logging
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from dask.utils import parse_timedelta
-from sqlalchemy.exc import SQLAlchemyError
 
 from hyperplane import config
 from hyperplane.engines import records
-from hyperplane.jobs import kept, wake
+from hyperplane.errors import HyperplaneError, JobStoreError
+from hyperplane.jobs import cancelling, kept, wake
 from hyperplane.jobs.adoption import may_carry_on
+from hyperplane.jobs.backoff import Backoff, has_no_room, may_pass
 from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.conductor import Conductor
 from hyperplane.jobs.home import the_store, this_machine
 from hyperplane.jobs.programs import Handed
-from hyperplane.jobs.states import FAILED, OPEN
+from hyperplane.jobs.states import FAILED, OPEN, Job
 from hyperplane.jobs.store import JobStore
 from hyperplane.jobs.submitting import handed_over
 
@@ -62,6 +64,9 @@ class Supervisor:
         self._running: dict[asyncio.Task[None], str] = {}
         self._woken, self._first, self._busy_until = asyncio.Event(), True, 0.0
         self._capacity = Capacity.of_this_machine()
+        self._backoff, self._why = Backoff(_log.warning), ""
+        #: Why the end of the only job could not be written down; None when it was.
+        self.unwritten: BaseException | None = None
 
     def told(self, handed: dict[str, Handed]) -> None:
         """Somebody submits, resumes or cancels a job."""
@@ -75,7 +80,10 @@ class Supervisor:
         return first or any(may_carry_on(self.store.get(job_id)) for job_id in self._open())
 
     def cancel_all(self, why: str) -> None:
-        """End all jobs that are carried on."""
+        """End all jobs that are carried on, at once, whether or not that can be written down."""
+        self._why = self._why or why
+        self._backoff.try_now()
+        self._woken.set()
         for conductor in self._conductors.values():
             conductor.cancel(why)
 
@@ -86,14 +94,27 @@ class Supervisor:
             self._woken.clear()
             try:
                 self._round()
-            except SQLAlchemyError as error:  # a database that is away comes back
-                _log.warning("the store: %s", str(error).splitlines()[0])
-                self._busy_until = time.monotonic()
-            if self._running:
+            except (JobStoreError, OSError) as error:
+                await self._failed(error)
+            if self.unwritten is not None:
+                return
+            if self._running or self._backoff.failing:
                 self._busy_until = time.monotonic()
             elif time.monotonic() - self._busy_until >= linger:
                 return
             await self._something()
+
+    async def _failed(self, error: BaseException) -> None:
+        """Wait for room on a full disk, and for a database that is away; else end."""
+        if not may_pass(error):
+            if self.only is not None:  # or else its steps go on, and are found by the next one
+                for conductor in self._conductors.values():
+                    await conductor.end_processes()
+            raise error
+        if self._why and not self._running:
+            self.unwritten = error
+            return
+        self._backoff.failed(error)
 
     def _round(self) -> None:
         if self.only is None:
@@ -103,7 +124,12 @@ class Supervisor:
         self._note_dashboards()
 
     def _begin(self) -> None:
-        for job_id in self._open():
+        if self._backoff.waits:
+            return
+        wanting = self._open()
+        if self._backoff.over or not (wanting or self._running):
+            self._backoff.passed()
+        for job_id in wanting:
             if len(self._conductors) >= JOBS_AT_ONCE:
                 return
             job = self.store.get(job_id)
@@ -111,21 +137,29 @@ class Supervisor:
                 continue
             try:
                 claim, self._claim = self._claim or claimed(job.place), None
+                if claim is None:  # somebody runs it in the foreground
+                    continue
+                kept.adopt(job)
+                conductor = Conductor(self.store, job, self._capacity, self._handed_for(job))
             except OSError as error:
+                if has_no_room(error):
+                    raise
                 wrong = f"its folder cannot be used: {error}"
                 failed = {"status": FAILED, "reason": wrong, "ended": time.time()}
                 self.store.update(job.id, among=OPEN, **failed)
                 continue
-            if claim is not None:  # or else somebody runs it in the foreground
-                kept.adopt(job)
-                handed = self._handed.pop(job.id, None)
-                if handed is None:
-                    handed = Handed(kept.of(job).instead(self._default.environment))
-                conductor = Conductor(self.store, job, self._capacity, handed)
-                self._conductors[job.id] = conductor
-                task = asyncio.ensure_future(_with(claim, conductor))
-                task.add_done_callback(lambda _: self._woken.set())
-                self._running[task] = job.id
+            self._conductors[job.id] = conductor
+            if self._why or cancelling.is_marked(job):
+                conductor.cancel(self._why or "cancelled while the disk of its folder was full")
+            task = asyncio.ensure_future(_with(claim, conductor))
+            task.add_done_callback(lambda _: self._woken.set())
+            self._running[task] = job.id
+
+    def _handed_for(self, job: Job) -> Handed:
+        # Kept until the job has ended: after a full disk it is carried on once more.
+        if job.id in self._handed:
+            return self._handed[job.id]
+        return Handed(kept.of(job).instead(self._default.environment))
 
     def _open(self) -> list[str]:
         """Jobs that nobody carries on, the oldest first."""
@@ -142,7 +176,10 @@ class Supervisor:
         """Keep the addresses of the clusters that steps have now."""
         if not self._conductors:
             return
-        by_job = {record.job: record.dashboard for record in records.read_all() if record.job}
+        try:
+            by_job = {record.job: record.dashboard for record in records.read_all() if record.job}
+        except OSError:  # without the list of clusters jobs go on
+            return
         for job_id, conductor in self._conductors.items():
             now = by_job.get(job_id, "")
             if now != conductor.dashboard:
@@ -154,10 +191,15 @@ class Supervisor:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._woken.wait(), TICK)
         for task in [task for task in self._running if task.done()]:
-            job_id = self._running.pop(task)
-            del self._conductors[job_id]
-            if error := task.exception():
+            job_id, error = self._running.pop(task), task.exception()
+            if isinstance(error, JobStoreError) or (error is not None and may_pass(error)):
+                await self._failed(error)
+            elif error is not None:
                 _log.warning("job %s: %s", job_id, str(error).splitlines()[:1])
+            else:
+                self._backoff.passed()
+                self._handed.pop(job_id, None)
+            del self._conductors[job_id]
 
 
 def claimed(folder: Path) -> Any:
@@ -184,13 +226,30 @@ async def _serve() -> None:
             return
         # Of the configuration that a program has set, steps know nothing.
         os.environ.pop(wake.INHERITED, None)
-        supervisor = Supervisor(the_store(), handed_over())
-        linger = max(1.0, float(parse_timedelta(config.jobs().linger)))
-        while supervisor.busy():
-            # Whoever comes after the last look below finds no socket, and starts another one.
-            async with wake.listening(supervisor.told):
-                await supervisor.work(linger)
+        backoff, supervisor = Backoff(_log.warning), None
+        while True:
+            try:
+                supervisor = supervisor or Supervisor(the_store(), handed_over())
+                await _work(supervisor)
+            except (JobStoreError, OSError) as error:
+                if not may_pass(error):
+                    raise
+                await asyncio.sleep(backoff.failed(error))
+            else:
+                return
+
+
+async def _work(supervisor: Supervisor) -> None:
+    linger = max(1.0, float(parse_timedelta(config.jobs().linger)))
+    while supervisor.busy():
+        # Whoever comes after the last look below finds no socket, and starts another one.
+        async with wake.listening(supervisor.told):
+            await supervisor.work(linger)
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve())
+    try:
+        asyncio.run(_serve())
+    except HyperplaneError as told:
+        _log.error("%s", told)
+        sys.exit(1)

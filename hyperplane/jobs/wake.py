@@ -32,6 +32,8 @@ PATIENCE = 60.0
 _TRIES = 20
 #: Seconds that a client may take to say what it has to say.
 _TO_SPEAK = 10.0
+#: Bytes at the end of its log of which the last line is shown.
+_LONGEST_LINE = 500
 #: Bytes that a socket's path may have.
 _LONGEST = 100
 
@@ -55,12 +57,29 @@ def tell(job_id: str = "", handed: Handed | None = None) -> None:
     deadline, started = time.monotonic() + PATIENCE, -PATIENCE
     while not _sent(message):
         if time.monotonic() > deadline:
-            advice = f"its log is {_file('.log')}; the job waits, hyperplane job resume goes on"
-            raise JobError(job_id, f"the supervisor does not answer; {advice}")
+            log = _file(".log")
+            last = f" ends with: {words}" if (words := _last_line(log)) else ""
+            wrong = f"no supervisor of jobs answers within {PATIENCE:g} s; its log {log}{last}"
+            advice = "hyperplane job list starts another one, for the jobs that are submitted"
+            raise JobError(job_id, f"{wrong}; {advice}")
         if time.monotonic() - started > PATIENCE / 3 and running() is None:
-            _start()
+            try:
+                _start()
+            except OSError as error:
+                wrong = f"no supervisor of jobs can be started: {error.strerror}"
+                raise JobError(job_id, f"{wrong} ({error.filename})") from error
             started = time.monotonic()
         time.sleep(0.02)
+
+
+def _last_line(log: Path) -> str:
+    try:
+        with log.open("rb") as opened:
+            opened.seek(max(0, opened.seek(0, os.SEEK_END) - _LONGEST_LINE))
+            lines = opened.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def running(system: str | None = None) -> int | None:
@@ -94,9 +113,9 @@ def alone() -> Iterator[bool]:
             if not _is_first(lock, file):
                 time.sleep(0.05)
                 continue
-            lock.truncate(0)
-            lock.write(str(os.getpid()))
-            lock.flush()
+            with contextlib.suppress(OSError):  # a full disk: its number is not known then
+                os.ftruncate(lock.fileno(), 0)
+                os.write(lock.fileno(), str(os.getpid()).encode())
             try:
                 yield True
             finally:  # each boot and each container has another file: they would be many

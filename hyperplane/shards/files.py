@@ -64,7 +64,7 @@ def shard_files(
     ['part-9.csv', 'part-10.csv']
     """
     share, faults = found(idx, n_machines, ("idx", "n_machines"))
-    if by not in ("count", "bytes"):
+    if not isinstance(by, str) or by not in ("count", "bytes"):
         faults.append(Fault("by", repr(by)[:80], "'count' or 'bytes'"))
     check(faults)
     if frozen is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Real
 from typing import Any
 
@@ -15,6 +14,9 @@ from hyperplane.sizing.measure import Measured, measure
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
 from hyperplane.units import gb_to_bytes, whole_number
+
+#: More cores, GB, GPUs or pieces than any place has: a slip.
+_MOST = 10**12
 
 
 def size_cluster(
@@ -75,17 +77,20 @@ def size_cluster(
     25
     """
     found = [
-        Fault(name, repr(value), " or ".join(repr(choice) for choice in allowed))
+        Fault(name, repr(value)[:80], " or ".join(repr(choice) for choice in allowed))
         for name, value, allowed in (
             ("tasks", tasks, ("light", "heavy")),
             ("basis", basis, ("allocatable", "nominal")),
             ("moves_data", moves_data, (True, False)),
         )
-        if value not in allowed
+        # Only then can it be compared: arrays and pandas objects have no one answer.
+        if not isinstance(value, str | bool) or value not in allowed
     ]
     count = whole_number(pieces)
-    if pieces is not None and (count is None or count < 1):
-        found.append(Fault("pieces", repr(pieces), "a whole number of at least 1"))
+    if pieces is not None and (count is None or not 1 <= count <= _MOST):
+        found.append(
+            Fault("pieces", repr(pieces)[:80], f"a whole number of at least 1{_at_most(count)}")
+        )
     config.check_sections()
     rules = config.sizing_rules()
     chosen, measured = None, Measured(1, "")
@@ -181,14 +186,19 @@ def closest_pool(cores: float, ram_gb: float, ngpus: int = 0) -> PoolSpec:
     ('16_16', '16_128', '8_8')
     """
     check(
-        Fault(name, repr(value), "a number of at least 0")
+        Fault(name, repr(value)[:80], f"a number of at least 0{_at_most(value)}")
         for name, value in (("cores", cores), ("ram_gb", ram_gb), ("ngpus", ngpus))
         if not _is_amount(value)
     )
     return fit.smallest_pool(config.pools().values(), cores, gb_to_bytes(ram_gb), ngpus)
 
 
+def _at_most(value: object) -> str:
+    """The upper limit, for a number that is beyond it."""
+    return f" and at most {_MOST:g}" if isinstance(value, Real) and value > _MOST else ""  # type: ignore[operator]
+
+
 def _is_amount(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
-    return 0 <= float(value) < math.inf
+    return bool(0 <= value <= _MOST)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 from hyperplane.errors import DoesNotFit, Fault, RequestError
 from hyperplane.spec.pool import PoolSpec
@@ -31,6 +31,8 @@ from hyperplane.units import (
     whole_number,
 )
 
+#: More processes, threads or GB than any node has: a slip.
+_MOST = 10**12
 #: Up to this many cores one process takes them all (measured on two).
 SINGLE_PROCESS_CORES = 3
 
@@ -77,15 +79,17 @@ def propose_worker(
     """
     processes, threads = whole_number(nprocs), whole_number(nthreads)
     faults = [
-        Fault(name, repr(value), "a whole number of at least 1")
+        Fault(name, repr(value)[:80], f"a whole number of at least 1{_at_most(number)}")
         for name, value, number in (
             ("nprocs", nprocs, processes),
             ("nthreads", nthreads, threads),
         )
-        if value is not None and (number is None or number < 1)
+        if value is not None and (number is None or not 1 <= number <= _MOST)
     ]
     if ram_gb_per_proc is not None and not _is_size(ram_gb_per_proc):
-        faults.append(Fault("ram_gb_per_proc", repr(ram_gb_per_proc), "a number of GB above 0"))
+        faults.append(
+            Fault("ram_gb_per_proc", repr(ram_gb_per_proc)[:80], "a number of GB above 0")
+        )
     if faults:
         raise RequestError(faults)
     cores = pool.whole_cores
@@ -99,7 +103,7 @@ def propose_worker(
         share = pool.allocatable_ram // processes
         ram = share // STEP * STEP or share
     else:
-        ram = gb_to_bytes(ram_gb_per_proc)
+        ram = gb_to_bytes(float(ram_gb_per_proc))  # NumPy's short numbers overflow
         if nprocs is None:
             room = pool.allocatable_ram // max(1, ram - 1)  # a byte of rounding each: see fits()
             processes = max(1, min(processes, room))
@@ -109,8 +113,15 @@ def propose_worker(
     return worker
 
 
+def _at_most(number: int | None) -> str:
+    """The upper limit, for a number that is beyond it."""
+    return f" and at most {_MOST:g}" if number is not None and number > _MOST else ""
+
+
 def _is_size(value: Any) -> bool:
-    return type(value) is not bool and isinstance(value, Real) and 0 < float(value) < math.inf
+    if type(value) is bool or not isinstance(value, Real):
+        return False
+    return bool(0 < cast("float", value) <= _MOST)
 
 
 def check_fits(worker: WorkerSpec, pool: PoolSpec) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -123,4 +122,4 @@ def policy_faults(values: Mapping[str, Any], where: str, source: str = "") -> li
 def _is_fraction(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return math.isfinite(value) and 0 < value <= 1
+    return 0 < value <= 1  # nan is not

@@ -26,6 +26,8 @@ from hyperplane.spec.worker import WorkerSpec
 from hyperplane.units import bytes_to_gb, format_number, parse_bytes, whole_number
 
 LARGEST_PORT = 65_535
+#: Seconds, some thirty years: a longer time is a slip.
+LONGEST = 1e9
 
 
 def _is_truth_value(value: object) -> bool:
@@ -38,11 +40,19 @@ def _whole(value: object) -> object:
     if _is_truth_value(value):
         raise ValueError("a whole number")
     number = whole_number(value)
+    # Text with digits of other scripts and bytes are slips, though Python takes them for numbers.
+    if number is None and (isinstance(value, bytes) or not _is_plain(value)):
+        raise ValueError("a whole number")
     return value if number is None else number
 
 
+def _is_plain(value: object) -> bool:
+    """Whether a value is no text, or one of ASCII."""
+    return not isinstance(value, str) or value.isascii()
+
+
 def _number(value: object) -> object:
-    if _is_truth_value(value):
+    if _is_truth_value(value) or isinstance(value, bytes) or not _is_plain(value):
         raise ValueError("a number")
     return value
 
@@ -50,7 +60,7 @@ def _number(value: object) -> object:
 def _gigabytes(value: object) -> object:
     """``2.4`` is 2.4 GB; text may carry its own unit."""
     allowed = "a number of GB, or text such as '2.4GB'"
-    if _is_truth_value(value):
+    if _is_truth_value(value) or isinstance(value, bytes) or not _is_plain(value):
         raise ValueError(allowed)
     if isinstance(value, str) and value.strip() and value.strip()[-1].isalpha():
         return bytes_to_gb(_parsed(value, allowed))
@@ -68,7 +78,7 @@ def _port(value: object) -> str:
     text = str(value).strip().lower()
     if text == "random":
         return text
-    if not text.isdecimal() or int(text) > LARGEST_PORT:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 5 or int(text) > LARGEST_PORT:
         raise ValueError(f"'random' or a port number from 0 to {LARGEST_PORT}")
     return text
 
@@ -76,7 +86,7 @@ def _port(value: object) -> str:
 def _duration(value: object) -> object:
     """Seconds, or text such as "30 minutes"."""
     allowed = "seconds, more than 0, or text such as '30 minutes'"
-    if _is_truth_value(value):
+    if _is_truth_value(value) or not _is_plain(value):
         raise ValueError(allowed)
     try:
         return None if value is None else parse_timedelta(cast("str | float", value))
@@ -101,8 +111,8 @@ def _policy(value: object) -> object:
 
 Whole = Annotated[int, BeforeValidator(_whole)]
 Count = Annotated[Whole, Field(ge=1, le=1_000_000)]
-Gigabytes = Annotated[float, BeforeValidator(_gigabytes), Field(gt=0, allow_inf_nan=False)]
-Seconds = Annotated[float, BeforeValidator(_duration), Field(gt=0, allow_inf_nan=False)]
+Gigabytes = Annotated[float, BeforeValidator(_gigabytes), Field(gt=0, le=1e12, allow_inf_nan=False)]
+Seconds = Annotated[float, BeforeValidator(_duration), Field(gt=0, le=LONGEST, allow_inf_nan=False)]
 
 
 class ClusterRequest(BaseModel):

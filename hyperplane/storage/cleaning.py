@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 import psutil
 from dask.utils import parse_timedelta
 
-from hyperplane.errors import Fault, RequestError
+from hyperplane.errors import Fault, check
 from hyperplane.storage.commits import State, these_processes
 from hyperplane.storage.place import commits_of
 from hyperplane.storage.shards import FIRST
@@ -96,13 +97,13 @@ def clean(
     >>> hyperplane.storage.clean("memory://docs/tidy.parquet").files
     0
     """
-    target = target_of(url, {**(storage_options or {}), **options})
-    try:
-        age = float(parse_timedelta(older_than))
-    except (ValueError, KeyError, TypeError) as error:
-        raise RequestError(
-            [Fault("older_than", repr(older_than), "a time such as '2h' or seconds")]
-        ) from error
+    target = target_of(url, storage_options, options)
+    age = _seconds(older_than)
+    faults = [] if age is not None else [_time_fault(older_than)]
+    if not isinstance(dry_run, bool):
+        faults.append(Fault("dry_run", repr(dry_run)[:80], "True or False"))
+    check(faults)
+    assert age is not None  # noqa: S101 - or there are faults
     commits = commits_of(target)
     state = commits.state()
     if not dry_run:
@@ -130,6 +131,21 @@ def clean(
         sum(sizes),
         tuple(sorted(kept)),
     )
+
+
+def _seconds(older_than: Any) -> float | None:
+    """An age in seconds; None for what is none."""
+    if isinstance(older_than, bool) or not isinstance(older_than, (str, int, float, dt.timedelta)):
+        return None
+    try:
+        age = float(parse_timedelta(older_than))
+    except (ValueError, KeyError, OverflowError):
+        return None
+    return age if 0 <= age < math.inf else None
+
+
+def _time_fault(older_than: Any) -> Fault:
+    return Fault("older_than", repr(older_than)[:80], "a time such as '2h', or seconds from 0")
 
 
 def _is_left(

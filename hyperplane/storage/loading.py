@@ -17,7 +17,7 @@ from dask.delayed import delayed
 
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources.footers import READERS
-from hyperplane.errors import Fault, ReadError, RequestError, StorageError
+from hyperplane.errors import Fault, HyperplaneError, ReadError, RequestError, StorageError
 from hyperplane.storage.arrays import load_array
 from hyperplane.storage.commits import FOREIGN
 from hyperplane.storage.decoding import decoded
@@ -84,11 +84,14 @@ def load(
     >>> hyperplane.load("memory://docs/late.parquet")["delay"].sum()
     np.int64(42)
     """
-    target = target_of(url, {**(storage_options or {}), **options})
+    target = target_of(url, storage_options, options)
     check_options(target, options)
     shelf = Shelf(target.store)
     if shelf.is_file(target.path):
         return _file(target, shelf, trusted)
+    if target.store.protocol in ("http", "https"):  # which has no folders
+        wrong = "there is no file, or nothing answers at that address; check the URL and its server"
+        raise StorageError(target.url, wrong)
     commits = commits_of(target)
     for _ in range(_LOOKS):
         manifest = commits.state().manifest
@@ -145,7 +148,9 @@ def _file(target: Target, shelf: Shelf, trusted: bool) -> Any:
         raise StorageError(target.url, "it was removed just now")
     try:
         return decoded(data, _KINDS.get(form, "bytes"), form)
-    except (ValueError, OSError, pa.ArrowException) as error:
+    except (HyperplaneError, MemoryError):
+        raise
+    except Exception as error:  # each library of a format has errors of its own for damage
         raise ReadError(target.url, f"is damaged, or not what its name says ({said(error)})") from (
             error
         )

@@ -75,8 +75,12 @@ def understood(
     """
     kind = kind_of(obj)
     faults = [*object_faults(obj, kind), *place_faults(target)]
-    if mode not in get_args(Mode):
-        faults.append(Fault("mode", repr(mode), "one of " + ", ".join(get_args(Mode))))
+    if not isinstance(mode, str) or mode not in get_args(Mode):
+        faults.append(Fault("mode", repr(mode)[:80], "one of " + ", ".join(get_args(Mode))))
+        mode = "error"
+    if format is not None and not (isinstance(format, str) and format):
+        faults.append(Fault("format", repr(format)[:80], "the name of a format, as text"))
+        format = None  # noqa: A001
     if shard is not None and not _is_shard(shard):
         allowed = "(index, count) with 0 <= index < count, as hyperplane.shard() gives it"
         faults.append(Fault("shard", repr(shard), allowed))

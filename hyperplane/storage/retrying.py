@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -17,6 +18,8 @@ from hyperplane.stores.secrets import said
 T = TypeVar("T")
 #: Seconds for all attempts together.
 BUDGET = 300.0
+#: The same for a store that refuses connections and has never answered this process.
+UNANSWERED = 2.0
 #: Seconds before the second attempt, and at most between two.
 FIRST, LONGEST = 0.25, 30.0
 
@@ -56,6 +59,24 @@ _ADVICE = {
     errno.ENOTDIR: "a part of the path is a file; save elsewhere",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
 }
+
+
+#: Names of errors for a connection that was not made at all.
+_NOT_CONNECTED = {"ClientConnectorError", "ClientConnectorDNSError", "EndpointConnectionError"}
+#: Stores that have answered this process.
+_answered: set[str] = set()
+
+
+def _store_of(url: str) -> str:
+    return "/".join(url.split("/", 3)[:3]) if "://" in url else ""
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Whether nothing listens at the address of a store."""
+    return any(
+        isinstance(one, ConnectionRefusedError) or type(one).__name__ in _NOT_CONNECTED
+        for one in _chain(error)
+    )
 
 
 def passes(error: BaseException) -> bool:
@@ -116,15 +137,28 @@ def attempt(
     def before(state: tenacity.RetryCallState) -> None:
         throttled()
 
+    began, store = time.monotonic(), _store_of(url)
+
+    def stop(state: tenacity.RetryCallState) -> bool:
+        error = state.outcome.exception() if state.outcome else None
+        # A store that has answered this process comes back; one that never did is not there.
+        never = store not in _answered and error is not None and _is_refused(error)
+        return time.monotonic() - began > (UNANSWERED if never else BUDGET)
+
+    def once() -> T:
+        done = work()
+        _answered.add(store)
+        return done
+
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(passes),
         wait=wait,
-        stop=tenacity.stop_after_delay(BUDGET),
+        stop=stop,
         before_sleep=before,
         reraise=True,
     )
     with told(url, options):
-        return retrying(work)
+        return retrying(once)
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def save(
     False
     """
     began = time.monotonic()
-    target = target_of(url, {**(storage_options or {}), **options})
+    target = target_of(url, storage_options, options)
     check_options(target, options)
     request = understood(obj, target, format, mode, shard, run)
     if request.kind == "array":

@@ -233,7 +233,7 @@ def missing_shards(
     >>> missing_shards("memory://docs/shards")
     [0, 2]
     """
-    target = target_of(url, {**(storage_options or {}), **options})
+    target = target_of(url, storage_options, options)
     commits = commits_of(target)
     base = commits.state().manifest
     found: dict[tuple[int, str], set[int]] = {}

@@ -18,6 +18,8 @@ from hyperplane.stores.secrets import said, shown
 
 #: Bytes of a name on a local disk; others are made of it, and disks take 255.
 LONGEST_NAME = 200
+#: File systems of fsspec to which nothing can be written.
+_READ_ONLY = {"http", "https", "data", "zip", "tar", "libarchive", "reference", "git", "github"}
 _FIELD = re.compile(r"\{[^{}/]*\}")
 
 
@@ -65,7 +67,11 @@ class Target:
         return path if self.store.local else str(self.store.system.unstrip_protocol(path))
 
 
-def target_of(url: Any, storage_options: Mapping[str, Any] | None) -> Target:
+def target_of(
+    url: Any,
+    storage_options: Mapping[str, Any] | None,
+    more: Mapping[str, Any] | None = None,
+) -> Target:
     """What a URL names. Of a link on a local disk, what it leads to: so the link stays.
 
     Raises
@@ -77,8 +83,14 @@ def target_of(url: Any, storage_options: Mapping[str, Any] | None) -> Target:
     allowed = "a path or URL of one file or folder"
     if not isinstance(url, (str, os.PathLike)) or not str(url).strip():
         raise RequestError([Fault("url", repr(url)[:80], allowed)])
-    text = os.fspath(url)
-    options = dict(storage_options or {})
+    text: Any = os.fspath(url)  # a path may say bytes
+    if not isinstance(text, str) or not _is_name(text):
+        wrong = Fault("url", ascii(text)[:80], f"{allowed}, as text without zero bytes")
+        raise RequestError([wrong])
+    if not isinstance(storage_options, Mapping | None):
+        asked = f"a {type(storage_options).__name__}"  # not shown: it may be a secret
+        raise RequestError([Fault("storage_options", asked, "a mapping for fsspec")])
+    options = {**(storage_options or {}), **(more or {})}
     if options.get("asynchronous"):
         wrong = Fault("asynchronous", "True", "False", "leave it out; nothing here is awaited")
         raise RequestError([wrong])
@@ -89,7 +101,7 @@ def target_of(url: Any, storage_options: Mapping[str, Any] | None) -> Target:
         raise RequestError([wrong])
     try:
         system, path = fsspec.url_to_fs(text, **options)
-    except (ImportError, OSError, ValueError, TypeError) as error:
+    except Exception as error:  # each file system raises its own
         wrong = Fault(
             "url", repr(shown(text)), f"a URL that fsspec can open ({said(error, options, text)})"
         )
@@ -98,7 +110,12 @@ def target_of(url: Any, storage_options: Mapping[str, Any] | None) -> Target:
     if isinstance(system, LocalFileSystem):
         store = Store("file", "file:///", options)
         deep = path not in ("", "/")
-        path = os.path.realpath(path) if Path(path).is_symlink() else path
+        try:
+            path = os.path.realpath(path) if Path(path).is_symlink() else path
+            Path(path).exists()
+        except OSError as error:  # too long, or through a folder that nobody may enter
+            wrong = Fault("url", repr(shown(text))[:80], f"{allowed} ({error.strerror})")
+            raise RequestError([wrong]) from error
     else:
         protocol = system.protocol if isinstance(system.protocol, str) else system.protocol[0]
         store = Store(protocol, text, options)
@@ -110,6 +127,11 @@ def target_of(url: Any, storage_options: Mapping[str, Any] | None) -> Target:
     return Target(store, path)
 
 
+def _is_name(text: str) -> bool:
+    """Whether a disk can have a name: all of it can be written as UTF-8, and nothing ends it."""
+    return "\0" not in text and not any("\ud800" <= one <= "\udbff" for one in text)
+
+
 def place_faults(target: Target) -> list[Fault]:
     """What is wrong with a place to save to, though one may load from it.
 
@@ -119,6 +141,10 @@ def place_faults(target: Target) -> list[Fault]:
     url = 'memory:///docs/out_{idx:05d}.csv': allowed is a name without {}; write ...
     """
     faults = []
+    if target.store.protocol in _READ_ONLY:
+        advice = "save to a disk or an object store"
+        allowed = f"a place that can be written to; {target.store.protocol} can only be read"
+        faults.append(Fault("url", repr(target.url), allowed, advice))
     if _FIELD.search(target.path):
         advice = "write it as hyperplane.output_path(url, idx)"
         faults.append(Fault("url", repr(target.url), "a name without {}", advice))

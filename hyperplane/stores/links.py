@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import PurePath
 from typing import Any
 
@@ -11,6 +12,10 @@ from fsspec.implementations.local import LocalFileSystem
 #: Types of entries, beside ``file`` and ``directory``: a link that leads nowhere, and one that
 #: leads to a folder in which it is itself.
 BROKEN, LOOP = "broken", "loop"
+
+
+#: In a thread that lists folders for another one: ``stopped``, an event once that one has gone.
+asking = threading.local()
 
 
 class Followed(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -32,6 +37,8 @@ class Followed(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
 
     def ls(self, path: str, detail: bool = False, **options: Any) -> list[Any]:
         """What is in a folder."""
+        if getattr(asking, "stopped", None) is not None and asking.stopped.is_set():
+            raise InterruptedError("the caller waits no longer")
         entries: list[Any] = super().ls(path, detail=detail, **options)
         return (
             [self._target(one) if one["islink"] else one for one in entries] if detail else entries

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +15,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from hyperplane.errors import Fault, RequestError, check
-from hyperplane.stores.links import BROKEN, Followed
+from hyperplane.stores.links import BROKEN, Followed, asking
 from hyperplane.stores.places import File, Folder, Place, Store
 from hyperplane.stores.secrets import given, said
 
@@ -124,7 +125,10 @@ def _asked(urls: Any, options: Any, look: _Look) -> list[Any]:
     several = [urls] if isinstance(urls, str | os.PathLike) else urls
     if not isinstance(several, Iterable) or isinstance(several, Mapping | bytes):
         raise RequestError([_fault(urls, _ALLOWED)])
-    several = list(several)
+    try:
+        several = list(several)
+    except TypeError:  # an array of no dimension says that it can be gone through
+        raise RequestError([_fault(urls, _ALLOWED)]) from None
     if not several:
         raise RequestError([Fault("urls", "[]", f"{_ALLOWED}; here is none")])
     stores: dict[Any, Store] = {}
@@ -148,9 +152,21 @@ def _asked(urls: Any, options: Any, look: _Look) -> list[Any]:
 
 def _at_once(function: Callable[[Any], _One], given: Sequence[Any]) -> list[_One]:
     """What a function makes of each; every thread takes one in so many."""
+    if len(given) < 2:  # in this thread, which Ctrl-C interrupts
+        return list(map(function, given))
     shares = [given[first::AT_ONCE] for first in range(min(AT_ONCE, len(given)))]
+    stopped = threading.Event()
+
+    def work(share: Sequence[Any]) -> list[_One]:
+        asking.stopped = stopped
+        return list(map(function, share))
+
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        done = list(pool.map(lambda share: list(map(function, share)), shares))
+        try:
+            done = list(pool.map(work, shares))
+        except BaseException:  # the threads would go on to the end of the disk
+            stopped.set()
+            raise
     return [done[place % AT_ONCE][place // AT_ONCE] for place in range(len(given))]
 
 
@@ -203,6 +219,8 @@ def _files(url: Any, place: Place) -> _Found:
     """The files of what one URL names."""
     found: _Found = []
     for one in _matched(url, place):
+        if isinstance(one, Folder) and one.store.local and one.path.rstrip("/") == "":
+            return [_fault(url, "a folder with the files, not the whole disk", "name the folder")]
         if isinstance(one, Folder):
             inside = _followed(one.store, endless=True).find(one.path, detail=True).values()
             visible = [entry for entry in inside if not _hidden(_below(entry["name"], one.path))]

@@ -74,14 +74,22 @@ def test_start_refuses_with_all_faults_and_starts_nothing(run: Run, place: Path)
 
 
 @pytest.mark.parametrize("command", ["list", "stop"])
-def test_a_folder_that_others_can_write_to_is_a_failure_in_words(
-    command: str, run: Run, place: Path
+def test_a_list_that_cannot_be_read_is_a_failure_in_words(
+    command: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records.private_folder().chmod(0o777)
+    def unreadable() -> list[Path]:
+        raise PermissionError(13, "Permission denied", "/tmp/hyperplane-1000")
+
+    monkeypatch.setattr(records, "record_folders", unreadable)
     answer = run("cluster", command, *["--all"] * (command == "stop"))
     assert answer.code == 1
     assert "the list of clusters cannot be read" in answer.err
-    assert str(place) in answer.err
+    assert "/tmp/hyperplane-1000" in answer.err
+
+
+def test_a_folder_that_others_can_write_to_is_passed_over(run: Run) -> None:
+    records.private_folder().chmod(0o777)
+    assert run("cluster", "list").code == 0
 
 
 def test_a_cluster_that_does_not_end_is_a_failure(

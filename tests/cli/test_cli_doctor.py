@@ -165,11 +165,23 @@ def test_a_spill_folder_that_cannot_be_made_is_wrong(run: Run, place: Path) -> N
     assert finding(answer, "spill folder")["state"] == "wrong"
 
 
-def test_a_folder_that_others_can_write_to_is_wrong(run: Run) -> None:
-    records.private_folder().chmod(0o777)
+def test_a_list_of_clusters_that_cannot_be_read_is_wrong(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable() -> list[Path]:
+        raise PermissionError(13, "Permission denied", "/tmp/hyperplane-1000")
+
+    monkeypatch.setattr(records, "record_folders", unreadable)
     answer = run("doctor", "--json")
     assert answer.code == 1
     assert finding(answer, "clusters")["state"] == "wrong"
+
+
+def test_a_folder_that_others_can_write_to_is_passed_over(run: Run) -> None:
+    records.private_folder().chmod(0o777)
+    answer = run("doctor", "--json")
+    assert finding(answer, "clusters")["state"] == "ok"
+    assert finding(answer, "spill folder")["state"] != "wrong"
 
 
 def test_what_a_dead_cluster_has_left_is_removed_and_told(run: Run, place: Path) -> None:

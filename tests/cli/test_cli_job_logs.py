@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -85,3 +87,34 @@ def test_the_last_lines_of_a_long_log(run: Run, folder: Path) -> None:
     for count in (1, 2, 700, 2000, 3001, 5000):
         shown = run("job", "logs", job_id, "--lines", str(count)).out
         assert shown == "\n".join([*lines, "no end"][-count:])
+
+
+def test_a_log_larger_than_the_memory_is_shown_in_bounded_memory(tmp_path):
+    # Sparse: it takes no room on the disk.
+    log, size = tmp_path / "attempt-1.log", 1 << 30
+    with log.open("wb") as opened:
+        opened.truncate(size)
+        opened.seek(0, 2)
+        opened.write(b"\nthe last line\n")
+    program = (
+        "import resource, sys; from pathlib import Path\n"
+        "from hyperplane.cli import job_look\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        f"job_look._write_end(Path({str(log)!r}), None)\n"
+        f"job_look._write_end(Path({str(log)!r}), 1)\n"
+        "after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "print((after - before) // 1024, file=sys.stderr)\n"
+    )
+    counting = (
+        "import sys; print(sum(len(b) for b in iter(lambda: sys.stdin.buffer.read(1 << 20), b'')))"
+    )
+    shown = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    counted = subprocess.run(
+        [sys.executable, "-c", counting], stdin=shown.stdout, capture_output=True, check=True
+    )
+    _, told = shown.communicate(timeout=120)
+    last = len("the last line\n")
+    assert int(counted.stdout) == size + 1 + 2 * last
+    assert int(told) < 32  # megabytes

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import dask.config
@@ -58,16 +57,13 @@ def test_a_cluster_whose_owner_is_stopped_is_an_error_in_time(
     assert dask.config.get("scheduler", default=None) is None
 
 
-@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs users")
-def test_a_list_of_clusters_that_others_can_write_to() -> None:
-    folder = Path(tempfile.gettempdir()) / f"hyperplane-{os.getuid()}"
-    folder.mkdir()
-    folder.chmod(0o777)
-    try:
-        with pytest.raises(hyperplane.EngineError, match="remove it or set TMPDIR"):
-            hyperplane.get_cluster("any")
-    finally:
-        folder.rmdir()
+def test_a_list_of_clusters_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable() -> list[Path]:
+        raise PermissionError(13, "Permission denied", "/tmp/hyperplane-1000")
+
+    monkeypatch.setattr(records, "record_folders", unreadable)
+    with pytest.raises(hyperplane.EngineError, match="the list of clusters cannot be read"):
+        hyperplane.get_cluster("any")
 
 
 def listed(name: str, engine: str) -> None:

@@ -54,21 +54,38 @@ def test_only_the_owner_can_look(tmp_path: Path) -> None:
     assert stat.S_IMODE((folder / "dask-cluster-1").stat().st_mode) == 0o700
 
 
-def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
+    planted = record("planted")
+    records.write(planted)
     folder = records.private_folder()
     folder.chmod(0o777)
-    with pytest.raises(PermissionError, match="TMPDIR"):
-        records.private_folder()
+    other = records.private_folder()
+    assert other != folder
+    assert other.name.startswith(f"{folder.name}-")
+    assert stat.S_IMODE(other.stat().st_mode) == 0o700
+    assert records.private_folder() == other
+    records.write(record("mine"))
+    assert [found.name for found in records.read_all()] == ["mine"]
 
 
-def test_a_link_in_its_place_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["link", "file", "pipe", "nothing"])
+def test_what_is_no_folder_is_not_used(tmp_path: Path, what: str) -> None:
     folder = records.private_folder()
     folder.rmdir()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    folder.symlink_to(elsewhere)
-    with pytest.raises(PermissionError, match="remove it"):
-        records.private_folder()
+    if what == "pipe":
+        os.mkfifo(folder)
+    elif what == "file":
+        folder.touch()
+    else:
+        folder.symlink_to(elsewhere if what == "link" else tmp_path / "nothing")
+    only = record("mine")
+    records.write(only)
+    assert [found.name for found in records.read_all()] == ["mine"]
+    assert list(elsewhere.iterdir()) == []
+    records.remove(only.name, only.scratch)
+    assert sorted(one.name for one in tmp_path.iterdir()) == sorted({"elsewhere", folder.name})
 
 
 def test_a_dead_owner_is_cleared_with_its_scratch() -> None:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import random
 import shutil
 import sqlite3
 import tempfile
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import dask.config
 import pytest
 from job_cases import bash, ran
+from scale import scaled
 
-from hyperplane.errors import JobError, RequestError
+from hyperplane.errors import HyperplaneError, JobError, JobStoreError, RequestError
 from hyperplane.jobs import Pipeline, Step, wake
 from hyperplane.jobs.home import the_store
 from hyperplane.jobs.mounts import is_on_network
@@ -111,6 +116,82 @@ def test_jobs_run_with_their_state_in_postgres(postgres, tmp_path, monkeypatch):
         while wake.running() is not None:
             time.sleep(0.05)
         the_store().close()
+
+
+def look_at_all(store, job):
+    store.find()
+    store.attempts("x")
+    store.add(job)
+
+
+def damaged_in(file, place, content):
+    with file.open("r+b") as opened:
+        opened.seek(place)
+        opened.write(content)
+
+
+@pytest.mark.parametrize("how", ["no database", "cut off", "header", "pages", "empty pages"])
+def test_a_damaged_store_is_named_with_what_to_do(tmp_path, monkeypatch, job, how):
+    file = tmp_path / "damaged.db"
+    url = f"sqlite:///{file}"
+    if how == "no database":
+        file.write_bytes(b"no database " * 1000)
+    else:
+        made = JobStore(url)
+        for number in range(40):
+            made.add(replace(job, id=f"{number:036}", run_id="x"))
+        made.close()
+        size = file.stat().st_size
+        if how == "cut off":
+            os.truncate(file, size // 2)
+        elif how == "header":
+            damaged_in(file, 0, b"SQLite format 9")
+        else:
+            for page in range(1, size // 4096):
+                damaged_in(file, page * 4096, (b"\xff" if how == "pages" else b"\0") * 2000)
+    with pytest.raises(JobStoreError) as caught:
+        look_at_all(JobStore(url), job)
+    said = str(caught.value)
+    assert str(file) in said
+    assert "move it away" in said
+    assert "sqlalche" not in said.lower()
+    assert "sqlite3." not in said
+    assert not caught.value.passing
+
+
+def test_no_damage_ends_in_another_error(tmp_path, job):
+    file = tmp_path / "jobs.db"
+    made = JobStore(f"sqlite:///{file}")
+    for number in range(20):
+        made.add(replace(job, id=f"{number:036}"))
+        made.put(Attempt(f"{number:036}", "one", -1, 1, started=1.0))
+    made.close()
+    whole = file.read_bytes()
+    draw = random.Random(1)
+    for _ in range(scaled(60, 3000)):
+        content = bytearray(whole)
+        for _ in range(draw.choice((1, 20, 400))):
+            content[draw.randrange(len(content))] = draw.randrange(256)
+        file.write_bytes(content)
+        for other in ("-wal", "-shm"):
+            file.with_name(file.name + other).unlink(missing_ok=True)
+        with suppress(HyperplaneError):
+            use(JobStore(f"sqlite:///{file}"), job.machine)
+
+
+def use(store, machine):
+    for call in (
+        store.find,
+        partial(store.attempts, f"{3:036}"),
+        partial(store.get, "0"),
+        partial(store.update, f"{3:036}", status=DONE),
+        partial(store.open_ids, machine),
+        partial(store.put, Attempt(f"{3:036}", "two", -1, 1)),
+        partial(store.expire, machine),
+    ):
+        with suppress(HyperplaneError):
+            call()
+    store.close()
 
 
 MOUNTS = """\

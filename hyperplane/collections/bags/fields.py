@@ -134,11 +134,13 @@ def read_fields(fields: Any) -> tuple[Fields | None, list[Fault]]:
     if isinstance(fields, str) or not isinstance(fields, Iterable):
         advice = f"write fields=[{fields!r}]" if isinstance(fields, str) else ""
         return None, [Fault("fields", repr(fields)[:80], allowed, advice)]
-    pairs = tuple(fields.items() if isinstance(fields, Mapping) else ((n, n) for n in fields))
-    faults = [
-        Fault("fields", repr(name)[:80], "names of fields as text")
-        for name in dict.fromkeys(name for pair in pairs for name in pair if not _is_text(name))
-    ]
+    try:
+        pairs = tuple(fields.items() if isinstance(fields, Mapping) else ((n, n) for n in fields))
+    except TypeError:  # an array of no dimension says that it can be gone through
+        return None, [Fault("fields", repr(fields)[:80], allowed)]
+    # By their texts: not all of them can be keys.
+    wrong = dict.fromkeys(repr(name)[:80] for pair in pairs for name in pair if not _is_text(name))
+    faults = [Fault("fields", name, "names of fields as text") for name in wrong]
     names = [name for name, _ in pairs if _is_text(name)]
     faults += [
         Fault("fields", repr(name), "each name once")

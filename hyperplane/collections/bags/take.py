@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from itertools import chain, islice
@@ -57,7 +58,7 @@ def take(bag: Bag, n: int) -> tuple[Any, ...]:
     if count is None or count < 0:
         faults.append(Fault("n", repr(n), "a whole number from 0"))
     check(faults)
-    wanted = count or 0
+    wanted = min(count or 0, sys.maxsize)  # a slice takes no larger number
     if not wanted or not bag.npartitions:
         return ()
     tasks, name = heads(bag, wanted)

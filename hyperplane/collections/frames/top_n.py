@@ -43,6 +43,10 @@ class Ranking:
     descending: bool
 
 
+#: No partition has more rows, and Polars takes no larger number.
+_MOST = 2**62
+
+
 def top_n_per_group(
     df: Frame,
     by: str | Sequence[str],
@@ -110,7 +114,7 @@ def top_n_per_group(
             faults.append(Fault("column", kind, "numbers, times or text", "take its codes"))
     named = escape_columns(like.iloc[:0])
     keys = escape_all(keys)
-    ranking = Ranking(named, tuple(keys), escape(column), n, not ascending)
+    ranking = Ranking(named, tuple(keys), escape(column), min(n, _MOST), not ascending)
     read = source(df, list(like.columns))
     token = tokenize(read.token, ranking, split_out)
     pieces = [[piece, number, read.where, ranking] for number, piece in enumerate(read.pieces)]

@@ -249,7 +249,7 @@ def _known(
         given: Mapping[str, Values] = {}
     elif isinstance(categories, Mapping):
         given = categories
-    elif len(targets) == 1 and not isinstance(categories, str):
+    elif len(targets) == 1 and np.iterable(categories) and not isinstance(categories, (str, bytes)):
         given = {targets[0]: categories}
     else:
         allowed = "a list for one target, or a mapping {target: list}"

@@ -146,8 +146,20 @@ def is_file(path: Path) -> bool:
     """Whether a file is there; no, where the path is too long to ask."""
     try:
         return path.is_file()
-    except OSError:
+    except (OSError, ValueError):
         return False
+
+
+def is_path(value: object) -> bool:
+    r"""Whether a value names a path: text without zero bytes, or what stands for such text.
+
+    Examples
+    --------
+    >>> is_path("a.yaml"), is_path(b"a.yaml"), is_path(3), is_path("a\0")
+    (True, False, False, False)
+    """
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    return isinstance(text, str) and "\0" not in text
 
 
 def is_folder(path: Path) -> bool:

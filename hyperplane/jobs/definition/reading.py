@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.errors import Fault, check
-from hyperplane.jobs.definition.files import Survey, is_file, survey
+from hyperplane.jobs.definition.files import Survey, is_file, is_path, survey
 from hyperplane.jobs.definition.models import Pipeline, Step, placed
 from hyperplane.jobs.definition.order import order_faults, resolve
 from hyperplane.jobs.definition.records import attempt
@@ -71,8 +71,12 @@ def read_pipeline(
     >>> pipeline.name, pipeline.steps[0].kind, pipeline.steps[0].path
     ('count', 'bash', 'count.sh')
     """
-    file = Path(path).absolute()
     allowed = f"a file ending in {', '.join(sorted(_YAML | set(SINGLE)))}"
+    for name, value in {"path": path, "root": root}.items():
+        if not (name == "root" and value is None) and not is_path(value):
+            wanted = allowed if name == "path" else "a folder"
+            check([Fault(name, shown(repr(value)[:80]), wanted)])
+    file = Path(path).absolute()
     if file.suffix.lower() not in _YAML | set(SINGLE):
         check([Fault("path", shown(str(path)), allowed)])
     if not is_file(file):

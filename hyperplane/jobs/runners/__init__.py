@@ -68,6 +68,9 @@ def settle(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     RequestError
         When there is no such runner, or with all that is wrong with the options.
     """
+    if not isinstance(options, Mapping) or not all(isinstance(one, str) for one in options):
+        allowed = "a mapping of names to values"
+        raise RequestError([Fault("runner_options", shown(options), allowed)])
     found: dict[str, Any] = _runner(name).settled(options)
     return found
 
@@ -80,8 +83,8 @@ def finds_files_of_this_machine(name: str) -> bool:
 
 
 def _runner(name: str) -> type[Runner]:
-    if name not in RUNNERS:
-        advice = did_you_mean(str(name), RUNNERS)
+    if not isinstance(name, str) or name not in RUNNERS:
+        advice = did_you_mean(name, RUNNERS) if isinstance(name, str) else ""
         raise RequestError([Fault("runner", shown(name), "one of " + ", ".join(RUNNERS), advice)])
     found: type[Runner] = _class(RUNNERS[name])
     return found

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from dask.utils import parse_timedelta
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hyperplane.errors import RequestError
 from hyperplane.spec.faults import faults_of, with_known
@@ -20,13 +20,24 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 def _duration(value: str | float) -> str | float:
     try:
-        parse_timedelta(value)
-    except (ValueError, LookupError):
-        raise ValueError("seconds, or text such as '300s', '30m' or '2 hours'") from None
+        seconds = float(parse_timedelta(value))
+        if 0 <= seconds <= _LONGEST and str(value).isascii():
+            return value
+    except (ValueError, LookupError, OverflowError):
+        pass
+    allowed = f"seconds up to {_LONGEST:g}, or text such as '300s', '30m' or '2 hours'"
+    raise ValueError(allowed)
+
+
+def _no_truth_value(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("seconds, or text such as '300s', '30m' or '2 hours'")
     return value
 
 
-Duration = Annotated[str | float, AfterValidator(_duration)]
+#: Some thirty years: a longer time is a slip.
+_LONGEST = 1e9
+Duration = Annotated[str | float, AfterValidator(_duration), BeforeValidator(_no_truth_value)]
 
 
 class EngineSettings(BaseModel):

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from hyperplane.spec.settings.base import Duration
+from hyperplane.units import parse_bytes
+
+#: A log with less would be nothing but the note on what is left out.
+_SHORTEST_LOG = 4096
+
+
+def _log_size(value: str | int) -> str | int:
+    if parse_bytes(str(value)) < _SHORTEST_LOG:
+        raise ValueError(f"at least {_SHORTEST_LOG} bytes, such as '100 MB'; null for no limit")
+    return value
+
+
+LogSize = Annotated[str | int, AfterValidator(_log_size)]
 
 
 class JobSettings(BaseModel):
@@ -23,7 +36,13 @@ class JobSettings(BaseModel):
     retry_wait_most: Duration = "60s"
     grace: Duration = "10s"
     linger: Duration = "30s"
+    log_limit: LogSize | None = "100 MB"
     timeout: float = 86_400
     active_timeout: float = 86_400
     max_retries: Annotated[int, Field(ge=0, le=10)] = 2
     notify: tuple[str, ...] = ()
+
+    @property
+    def log_bytes(self) -> int:
+        """The most bytes of the log of an attempt; 0 for no limit."""
+        return 0 if self.log_limit is None else parse_bytes(str(self.log_limit))

@@ -1,0 +1,185 @@
+"""Folders of one user beside those of a hostile one."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from hyperplane.engines import private_folders, records
+
+#: The user that others want to harm, where these tests may become another user.
+VICTIM = 65534
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary directory as all users have it."""
+    # Not among pytest's own, which are closed to other users.
+    with tempfile.TemporaryDirectory(prefix="hp-", dir="/tmp") as folder:
+        Path(folder).chmod(0o1777)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+        monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+        yield Path(folder)
+
+
+def record(name: str) -> records.Record:
+    started = records.own_start()
+    made = records.Record(name, "local", "tcp://x:1", "", os.getpid(), started, 1, 1, 1.0)
+    found = records.reserve(made, None)
+    records.write(found)
+    return found
+
+
+def as_victim(work: Callable[[], object]) -> str:
+    """What a function returns in a process of another user."""
+    if os.getuid() != 0:
+        pytest.skip("needs the right to become another user")
+    outer, inner = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(VICTIM)
+            os.setuid(VICTIM)
+            said = str(work())
+        except BaseException:  # noqa: BLE001 - it is told to the test
+            said = traceback.format_exc()
+        os.write(inner, said.encode())
+        os._exit(0)
+    os.close(inner)
+    with os.fdopen(outer) as opened:
+        said = opened.read()
+    os.waitpid(child, 0)
+    return said
+
+
+@pytest.mark.parametrize("what", ["folder", "link to the victim's own", "file", "many"])
+def test_another_user_cannot_keep_a_user_from_starting_clusters(shared: Path, what: str) -> None:
+    usual = shared / f"hyperplane-{VICTIM}"
+    own = shared / "own"
+    own.mkdir()
+    os.chown(own, VICTIM, VICTIM) if os.getuid() == 0 else None
+    (own / "precious").touch()
+    if what in ("folder", "many"):
+        usual.mkdir()
+        usual.chmod(0o777)
+        planted = records.Record("x", "local", "tcp://x:1", "", 2**22 + 1, 1.0, 1, 1, 1.0, str(own))
+        (usual / "planted.json").write_text(json.dumps(asdict(planted)))
+        (usual / "planted.json").chmod(0o666)
+    elif what == "file":
+        usual.touch(0o666)
+    else:
+        usual.symlink_to(own)
+    if what == "many":
+        for number in range(20):
+            other = shared / f"hyperplane-{VICTIM}-{number}"
+            other.mkdir()
+            other.chmod(0o777)
+
+    def work() -> list[object]:
+        record("mine")
+        folder = private_folders.private_folder()
+        again = private_folders.private_folder()
+        listed = [found.name for found in records.read_all()]
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        return [listed, folder == again, folder.parent == shared, folder.stat().st_uid, oct(mode)]
+
+    assert as_victim(work) == str([["mine"], True, True, VICTIM, "0o700"])
+    assert (own / "precious").exists()
+
+
+def test_the_home_of_another_user_is_left_alone(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As sudo leaves HOME, the other way round.
+    monkeypatch.setenv("HOME", str(tmp_path))
+    tmp_path.chmod(0o777)
+    said = as_victim(lambda: private_folders.record_folder().parent)
+    assert said == str(shared)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_clusters_are_listed_in_the_home_directory(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = record("mine")
+    (file,) = tmp_path.rglob("mine.json")
+    assert file.parents[1] == tmp_path / ".local" / "state" / "hyperplane" / "clusters"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    # What is large, and sockets, whose paths are short, are where they were.
+    assert Path(found.scratch).parents[1] == shared
+    assert records.process_folder().parents[1] == shared
+    records.remove(found.name, found.scratch)
+    records.process_folder().rmdir()
+    assert records.read_all() == []
+    assert list(shared.iterdir()) == []
+    assert not file.parent.parent.exists()
+
+
+def test_clusters_of_an_earlier_version_are_found(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    old = private_folders.private_folder()
+    before = records.Record(
+        "old", "local", "tcp://x:1", "", os.getpid(), records.own_start(), 1, 1, 1.0,
+        scratch=str(old / "old"),
+    )  # fmt: skip
+    (old / "old.json").write_text(json.dumps(asdict(before)))
+    assert [found.name for found in records.read_all()] == ["old"]
+    with pytest.raises(FileExistsError, match="'old' runs already"):
+        record("old")
+    record("new")
+    assert {found.name for found in records.read_all()} == {"old", "new"}
+    for name in ("old", "new"):
+        records.remove(name, str(old / name))
+    assert records.read_all() == []
+    assert list(shared.iterdir()) == []
+
+
+def test_without_a_home_the_folder_of_the_session_is_next(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    assert private_folders.record_folder().is_relative_to(runtime)
+    runtime.chmod(0o777)
+    assert private_folders.record_folder() == private_folders.private_folder()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "relative")
+    assert private_folders.record_folder() == private_folders.private_folder()
+
+
+def test_a_temporary_directory_of_ones_own_keeps_programs_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert private_folders.record_folder() == tmp_path / f"hyperplane-{os.getuid()}"
+    assert private_folders.record_folders() == [tmp_path / f"hyperplane-{os.getuid()}"]
+    assert list((tmp_path / "home").iterdir()) == []
+
+
+def test_machines_and_containers_that_share_a_home_do_not_share_a_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = set()
+    for namespace in ("pid:[1]", "pid:[2]"):
+        private_folders._machine.cache_clear()
+        monkeypatch.setattr(Path, "readlink", lambda self, said=namespace: said)
+        names.add(private_folders._machine())
+    private_folders._machine.cache_clear()
+    assert len(names) == 2

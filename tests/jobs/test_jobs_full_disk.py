@@ -1,0 +1,325 @@
+"""A full disk: jobs wait for room, end when they are asked to, and repeat nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import errno
+import io
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import dask.config
+import pytest
+import sqlalchemy as sql
+from job_cases import bash
+from scale import scaled
+
+from hyperplane.cli.job_foreground import run_here
+from hyperplane.errors import JobError, JobStoreError
+from hyperplane.jobs import JobHandle, Pipeline, around, backoff, cancelling, list_jobs, wake
+from hyperplane.jobs.backoff import Backoff
+from hyperplane.jobs.home import home, the_store
+from hyperplane.jobs.states import CANCELLED, DONE
+from hyperplane.jobs.submitting import new_job
+
+COMMAND = [sys.executable, "-c", "from hyperplane.cli import main; main()"]
+
+
+class FullDisk:
+    """Lets the disk of the job home be full at one write and at those after it.
+
+    Parameters
+    ----------
+    patch : MonkeyPatch
+        For the ways to write.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.first, self.times, self.writes = 0, 0, 0
+        self._thread = threading.get_ident()
+        self._patch(patch, os, "open", lambda path, flags, *_: flags & os.O_CREAT)
+        self._patch(patch, os, "mkdir", lambda *_: True)
+        for module in (builtins, io):
+            self._patch(patch, module, "open", lambda path, mode="r", *_: set(mode) & set("wxa"))
+
+    def _patch(self, patch, module, name, writes):
+        real = getattr(module, name)
+
+        def call(path, *arguments, **options):
+            inside = isinstance(path, (str, os.PathLike)) and str(path).startswith(str(self.place))
+            if inside and writes(path, *arguments):
+                self.write(OSError(errno.ENOSPC, "No space left on device", str(path)))
+            return real(path, *arguments, **options)
+
+        patch.setattr(module, name, call)
+
+    place = "/nowhere"
+
+    def begin(self, first: int, times: int) -> None:
+        """Be full at the write of that number, for so many writes."""
+        self.place, self.first, self.times, self.writes = str(home() / "jobs"), first, times, 0
+
+    def write(self, error: Exception) -> None:
+        """Something is written now."""
+        if threading.get_ident() == self._thread:
+            self.writes += 1
+            if 0 < self.first <= self.writes < self.first + self.times:
+                raise error
+
+    def statement(self, connection, cursor, statement, *_):
+        """A statement of the store is executed."""
+        if not statement.lstrip().upper().startswith(("SELECT", "PRAGMA")):
+            self.write(sqlite3.OperationalError("database or disk is full"))
+
+
+@pytest.fixture
+def disk(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(backoff, "FIRST", 0.01)
+    made = FullDisk(monkeypatch)
+    engine = the_store()._engine
+    sql.event.listen(engine, "before_cursor_execute", made.statement)
+    yield made
+    sql.event.remove(engine, "before_cursor_execute", made.statement)
+
+
+def the_job(folder: Path):
+    steps = [
+        bash("one", f"echo x >> {folder}/one; echo said"),
+        bash("two", f"echo x >> {folder}/two", depends_on=("one",)),
+    ]
+    return new_job(Pipeline.from_steps("p", steps))
+
+
+def test_a_disk_that_is_full_at_any_write_delays_a_job_and_repeats_nothing(disk, tmp_path, caplog):
+    def run(first: int, times: int) -> int:
+        folder = tmp_path / f"{first}"
+        folder.mkdir()
+        job = the_job(folder)
+        disk.begin(first, times)
+        try:
+            ended = asyncio.run(run_here(the_store(), job, {}, quiet=True))
+        except (JobError, JobStoreError) as error:
+            # Before anything is kept it is an error at once.
+            assert not (folder / "one").exists(), error  # noqa: PT017
+            assert the_store().many([job.id]) == {}
+            return disk.writes
+        assert ended.status == DONE, ended.reason
+        assert (folder / "one").read_text() == (folder / "two").read_text() == "x\n"
+        assert [one.status for one in the_store().attempts(job.id)] == [DONE, DONE]
+        assert all(one.number == 1 for one in the_store().attempts(job.id))
+        return disk.writes
+
+    writes = run(0, 0)
+    assert writes > 15
+    for first in range(1, writes + 1, scaled(3, 1)):
+        run(first, 3)
+    said = [one.getMessage() for one in caplog.records]
+    waited = [one for one in said if one.startswith("waiting: ")]
+    assert sum("database or disk is full" in one for one in waited) > 2
+    assert sum("No space left on device" in one for one in waited) > 2
+    # Three writes failed each time, of which one line told.
+    assert len(waited) <= writes / scaled(3, 1)
+
+
+def test_what_waits_says_so_once_and_ever_more_rarely():
+    said, now = [], [0.0]
+    full = OSError(errno.ENOSPC, "No space left on device", "/home/ada/jobs")
+    patience = Backoff(said.append, lambda: now[0])
+    delays = []
+    for _ in range(20):
+        delays.append(patience.failed(full))
+        assert patience.failed(full) == delays[-1]  # of another job at the same time
+        now[0] += delays[-1]
+    assert delays[:3] == [backoff.FIRST, 2 * backoff.FIRST, 4 * backoff.FIRST]
+    assert delays[-1] == backoff.MOST
+    assert said == [
+        "waiting: /home/ada/jobs: No space left on device: make room on its disk; "
+        "the job goes on then"
+    ]
+    patience.passed()
+    assert said[1:] == ["going on"]
+    assert patience.failed(full) == backoff.FIRST
+
+
+@pytest.fixture
+def small_disk():
+    """A disk of 4 MB, with the folder of jobs on it."""
+    folder = Path(tempfile.mkdtemp(prefix="hp-full-"))
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    try:
+        made = subprocess.run(mounting, capture_output=True, check=False).returncode == 0
+    except OSError:
+        made = False
+    if not made:
+        folder.rmdir()
+        pytest.skip("needs the right to mount a small disk")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    folder.rmdir()
+
+
+def fill(disk: Path) -> None:
+    with (disk / "filler").open("ab", 0) as filler:
+        for size in (1 << 16, 1 << 12, 1):
+            try:
+                while True:
+                    filler.write(bytes(size))
+            except OSError:
+                continue
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert path.exists()
+
+
+def begin(disk: Path, folder: Path, monkeypatch) -> subprocess.Popen[str]:
+    """A job in the foreground whose disk is full before its first step ends."""
+    monkeypatch.setenv("DASK_HYPERPLANE__JOBS__HOME", str(disk / "home"))
+    (folder / "one.sh").write_text(
+        f"echo x >> {folder}/one; touch {folder}/on\n"
+        f"until [ -e {folder}/go ]; do sleep 0.05; done; echo said\n"
+    )
+    process = subprocess.Popen(
+        [*COMMAND, "job", "run", str(folder / "one.sh")], text=True, stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_for(folder / "on")
+    fill(disk)
+    (folder / "go").touch()
+    return process
+
+
+def until_it_waits(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    return process.stderr.readline()
+
+
+def test_a_job_on_a_full_disk_goes_on_when_there_is_room(small_disk, tmp_path, monkeypatch):
+    process = begin(small_disk, tmp_path, monkeypatch)
+    assert until_it_waits(process).startswith("waiting: job store ")
+    time.sleep(2)
+    (small_disk / "filler").unlink()
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said.count("disk is full")) == (0, 0)
+    assert (tmp_path / "one").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_ends_a_job_on_a_full_disk(small_disk, tmp_path, monkeypatch, number):
+    process = begin(small_disk, tmp_path, monkeypatch)
+    assert until_it_waits(process).startswith("waiting: job store ")
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "is cancelled, which could not be written down" in said
+    (small_disk / "filler").unlink()
+    # Whoever looks next starts a supervisor, which knows that it was cancelled.
+    with dask.config.set({"hyperplane.jobs.home": str(small_disk / "home")}):
+        (job,) = list_jobs()
+        assert JobHandle(job.id).wait(60) == CANCELLED
+        assert JobHandle(job.id).job.reason == "cancelled while the disk of its folder was full"
+        assert [one.status for one in JobHandle(job.id).attempts] == [DONE]  # it had ended by then
+        os.kill(wake.running() or 0, signal.SIGTERM)
+        while wake.running() is not None:
+            time.sleep(0.02)
+        the_store().close()
+    assert (tmp_path / "one").read_text() == "x\n"
+
+
+def test_a_cancelled_job_is_marked_without_new_room(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    job = the_job(tmp_path)
+    job.place.mkdir(parents=True)
+    (job.place / "lock").touch()
+    assert not cancelling.is_marked(job)
+    cancelling.mark(job)
+    assert cancelling.is_marked(job)
+    cancelling.unmark(job)
+    assert not cancelling.is_marked(job)
+
+
+def run_around(traces: Path, *argv: str, limit: int = 0) -> bytes:
+    """What is in the log of a program that the small program has run."""
+    log = traces.with_name(f"{traces.name}.log")
+    with log.open("wb") as output:
+        subprocess.run(
+            [sys.executable, "-I", "-S", around.__file__, str(traces), *argv],
+            stdout=output, stderr=output, check=False, env={**os.environ, around.LIMIT: str(limit)},
+        )  # fmt: skip
+    return log.read_bytes()
+
+
+def test_a_log_keeps_its_beginning_and_its_end(tmp_path):
+    text = "for i in $(seq 100000); do echo line $i; done"
+    log = run_around(tmp_path / "attempt-1", "bash", "-c", text, limit=100_000)
+    assert 50_000 <= len(log) <= 100_000 + (1 << 16)
+    head, _, rest = log.partition(b"\n[hyperplane: ")
+    number, _, tail = rest.partition(b" bytes are left out: hyperplane.jobs.log_limit]\n")
+    first = head.decode().splitlines()
+    last = tail.decode().splitlines()
+    assert first == [f"line {i}" for i in range(1, len(first) + 1)]
+    assert last == [f"line {i}" for i in range(100_001 - len(last), 100_001)]
+    whole = sum(len(f"line {i}\n") for i in range(1, 100_001))
+    # The line end before the words is theirs.
+    assert len(head) + int(number) + len(tail) == whole
+    assert (tmp_path / "attempt-1.exit").read_text().strip() == "0"
+
+
+def test_without_a_limit_a_log_is_whole(tmp_path):
+    text = "head -c 3000000 /dev/zero; exit 7"
+    assert run_around(tmp_path / "attempt-1", "bash", "-c", text) == bytes(3_000_000)
+    assert int((tmp_path / "attempt-1.exit").read_text()) == 7
+
+
+def test_a_program_that_closes_its_output_and_one_that_outlives_the_step(tmp_path):
+    began = time.process_time()
+    run_around(tmp_path / "attempt-1", "bash", "-c", "exec >&- 2>&-; sleep 1")
+    assert time.process_time() - began < 0.8
+    text = f"(sleep 1; echo late; touch {tmp_path}/ended) & setsid sleep 0; echo early"
+    assert run_around(tmp_path / "attempt-2", "setsid", "-w", "bash", "-c", text) == b"early\n"
+    wait_for(tmp_path / "ended")
+    deadline = time.monotonic() + 30
+    while (log := (tmp_path / "attempt-2.log").read_bytes()) != b"early\nlate\n":
+        assert time.monotonic() < deadline, log
+        time.sleep(0.02)
+
+
+def test_an_exit_code_is_kept_on_a_full_disk(small_disk):
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", around.__file__, str(small_disk / "attempt-1"),
+         "bash", "-c", f"until [ -e {small_disk}/filled ]; do sleep 0.02; done; exit 3"],
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_for(small_disk / "attempt-1.exit.draft")
+    wait_for(small_disk / "attempt-1.pid")
+    (small_disk / "filled.draft").touch()
+    fill(small_disk)
+    (small_disk / "filled.draft").rename(small_disk / "filled")
+    assert process.wait(30) == 3
+    assert int((small_disk / "attempt-1.exit").read_text()) == 3
+
+
+def test_a_step_does_not_begin_without_room_for_its_end(small_disk):
+    fill(small_disk)
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", around.__file__, str(small_disk / "attempt-1"),
+         "touch", str(small_disk / "begun")],
+    )  # fmt: skip
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1.5)
+    assert not (small_disk / "begun").exists()
+    (small_disk / "filler").unlink()
+    assert process.wait(30) == 0
+    assert (small_disk / "begun").exists()
