@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from importlib.metadata import entry_points
+from typing import Any
 
 from hyperplane.engines.base import Engine
 from hyperplane.errors import Fault, RequestError
@@ -28,7 +29,7 @@ def names() -> list[str]:
     return [*BUILT_IN, *(p.name for p in entry_points(group=GROUP) if p.name not in BUILT_IN)]
 
 
-def load(name: str) -> Engine:
+def load(name: Any) -> Engine:
     """The engine of that name.
 
     Raises

@@ -97,7 +97,8 @@ def job(function: Any = None, **options: Any) -> Any:
 
 def _source_of(function: Any) -> str | None:
     """The text of the module of a function, or of the function; None where there is none."""
-    for one in (inspect.getmodule(function), function):
+    places: tuple[Any, Any] = (inspect.getmodule(function), function)
+    for one in places:
         with contextlib.suppress(OSError, TypeError):
             return textwrap.dedent(inspect.getsource(one))
     return None

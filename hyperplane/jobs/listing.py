@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from hyperplane.errors import Fault, check
 from hyperplane.jobs.definition.wording import did_you_mean
@@ -63,7 +64,9 @@ def list_jobs(
     [('first.of.list', 'done')]
     """
     try:
-        given = [status] if isinstance(status, str) else list(() if status is None else status)
+        given: list[Any] = (
+            [status] if isinstance(status, str) else list(() if status is None else status)
+        )
     except TypeError:
         given = [status]  # it is no status, and told as such
     asked = [str(one).replace("-", " ").replace("_", " ") for one in given]

@@ -197,8 +197,8 @@ def _clean_up(reader: int, folder: Path, draft: Path) -> None:
     """
     try:
         os.setsid()  # a signal to the group of the step does not reach it
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+        for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(ignored, signal.SIG_IGN)
         os.chdir("/")
         null = os.open(os.devnull, os.O_RDWR)
         for number in range(3):  # whoever reads the log waits for its last writer

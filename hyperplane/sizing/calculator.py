@@ -201,4 +201,4 @@ def _at_most(value: object) -> str:
 def _is_amount(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
-    return bool(0 <= value <= _MOST)
+    return bool(0 <= value <= _MOST)  # type: ignore[operator]

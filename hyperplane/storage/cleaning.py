@@ -100,7 +100,8 @@ def clean(
     target = target_of(url, storage_options, options)
     age = _seconds(older_than)
     faults = [] if age is not None else [_time_fault(older_than)]
-    if not isinstance(dry_run, bool):
+    asked: Any = dry_run
+    if not isinstance(asked, bool):
         faults.append(Fault("dry_run", repr(dry_run)[:80], "True or False"))
     check(faults)
     assert age is not None  # noqa: S101 - or there are faults

@@ -87,10 +87,11 @@ def target_of(
     if not isinstance(text, str) or not _is_name(text):
         wrong = Fault("url", ascii(text)[:80], f"{allowed}, as text without zero bytes")
         raise RequestError([wrong])
-    if not isinstance(storage_options, Mapping | None):
-        asked = f"a {type(storage_options).__name__}"  # not shown: it may be a secret
+    given: Any = storage_options  # what a caller passes is not always what the types say
+    if not isinstance(given, Mapping | None):
+        asked = f"a {type(given).__name__}"  # not shown: it may be a secret
         raise RequestError([Fault("storage_options", asked, "a mapping for fsspec")])
-    options = {**(storage_options or {}), **(more or {})}
+    options = {**(given or {}), **(more or {})}
     if options.get("asynchronous"):
         wrong = Fault("asynchronous", "True", "False", "leave it out; nothing here is awaited")
         raise RequestError([wrong])

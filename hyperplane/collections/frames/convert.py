@@ -31,10 +31,10 @@ def from_pandas(frame: pd.DataFrame, declared: pd.DataFrame | None = None) -> pl
     DataError
         When values have no common type, or a type has no form in Polars.
     """
-    types = frame.dtypes
+    types: pd.Series[Any] = frame.dtypes
     frame = frame.copy(deep=False)
     for position, (name, dtype) in enumerate(types.items()):
-        says = None if declared is None else declared.dtypes[name]
+        says: Any = None if declared is None else declared.dtypes[name]  # type: ignore[call-overload]
         values = frame.iloc[:, position]
         plain = _plain(values, dtype, dtype if says is None else says, str(name))
         if plain is not values:
@@ -57,14 +57,14 @@ def from_pandas(frame: pd.DataFrame, declared: pd.DataFrame | None = None) -> pl
         wanted = storage_of(dtype)
         is_time = wanted is not None and pa.types.is_timestamp(wanted)
         if made.schema[str(name)] == pl.Date and made.height and is_time:
-            first = made.get_column(name).drop_nulls().first()
+            first = made.get_column(str(name)).drop_nulls().first()
             advice = "make them one, as with dask.dataframe.to_datetime"
             message = f"holds {first!r}, a date, where the collection says {dtype}; {advice}"
             raise DataError(str(name), message)
     return _in_declared_zones(made, declared)
 
 
-def _plain(values: pd.Series[Any], dtype: Any, says: Any, name: str) -> Any:
+def _plain(values: Any, dtype: Any, says: Any, name: str) -> Any:
     """A column in a type that Arrow hands to Polars as it is."""
     if dtype != says and (_has_own_meaning(dtype) or _has_own_meaning(says)):
         if values.isna().all():
@@ -76,7 +76,8 @@ def _plain(values: pd.Series[Any], dtype: Any, says: Any, name: str) -> Any:
             "one, as with astype(...)",
         )
     if isinstance(dtype, pd.SparseDtype):
-        return _plain(values.sparse.to_dense(), dtype.subtype, dtype.subtype, name)
+        dense = pd.Series(np.asarray(values.array), dtype=dtype.subtype)
+        return _plain(dense, dtype.subtype, dtype.subtype, name)
     if isinstance(dtype, pd.PeriodDtype):
         return pd.Series(pd.arrays.IntegerArray(values.array.asi8, values.isna().to_numpy()))
     if isinstance(dtype, pd.CategoricalDtype) and is_coded(dtype):
@@ -94,7 +95,7 @@ def _plain(values: pd.Series[Any], dtype: Any, says: Any, name: str) -> Any:
     if dtype == np.dtype("float16"):
         return values.astype("float32")
     if dtype == np.dtype(object):
-        array = array_of_objects(values, name)
+        array: pa.Array = array_of_objects(values, name)
         plain = pd.Series(pd.array(array, dtype=pd.ArrowDtype(array.type)))
         return _plain_arrow(plain, array.type, name)
     if isinstance(dtype, np.dtype) and dtype.kind not in "biufmM":
@@ -216,7 +217,7 @@ def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
     if isinstance(dtype, pd.PeriodDtype):
         missing = column.is_null().to_numpy()
         ordinals = column.cast(pl.Int64).fill_null(0).to_numpy().copy()
-        ordinals[missing] = pd.NaT._value
+        ordinals[missing] = np.iinfo(np.int64).min  # of NaT
         return pd.arrays.PeriodArray(ordinals, dtype=dtype)
     if isinstance(dtype, pd.DatetimeTZDtype):
         return _zoned(column, dtype)

@@ -142,7 +142,7 @@ def index_dtype(dtype: Any) -> Any:
 
 def empty_index(how: Grouped) -> pd.Index[Any]:
     """The index of a result without rows."""
-    levels = [
+    levels: list[Any] = [
         pd.Index(how.like[key].iloc[:0].astype(index_dtype(how.like[key].dtype)), name=key)
         for key in how.by
     ]

@@ -85,7 +85,8 @@ def _in_range(column: pl.Series, wanted: pa.DataType) -> bool:
 
 
 def _in_width(column: pl.Series, width: int) -> bool:
-    own = {pl.Float64: 64, pl.Float32: 32}.get(column.dtype.base_type(), 16)
+    widths: dict[Any, int] = {pl.Float64: 64, pl.Float32: 32}
+    own = widths.get(column.dtype.base_type(), 16)
     if own <= width:
         return True
     narrow = column.to_numpy().astype(f"float{width}").astype("float64")
@@ -139,4 +140,4 @@ def nullable_dtype(numbers: np.dtype[Any]) -> Any:
         return pd.BooleanDtype()
     name = numbers.name
     name = name.replace("uint", "UInt") if numbers.kind == "u" else name.title()
-    return pd.array([], dtype=name).dtype
+    return pd.api.types.pandas_dtype(name)

@@ -79,6 +79,7 @@ def conform(frame: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     DataError
         When a column is missing, or a value is not itself in the declared type.
     """
+    name: Any
     for name in like.columns:
         if int((frame.columns == name).sum()) != 1:
             raise DataError(str(name), "is not there once in each partition")
