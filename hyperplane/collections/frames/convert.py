@@ -95,9 +95,9 @@ def _plain(values: Any, dtype: Any, says: Any, name: str) -> Any:
     if dtype == np.dtype("float16"):
         return values.astype("float32")
     if dtype == np.dtype(object):
-        array: pa.Array = array_of_objects(values, name)
-        plain = pd.Series(pd.array(array, dtype=pd.ArrowDtype(array.type)))
-        return _plain_arrow(plain, array.type, name)
+        array = array_of_objects(values, name)
+        typed: Any = pd.array(array, dtype=pd.ArrowDtype(array.type))
+        return _plain_arrow(pd.Series(typed), array.type, name)
     if isinstance(dtype, np.dtype) and dtype.kind not in "biufmM":
         raise DataError(name, f"is of type {dtype}, which has no form in Arrow; take its parts")
     return values
