@@ -96,8 +96,7 @@ def _plain(values: Any, dtype: Any, says: Any, name: str) -> Any:
         return values.astype("float32")
     if dtype == np.dtype(object):
         array = array_of_objects(values, name)
-        typed: Any = pd.array(array, dtype=pd.ArrowDtype(array.type))
-        return _plain_arrow(pd.Series(typed), array.type, name)
+        return _plain_arrow(pd.Series(pd.arrays.ArrowExtensionArray(array)), array.type, name)
     if isinstance(dtype, np.dtype) and dtype.kind not in "biufmM":
         raise DataError(name, f"is of type {dtype}, which has no form in Arrow; take its parts")
     return values
