@@ -290,8 +290,8 @@ class TestFaults:
             ("tuning.profiles.fast.server", "none", "a mapping"),
             ("tuning.profiles.fast.environ", 3, "a mapping"),
             ("engines.local.preload", "dask.dataframe", "a list"),
-            ("engines.local.worker_ttl", "soon", "seconds, or text such as '300s'"),
-            ("engines.local.worker_ttl", "", "seconds, or text such as '300s'"),
+            ("engines.local.worker_ttl", "soon", "seconds up to 1e+09, or text such as '300s'"),
+            ("engines.local.worker_ttl", "", "seconds up to 1e+09, or text such as '300s'"),
         ],
     )
     def test_a_bad_value(self, path, value, allowed):
@@ -457,7 +457,7 @@ class TestFiles:
             "sizing.families.many_tasks.0": ["3232", "the name of a pool"],
             "engines.auto": ["'local'", "a list of names of engines"],
             "engines.local.fit": ["'loose'", "one of 'fit' or 'exact'"],
-            "engines.local.idle_timeout": ["'later'", "seconds, or text such as '300s'"],
+            "engines.local.idle_timeout": ["'later'", "seconds up to 1e+09, or text such as '300s'"],
             "memroy": ["{'pause': 0.8}", "one of the sections"],
         }
         assert set(found) == {f"hyperplane.{where}" for where in expected}
