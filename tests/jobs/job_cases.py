@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from hyperplane.jobs import Pipeline, Step, submit
+import os
+import signal
+import time
+
+from hyperplane.jobs import Pipeline, Step, submit, wake
 
 
 def bash(name, text, **options):
@@ -20,3 +24,22 @@ def ran(*steps, wait=170, **options):
     job = submitted(*steps, **options)
     job.wait(wait)
     return job
+
+
+def kill(pid):
+    """Kill a process; whether it was there."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def kill_supervisor():
+    """Kill the supervisor of the tests' jobs, and wait for its end; whether there was one."""
+    pid = wake.running()
+    if pid:
+        kill(pid)
+        while wake.running() is not None:
+            time.sleep(0.005)
+    return bool(pid)

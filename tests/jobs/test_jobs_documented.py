@@ -7,7 +7,7 @@ import re
 import sys
 
 import pytest
-from job_cases import bash, submitted
+from job_cases import bash, kill_supervisor, submitted
 
 from hyperplane import notebook_common as nc
 from hyperplane.errors import RequestError
@@ -112,6 +112,7 @@ def test_the_dashboard_of_a_steps_cluster_is_shown_while_it_runs(tmp_path):
         "while not pathlib.Path('stop').exists(): time.sleep(0.05)\nE"
     )
     options = {"num_workers": 1, "nprocs": 1, "nthreads": 2, "ram_gb_per_proc": 0.5}
+    kill_supervisor()  # one of an earlier test may list the clusters of another temporary directory
     job = submitted(bash("dask", text, cluster=options), max_retries=0)
     while not job.job.dashboard and not job.job.processed:
         pass

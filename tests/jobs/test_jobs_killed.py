@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import subprocess
 import time
 from collections import Counter
 
 import psutil
 import pytest
-from job_cases import bash, ran, submitted
+from job_cases import bash, kill, kill_supervisor, ran, submitted
 from scale import scaled
 
 from hyperplane.jobs import JobHandle, wake
@@ -26,23 +24,6 @@ VICTIMS = ("supervisor", "step", "all")
 @pytest.fixture(autouse=True)
 def _in_its_own_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def kill(pid):
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def kill_supervisor():
-    pid = wake.running()
-    if pid:
-        kill(pid)
-        while wake.running() is not None:
-            time.sleep(0.005)
-    return bool(pid)
 
 
 def processes_of(job):
