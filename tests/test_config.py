@@ -457,10 +457,7 @@ class TestFiles:
             "sizing.families.many_tasks.0": ["3232", "the name of a pool"],
             "engines.auto": ["'local'", "a list of names of engines"],
             "engines.local.fit": ["'loose'", "one of 'fit' or 'exact'"],
-            "engines.local.idle_timeout": [
-                "'later'",
-                "seconds up to 1e+09, or text such as '300s'",
-            ],
+            "engines.local.idle_timeout": ["'later'", "seconds up to 1e+09, or text such as"],
             "memroy": ["{'pause': 0.8}", "one of the sections"],
         }
         assert set(found) == {f"hyperplane.{where}" for where in expected}

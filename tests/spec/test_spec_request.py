@@ -77,7 +77,7 @@ BAD = [
     ("ram_gb_per_proc", 0, "more than 0"),
     ("ram_gb_per_proc", -0.7, "more than 0"),
     ("ram_gb_per_proc", NAN, ""),
-    ("ram_gb_per_proc", INF, "a finite number"),
+    ("ram_gb_per_proc", INF, "at most 1000000000000"),
     ("ram_gb_per_proc", True, GIGABYTES),
     ("ram_gb_per_proc", np.False_, GIGABYTES),
     ("ram_gb_per_proc", "2.4XB", GIGABYTES),
@@ -164,7 +164,8 @@ def test_the_door_has_the_same_arguments_in_the_documented_order():
         name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
     ]
     by_name = [name for name, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY]
-    assert (by_position, by_name) == (list(DOCUMENTED), list(OURS))
+    # replace= is about clusters that run, not part of a request.
+    assert (by_position, by_name) == (list(DOCUMENTED), [*OURS, "replace"])
     assert list(ClusterRequest.model_fields) == [*DOCUMENTED, *OURS]
 
 
