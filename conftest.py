@@ -34,6 +34,7 @@ def pytest_sessionstart(session):
     # Short, because the path of a socket may have a hundred characters and no more.
     folder = tempfile.mkdtemp(prefix=f"hp-{worker}-")
     session.config.stash[_FOLDER] = folder
+    Path(folder).chmod(0o755)  # some tests run programs as another user
     # What tests build or download once stays where the user has it.
     home = Path.home()
     for variable, name in {
