@@ -32,8 +32,8 @@ def doctor(as_json: JsonOption = False) -> None:
         checks.this_machine,
         checks.spilling,
         checks.engines,
+        checks.running,  # before the default cluster is planned, which reads the list, too
         checks.configuration,
-        checks.running,
     )
     findings = [finding for look in looks for finding in look()]
     faults = config.faults()

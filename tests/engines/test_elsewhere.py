@@ -44,10 +44,11 @@ class TestSettings:
         assert not chosen.keys() & found.keys()
         assert "distributed.scheduler.no-workers-timeout" in found
 
-    def test_the_policy_of_the_plan_holds_all_the_same(self) -> None:
-        with dask.config.set({"distributed.worker.memory.pause": 0.99}):
-            found = elsewhere.server_settings(plan(), SETTINGS)
-        assert found["distributed.worker.memory.pause"] == 0.8
+    def test_the_policy_is_that_of_the_plan(self) -> None:
+        of_plan = plan(memory=hyperplane.MemoryPolicy(pause=0.85))
+        with dask.config.set({"distributed.worker.memory.pause": 0.9}):
+            found = elsewhere.server_settings(of_plan, SETTINGS)
+        assert found["distributed.worker.memory.pause"] == 0.85
 
     def test_of_the_cluster_object(self) -> None:
         key = "distributed.deploy.lost-worker-timeout"
