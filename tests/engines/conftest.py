@@ -22,10 +22,13 @@ def own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(autouse=True)
 def default_scheduler() -> Iterator[None]:
-    """Dask keeps a closed client's scheduler as the default when clients close out of order."""
+    """The scheduler that Dask uses by default is after each test what it was before."""
     before = dask.config.get("scheduler", default=None)
     yield
-    dask.config.set(scheduler=before)
+    if before is None:
+        dask.config.config.pop("scheduler", None)
+    else:
+        dask.config.set(scheduler=before)
 
 
 @pytest.fixture(scope="session")
