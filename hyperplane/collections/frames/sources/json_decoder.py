@@ -59,7 +59,7 @@ class JsonDecoder:
         forms = dict(self.times)
         every = {name: pl.String() if name in forms else kind for name, kind in self.kinds}
         wanted = {name: kind for name, kind in every.items() if name in names}
-        if not data.strip():
+        if _is_blank(data):
             frame = pl.DataFrame(schema=wanted)
         else:
             table = self._by_arrow(data, every, wanted)
@@ -111,7 +111,7 @@ class JsonDecoder:
         """The columns; only pieces that pyarrow refuses are decoded line by line."""
         tables, before = [], 0
         for piece in _pieces(data):
-            if piece.strip():
+            if not _is_blank(piece):
                 table = self._by_arrow(piece, every, wanted)
                 if table is None:
                     table = self._by_line(piece, every, wanted, span, before)
@@ -168,7 +168,13 @@ def _may_be_inexact(column: pa.ChunkedArray) -> bool:
         )
     if not pa.types.is_floating(column.type):
         return False
-    return bool(pc.any(pc.greater_equal(pc.abs(column), float(json_types.EXACT))).as_py())
+    ends = pc.min_max(column).as_py().values()
+    return any(end is not None and abs(end) >= json_types.EXACT for end in ends)
+
+
+def _is_blank(data: bytes) -> bool:
+    """Whether there is no line; without the copy that strip makes of lines that end."""
+    return not data or data.isspace()
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:
