@@ -71,7 +71,7 @@ def as_held(value, column):
     return plain(value)
 
 
-@settings(QUICK, max_examples=scaled(40, 3000))
+@settings(QUICK, max_examples=scaled(20, 3000))
 @given(case=records(), head=st.sampled_from([40, 10**6]), size=st.sampled_from([1, 10**6]))
 def test_json_lines(tmp_path_factory, case, head, size):
     files, names = case
@@ -104,7 +104,7 @@ def test_json_lines(tmp_path_factory, case, head, size):
             assert all(record.get(name) is None for record in every), name
 
 
-@settings(QUICK, max_examples=scaled(25, 2000))
+@settings(QUICK, max_examples=scaled(15, 2000))
 @given(case=parts(kinds=PARQUET, names=("a", "b b", "1", "*", "^x$", "x.y"), most=3))
 def test_parquet(tmp_path_factory, case):
     frames, kinds = case
@@ -130,7 +130,7 @@ def test_parquet(tmp_path_factory, case):
         assert values_of(shares, name) == values_of(frames, name), name
 
 
-@settings(QUICK, max_examples=scaled(25, 1000))
+@settings(QUICK, max_examples=scaled(15, 1000))
 @given(
     items=st.lists(st.fixed_dictionaries({"a": VALUES, "b": ONE_KIND.flatmap(lambda kind: kind)}))
     | st.lists(VALUES, max_size=4),

@@ -71,11 +71,17 @@ KINDS = ("folder", "table", "bytes", "large")
 
 @pytest.fixture
 def base():
-    """A folder that another user may go into, too."""
+    """A folder that another user may go into, too, through the private one of the test run."""
     folder = Path(tempfile.mkdtemp(prefix="hp-full-"))
     folder.chmod(0o777)
     (folder / "base").mkdir()
+    modes = {parent: parent.stat().st_mode & 0o7777 for parent in folder.parents[:2]}
+    closed = {parent: mode for parent, mode in modes.items() if not mode & 0o001}
+    for parent, mode in closed.items():
+        parent.chmod(mode | 0o011)
     yield folder / "base"
+    for parent, mode in closed.items():
+        parent.chmod(mode)
     shutil.rmtree(folder)
 
 

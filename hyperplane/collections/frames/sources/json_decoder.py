@@ -1,4 +1,4 @@
-"""JSON lines as columns of known types: by pyarrow, and line by line where that says no."""
+"""JSON lines as columns of known types: by pyarrow, and line by line where that refuses them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from hyperplane.collections.frames.sources.csv import BLOCK, LARGE_BLOCK
 from hyperplane.collections.frames.sources.spans import Span
 from hyperplane.collections.frames.sources.times import TimeFormat
 from hyperplane.errors import ReadError
+
+#: Bytes that are decoded line by line where one of their lines is not as expected.
+PIECE = 64_000
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,12 @@ class JsonDecoder:
         forms = dict(self.times)
         every = {name: pl.String() if name in forms else kind for name, kind in self.kinds}
         wanted = {name: kind for name, kind in every.items() if name in names}
-        if not data.strip():
+        if _is_blank(data):
             frame = pl.DataFrame(schema=wanted)
         else:
             table = self._by_arrow(data, every, wanted)
             if table is None:
-                table = self._by_line(data, every, wanted, span)
+                table = self._by_piece(data, every, wanted, span)
             held = [pl.Series(f"c{place}", one) for place, one in enumerate(table.columns)]
             frame = pl.DataFrame(held)
             frame.columns = list(wanted)  # set last: Polars finds another for an empty one
@@ -94,9 +97,27 @@ class JsonDecoder:
                 if "straddl" in str(error):
                     continue
                 return None
-            floats = [table.column(name) for name, kind in wanted.items() if kind.is_float()]
-            return None if any(map(_may_be_inexact, floats)) else table.select(list(wanted))
+            table = table.select(list(wanted))
+            return None if any(map(_may_be_inexact, table.columns)) else table
         return None
+
+    def _by_piece(
+        self,
+        data: bytes,
+        every: Mapping[str, pl.DataType],
+        wanted: Mapping[str, pl.DataType],
+        span: Span,
+    ) -> pa.Table:
+        """The columns; only pieces that pyarrow refuses are decoded line by line."""
+        tables, before = [], 0
+        for piece in _pieces(data):
+            if not _is_blank(piece):
+                table = self._by_arrow(piece, every, wanted)
+                if table is None:
+                    table = self._by_line(piece, every, wanted, span, before)
+                tables.append(table)
+            before += piece.count(b"\n")
+        return pa.concat_tables(tables)
 
     def _by_line(
         self,
@@ -104,11 +125,12 @@ class JsonDecoder:
         every: Mapping[str, pl.DataType],
         wanted: Mapping[str, pl.DataType],
         span: Span,
+        before: int,
     ) -> pa.Table:
         """The columns, or the first line that is not as expected."""
         columns: dict[str, list[Any]] = {name: [] for name in wanted}
         strict = len(wanted) == len(every) and not self.chosen
-        for place, record in _records(data, span):
+        for place, record in _records(data, span, before):
             for name in record if strict else ():
                 if name not in every:
                     raise ReadError(
@@ -124,10 +146,8 @@ class JsonDecoder:
                     asked = name in self.asked
                     wrong = text_errors.value(name, value, str(kind), asked, place)
                     raise ReadError(span.file.url, wrong)
-                columns[name].append(value)
-        arrays = [
-            pa.array(columns[name], json_types.arrow_of(kind)) for name, kind in wanted.items()
-        ]
+                columns[name].append(json_types.with_floats(value, kind))
+        arrays = [_array(columns[name], kind, name, span) for name, kind in wanted.items()]
         return pa.table(arrays, names=list(wanted))
 
 
@@ -139,13 +159,36 @@ def _array(values: list[Any], kind: pl.DataType, name: str, span: Span) -> pa.Ar
 
 
 def _may_be_inexact(column: pa.ChunkedArray) -> bool:
-    """Whether floats may have been whole numbers of more digits."""
-    return bool(pc.any(pc.greater_equal(pc.abs(column), float(json_types.EXACT))).as_py())
+    """Whether floats, at any depth, may have been whole numbers of more digits."""
+    if pa.types.is_list(column.type):
+        return _may_be_inexact(pc.list_flatten(column))
+    if pa.types.is_struct(column.type):
+        return any(
+            _may_be_inexact(pc.struct_field(column, i)) for i in range(column.type.num_fields)
+        )
+    if not pa.types.is_floating(column.type):
+        return False
+    ends = pc.min_max(column).as_py().values()
+    return any(end is not None and abs(end) >= json_types.EXACT for end in ends)
 
 
-def _records(data: bytes, span: Span) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each object, and where it is."""
-    for number, line in enumerate(data.split(b"\n"), 1):
+def _is_blank(data: bytes) -> bool:
+    """Whether there is no line; without the copy that strip makes of lines that end."""
+    return not data or data.isspace()
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """Whole lines of at least a certain size, one piece after the other."""
+    start = 0
+    while start < len(data):
+        stop = data.find(b"\n", start + PIECE) + 1 or len(data)
+        yield data[start:stop]
+        start = stop
+
+
+def _records(data: bytes, span: Span, before: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each object, and where it is; so many lines of the span come before the data."""
+    for number, line in enumerate(data.split(b"\n"), before + 1):
         if not line.strip():
             continue
         place = f"line {number} of bytes {span.start} to {span.stop}"

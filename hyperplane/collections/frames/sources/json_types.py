@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import polars as pl
@@ -80,6 +81,24 @@ def as_text(value: Any) -> str | None:
     )
 
 
+def with_floats(value: Any, kind: Any) -> Any:
+    """A value that fits its type, with floats where it has whole numbers in place of them.
+
+    Examples
+    --------
+    >>> with_floats([2**60, None], pl.List(pl.Float64()))
+    [1.152921504606847e+18, None]
+    """
+    if value is None:
+        return None
+    if isinstance(kind, pl.List):
+        return [with_floats(one, kind.inner) for one in value]
+    if isinstance(kind, pl.Struct):
+        kinds = {field.name: field.dtype for field in kind.fields}
+        return {name: with_floats(one, kinds[name]) for name, one in value.items()}
+    return float(value) if kind.is_float() else value
+
+
 def fits(value: Any, kind: Any) -> bool:
     """Whether a value is one of a type, without loss.
 
@@ -105,12 +124,14 @@ def fits(value: Any, kind: Any) -> bool:
         return False
     if kind.is_float():
         return is_exact(value)
-    least, most = (bound.item() for bound in _bounds(kind))
+    least, most = _bounds(kind)
     return isinstance(value, int) and least <= value <= most
 
 
-def _bounds(kind: Any) -> tuple[pl.DataFrame, pl.DataFrame]:
-    return pl.select(kind.min()), pl.select(kind.max())
+@cache  # asked for every value
+def _bounds(kind: Any) -> tuple[int, int]:
+    least, most = pl.select(least=kind.min(), most=kind.max()).row(0)
+    return least, most
 
 
 def arrow_of(kind: Any) -> pa.DataType:
