@@ -259,6 +259,16 @@ def test_the_top_of_short_floats_of_arrow():
     assert top_n_per_group(df, "k", "v", 1).compute()["k"].to_list() == [1.5, 2.5]
 
 
+def test_distinct_whole_numbers_keep_their_digits_beside_missing_ones():
+    large = pd.DataFrame({"v": pd.array([2**53 + 1], dtype="Int64")})
+    missing = pd.DataFrame({"v": pd.array([None, None], dtype="Int64")})
+    df = parts(missing, large, meta=pd.DataFrame({"v": pd.Series(dtype="int64")}))
+    for split in (1, 3):
+        made = drop_duplicates(df, split_out=split).compute()["v"]
+        assert made.dropna().to_list() == [2**53 + 1]
+        assert made.isna().sum() == 1
+
+
 def test_a_panic_of_polars_is_an_error_of_ours():
     def panics():
         raise PanicException("not implemented")
