@@ -125,9 +125,7 @@ class JsonDecoder:
                     wrong = text_errors.value(name, value, str(kind), asked, place)
                     raise ReadError(span.file.url, wrong)
                 columns[name].append(value)
-        arrays = [
-            pa.array(columns[name], json_types.arrow_of(kind)) for name, kind in wanted.items()
-        ]
+        arrays = [_array(columns[name], kind, name, span) for name, kind in wanted.items()]
         return pa.table(arrays, names=list(wanted))
 
 
