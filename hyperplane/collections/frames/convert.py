@@ -183,8 +183,8 @@ def to_pandas(frame: pl.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
         Has at least the columns of the example.
     like : pandas.DataFrame
         Columns and types; its rows do not matter. A type that does not hold every value as it is
-        gives way to that of the values. A numpy integer type becomes float64 where values are
-        missing, as in pandas.
+        gives way to that of the values: a numpy integer type to the nullable one where values
+        are missing, which loses no digits beside partitions that miss none.
 
     Examples
     --------
@@ -193,12 +193,21 @@ def to_pandas(frame: pl.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     [<StringDtype(na_value=nan)>, dtype('int64')]
     """
     columns = {
-        position: column_to_pandas(frame.get_column(str(name)), dtype)
-        for position, (name, dtype) in enumerate(like.dtypes.items())
+        position: column_to_pandas(column, _missing_allowed(column, dtype))
+        for position, (column, dtype) in enumerate(
+            (frame.get_column(str(name)), dtype) for name, dtype in like.dtypes.items()
+        )
     }
     made = pd.DataFrame(columns, index=pd.RangeIndex(frame.height), copy=False)
     made.columns = like.columns
     return made
+
+
+def _missing_allowed(column: pl.Series, dtype: Any) -> Any:
+    """The type, or the nullable one of whole numbers of which some are missing."""
+    whole = isinstance(dtype, np.dtype) and dtype.kind in "iu"
+    missing = column.null_count() and (column.dtype.is_integer() or column.dtype == pl.Null)
+    return nullable_dtype(dtype) if whole and missing else dtype
 
 
 def column_to_pandas(column: pl.Series, dtype: Any) -> Any:

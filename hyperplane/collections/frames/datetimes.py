@@ -171,13 +171,10 @@ def parsed(
     dayfirst: bool,
 ) -> pd.Series[Any]:
     """The times of one partition."""
-    read: Any = pd.to_datetime  # of its annotations none has all of these arguments
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.astype(values.cat.categories.dtype)
     if unit is not None:
-        # Beside an infinite number pandas takes others for out of bounds.
-        finite = values.where(~values.isin([float("inf"), float("-inf")]))
-        times: Any = read(finite, unit=unit, errors="coerce", utc=True)
+        times: Any = _from_numbers(values, unit)
     elif pd.api.types.is_datetime64_any_dtype(values.dtype):
         if values.dt.tz is not None and not utc:  # categories that were not known before
             message = f"its values are times of {values.dt.tz}; write utc=True for times of UTC"
@@ -198,6 +195,23 @@ def parsed(
         )
     times = times.dt.tz_convert("UTC").dt.as_unit(_kept(unit))
     return times.rename(column) if utc else times.dt.tz_localize(None).rename(column)
+
+
+def _from_numbers(values: pd.Series[Any], unit: str) -> pd.Series[Any]:
+    """Times in UTC; what one number means does not depend on the others."""
+    # Of its annotations none has all of these arguments.
+    read: Any = partial(pd.to_datetime, unit=unit, errors="coerce", utc=True)
+    # Beside an infinite number pandas takes others for out of bounds.
+    finite = values.where(~values.isin([float("inf"), float("-inf")]))
+    if not pd.api.types.is_float_dtype(finite.dtype):
+        return read(finite)  # type: ignore[no-any-return]
+    # So it does beside a fraction, for which it counts all of them in nanoseconds.
+    numbers = finite.to_numpy("float64", na_value=float("nan"))
+    fractions = pd.Series(numbers % 1 > 0, finite.index)
+    times = read(finite.mask(fractions)).dt.as_unit(_kept(unit))
+    if fractions.any():
+        times[fractions] = read(finite[fractions]).dt.as_unit(_kept(unit))
+    return times  # type: ignore[no-any-return]
 
 
 def _from_text(

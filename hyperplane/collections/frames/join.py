@@ -195,8 +195,9 @@ def _of_any_origin(
     left: dd.DataFrame, right: dd.DataFrame, keys: list[str], how: How, suffixes: tuple[str, str]
 ) -> dd.DataFrame:
     """A join of sides that are not small tables of one origin."""
-    kinds = [f"{key!r}: {left[key].dtype} and {right[key].dtype}" for key in keys]
-    if any(left[key].dtype != right[key].dtype for key in keys):
+    types = [(left[key].dtype, right[key].dtype) for key in keys]
+    kinds = [f"{key!r}: {one} and {other}" for key, (one, other) in zip(keys, types, strict=True)]
+    if not all(_one_type(*pair) for pair in types):
         # As Dask's own merge warns.
         text = f"merge column data type mismatches: {', '.join(kinds)}; cast them to one type"
         warnings.warn(text, UserWarning, stacklevel=3)
@@ -263,6 +264,12 @@ def _suffix_faults(
         return []
     asked = f"{suffixes!r}, which makes two columns {', '.join(map(repr, twice[:5]))}"
     return [Fault("suffixes", asked, "two texts that keep the names apart")]
+
+
+def _one_type(one: Any, other: Any) -> bool:
+    """Whether there is nothing to cast: categories, known or not, are compared by value."""
+    categories = isinstance(one, pd.CategoricalDtype) and isinstance(other, pd.CategoricalDtype)
+    return categories or bool(one == other)
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import dask.dataframe as dd
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 from dask.tokenize import tokenize
 
 from hyperplane.collections.flags import flag_faults
@@ -141,7 +142,15 @@ def _combined(tables: list[pl.DataFrame], ranking: Ranking) -> pl.DataFrame:
 
 def _finished(tables: list[pl.DataFrame], ranking: Ranking) -> pd.DataFrame:
     rows = to_pandas(_combined(tables, ranking), ranking.like)
-    rows = rows.sort_values(ranking.column, ascending=not ranking.descending, kind="stable")
+    rows = rows.sort_values(
+        ranking.column, ascending=not ranking.descending, kind="stable", key=_sortable
+    )
     for key in reversed(ranking.by):  # by several at once pandas stumbles on zeros of both signs
-        rows = rows.sort_values(key, kind="stable")
+        rows = rows.sort_values(key, kind="stable", key=_sortable)
     return rows.reset_index(drop=True)
+
+
+def _sortable(values: Any) -> Any:
+    """The same values, of a type that can be sorted: Arrow has no order of half floats."""
+    kind = values.dtype.pyarrow_dtype if isinstance(values.dtype, pd.ArrowDtype) else None
+    return values.astype(pd.ArrowDtype(pa.float32())) if kind == pa.float16() else values

@@ -276,6 +276,8 @@ def joined(parts):
     filled = [part for part in parts if len(part)] or parts[:1]
     # Of zero and negative zero pandas makes two groups in columns of Arrow, and only there.
     filled = [part + 0.0 if is_arrow_float(part.dtype) else part for part in filled]
+    # Of whole numbers of Arrow beside missing ones it makes floats to find equal rows.
+    filled = [nullable_int(part) if is_arrow_int(part.dtype) else part for part in filled]
     types = {part.dtype for part in filled}
     if len(types) == 1:
         return pd.concat(filled, ignore_index=True)
@@ -298,6 +300,15 @@ def joined(parts):
         for a, b in zip(values, made.astype(object), strict=True)
     )
     return made if same_values else series(values, object)
+
+
+def is_arrow_int(dtype):
+    return isinstance(dtype, pd.ArrowDtype) and pa.types.is_integer(dtype.pyarrow_dtype)
+
+
+def nullable_int(part):
+    name = part.dtype.numpy_dtype.name
+    return part.astype(name.replace("u", "U").replace("int", "Int"))
 
 
 def is_arrow_float(dtype):

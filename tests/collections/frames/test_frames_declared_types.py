@@ -237,6 +237,38 @@ def test_times_out_of_bounds_are_missing_when_coerced():
     assert made.isna().to_list() == [False, True]
 
 
+@pytest.mark.parametrize("dtype", ["float64", "Float64", pd.ArrowDtype(pa.float64())])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_a_fraction_does_not_make_another_number_a_missing_time(dtype, unit):
+    values = pd.array([1.5, 1e15, None, 0.5], dtype=dtype)
+    df = parts(pd.DataFrame({"at": values}, index=[0, 0, 1, 1]))
+    made = to_datetime(df, "at", errors="coerce", unit=unit).compute()["at"].reset_index(drop=True)
+    alone = pd.to_datetime(1e15, unit=unit, errors="coerce")
+    assert made.isna().to_list() == [False, alone is pd.NaT, True, False]
+    assert made[1] is pd.NaT or made[1] == alone
+    assert made[0] == pd.Timestamp(1.5, unit=unit).floor("ns" if unit == "ns" else "us")
+
+
+def test_the_top_of_short_floats_of_arrow():
+    half = pd.ArrowDtype(pa.float16())
+    frame = pd.DataFrame({"k": [1, 1, 2], "v": pd.array([1.5, 2.5, None], dtype=half)})
+    df = dd.from_pandas(frame, npartitions=2)
+    assert top_n_per_group(df, "k", "v", 1).compute()["v"].to_list() == [2.5, pd.NA]
+    frame.columns = ["v", "k"]
+    df = dd.from_pandas(frame, npartitions=2)
+    assert top_n_per_group(df, "k", "v", 1).compute()["k"].to_list() == [1.5, 2.5]
+
+
+def test_distinct_whole_numbers_keep_their_digits_beside_missing_ones():
+    large = pd.DataFrame({"v": pd.array([2**53 + 1], dtype="Int64")})
+    missing = pd.DataFrame({"v": pd.array([None, None], dtype="Int64")})
+    df = parts(missing, large, meta=pd.DataFrame({"v": pd.Series(dtype="int64")}))
+    for split in (1, 3):
+        made = drop_duplicates(df, split_out=split).compute()["v"]
+        assert made.dropna().to_list() == [2**53 + 1]
+        assert made.isna().sum() == 1
+
+
 def test_a_panic_of_polars_is_an_error_of_ours():
     def panics():
         raise PanicException("not implemented")

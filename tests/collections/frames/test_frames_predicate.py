@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
+from hyperplane.collections.frames.column_names import escape_columns
 from hyperplane.collections.frames.source import opened, source
 from hyperplane.dataframe import drop_duplicates, group_agg
 
@@ -91,7 +92,8 @@ def test_rows_are_those_of_pandas(data, files, table):
     columns = list(frame.columns)
     read = source(lazy, columns)
     if read.scanned:
-        tables = [opened(piece, columns, read.where).collect() for piece in read.pieces]
+        like = escape_columns(lazy._meta[columns])
+        tables = [opened(piece, like, read.where).collect() for piece in read.pieces]
         rows = [row for table in tables for row in table.get_column("row").to_list()]
     else:
         rows = lazy.row.compute().to_list()
@@ -187,7 +189,7 @@ def test_a_condition_on_rows_that_are_not_there_any_more(files):
 def test_only_the_needed_columns_are_scanned(files):
     df = table(files)
     read = source(df[df.time < pd.Timestamp("2024-01-02")], ["n"])
-    plan = opened(read.pieces[0], ["n"], read.where).explain()
+    plan = opened(read.pieces[0], escape_columns(df._meta[["n"]]), read.where).explain()
     assert "PROJECT 2/6" in plan
 
 
