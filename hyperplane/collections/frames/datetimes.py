@@ -204,14 +204,14 @@ def _from_numbers(values: pd.Series[Any], unit: str) -> pd.Series[Any]:
     # Beside an infinite number pandas takes others for out of bounds.
     finite = values.where(~values.isin([float("inf"), float("-inf")]))
     if not pd.api.types.is_float_dtype(finite.dtype):
-        return read(finite)  # type: ignore[no-any-return]
+        return read(finite)
     # So it does beside a fraction, for which it counts all of them in nanoseconds.
     numbers = finite.to_numpy("float64", na_value=float("nan"))
     fractions = pd.Series(numbers % 1 > 0, finite.index)
     times = read(finite.mask(fractions)).dt.as_unit(_kept(unit))
     if fractions.any():
         times[fractions] = read(finite[fractions]).dt.as_unit(_kept(unit))
-    return times  # type: ignore[no-any-return]
+    return times
 
 
 def _from_text(
