@@ -83,10 +83,13 @@ class Shelf:
         """
         try:
             self._do(path, partial(_create if self.store.local else self._pipe_new, path, data))
-        except FileExistsError:
-            # After a lost answer it may have been ourselves.
-            if self.get(path) != data:
-                raise
+            return
+        except FileExistsError as error:
+            refused = error
+        # After a lost answer it may have been ourselves. Not within the handler: a passing fault of
+        # this request would carry the refusal as its context, and not be tried again.
+        if self.get(path) != data:
+            raise refused
 
     def get(self, path: str) -> bytes | None:
         """All of a file; None when it is not there."""

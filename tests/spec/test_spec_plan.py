@@ -56,6 +56,7 @@ def test_to_dict_is_json(plan):
             "allocatable_ram_gb": 12.0,
             "gpus": 0,
             "price_per_hour": None,
+            "note": "",
         },
         "nodes": 2,
         "worker": {

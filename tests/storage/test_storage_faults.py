@@ -6,11 +6,14 @@ import dask
 import dask.dataframe as dd
 import pandas as pd
 import pytest
+import store_errors
 from scale import scaled
 
 import hyperplane
 from hyperplane.errors import StorageError
 from hyperplane.storage import retrying
+from hyperplane.storage.place import commits_of
+from hyperplane.storage.target import target_of
 
 
 @pytest.fixture(autouse=True)
@@ -95,3 +98,26 @@ def test_a_store_that_never_recovers_is_given_up_in_time(faulty_store, monkeypat
     with pytest.raises(StorageError, match="try later"):
         hyperplane.save(b"x", f"{store.url}/a.bin", storage_options=store.options)
     assert len(store.journal()) > 3
+
+
+def test_a_fault_that_passes_after_a_refusal_is_tried_again(faulty_store, monkeypatch):
+    """The answer to the first request is lost, and the look at what is there fails at first."""
+    monkeypatch.setattr(retrying, "FIRST", 0.001)
+    store = faulty_store(like="s3")
+    shelf = commits_of(target_of(f"{store.url}/out", store.options)).shelf
+    shelf.put_new("bucket/new", b"held")
+    look, failed = shelf.store.system.cat_file, []
+
+    def fail_once(path, **options):
+        if not failed:
+            failed.append(path)
+            raise store_errors.make("timeout", "s3", path)
+        return look(path, **options)
+
+    def refuse(path, data):
+        raise store_errors.make("exists", "s3", path)
+
+    monkeypatch.setattr(shelf, "_pipe_new", refuse)
+    monkeypatch.setattr(shelf.store.system, "cat_file", fail_once)
+    shelf.put_new("bucket/new", b"held")
+    assert failed == ["bucket/new"]
