@@ -188,8 +188,8 @@ def initialize_cluster(
         ``"fast"``, by default.
     replace : bool
         Close first the cluster that an earlier run of the same cell, or of the same line of a
-        program, has started; with ``name`` also the cluster of that name, whoever of your programs
-        has it.
+        program, has started; with ``name`` also the cluster of that name, in whichever of your
+        programs it runs.
     **others
         ``ram_gb_proc``; anything else is a fault that names the nearest argument.
 

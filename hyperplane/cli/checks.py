@@ -188,7 +188,7 @@ def running() -> Iterator[Finding]:
     try:
         before = []
         for folder in record_folders():
-            with suppress(FileNotFoundError):  # whoever closes the last cluster removes the folder
+            with suppress(FileNotFoundError):  # closing the last cluster removes the folder
                 before += list(folder.glob("*.json"))
         found = records.read_all()
     except OSError as error:

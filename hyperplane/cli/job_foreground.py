@@ -50,7 +50,7 @@ async def run_here(
     except OSError as error:
         raise folder_error(job, error) from error
     try:
-        # For whoever goes on when this terminal is killed.
+        # For the supervisor that continues the job when this terminal is killed.
         keep(job, handed.environment, settle(job.runner, runner_options), unread(job))
         store.add(job)
     except HyperplaneError:  # nothing is kept, so nothing is left

@@ -43,7 +43,7 @@ def private_folder(parent: str | None = None) -> Path:
         return folder
     for other in _others(place):
         return other
-    # Nobody can know this name beforehand.
+    # The name is random, so no other user can take it beforehand.
     return Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=place))
 
 
@@ -103,7 +103,7 @@ def _user() -> str:
 
 
 def _made(folder: Path) -> os.stat_result:
-    """Make a folder that whoever closes the last cluster removes, at any moment."""
+    """Make a folder that another process may remove at any moment, with its last cluster."""
     for attempt in range(_TIMES):
         # Both ways: `exist_ok` raises, too, when what was there is gone as it looks what it was.
         try:

@@ -127,7 +127,7 @@ def reserve(record: Record, parent: str | None) -> Record:
     with _alone():
         if any(found.name == record.name for found in _read()):
             raise FileExistsError(f"a cluster named {record.name!r} runs already; use another name")
-        while True:  # until nobody removes the folder above in between; see make_folder()
+        while True:  # another process may remove the folder above in between; see make_folder()
             with contextlib.suppress(FileNotFoundError):
                 scratch = private_folder(parent) / record.name
                 scratch.mkdir(mode=0o700, exist_ok=True)

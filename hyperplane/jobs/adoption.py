@@ -27,8 +27,8 @@ def may_carry_on(job: Job) -> bool:
     -------
     bool
         True for its own jobs, and for those of another boot or container of the same host name
-        that is gone: it has no supervisor, no step of the job runs, and nobody submits it at this
-        moment. Their locks say so, also where the numbers of processes say nothing.
+        that is gone: it has no supervisor, no step of the job runs, and no program submits it at
+        this moment. Their locks say so, also where the numbers of processes say nothing.
     """
     system = kept.system_of(job)
     if system in ("", running_system()):

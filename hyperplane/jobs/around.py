@@ -51,7 +51,7 @@ def run(traces: str, argv: list[str]) -> int:
         if ended in ready:
             os.read(ended, _BLOCK)
         block = os.read(outer, _BLOCK) if outer in ready else b""
-        if outer in ready and not block:  # nobody prints any more
+        if outer in ready and not block:  # no process has it open for writing
             sources.remove(outer)
         log.write(block)
         pid, status = os.waitpid(child, os.WNOHANG)

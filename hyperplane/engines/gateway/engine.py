@@ -93,7 +93,7 @@ class GatewayEngine:
 
 
 def _unmapped(request: ClusterRequest, settings: GatewaySettings) -> list[Fault]:
-    """What is asked of the scheduler or of GPUs while no option of the server is told of it."""
+    """Requests for the scheduler or GPUs that no option of the server receives."""
     asked = {
         "scheduler_cpu": (request.scheduler_cpu, "scheduler_cpu"),
         "scheduler_ram": (request.scheduler_ram, "scheduler_ram_gib"),
