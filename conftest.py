@@ -13,6 +13,7 @@ from pathlib import Path
 
 import dask.config
 import pytest
+from kept_zygote import KeptZygote
 from scale import load_hypothesis_profile
 
 from scripts.examples import docstrings, pages
@@ -24,8 +25,9 @@ _FOLDER = pytest.StashKey[str]()
 _private = pytest.MonkeyPatch()
 
 
-def pytest_configure():
+def pytest_configure(config):
     load_hypothesis_profile()
+    config.pluginmanager.register(KeptZygote())
 
 
 def pytest_sessionstart(session):
@@ -55,6 +57,19 @@ def pytest_sessionstart(session):
     _private.setenv("DASK_HYPERPLANE__JOBS__LINGER", "5s")
     _private.setenv("DASK_HYPERPLANE__JOBS__RETRY_WAIT", "0.1s")
     dask.config.refresh()
+
+
+#: Files that have such tests begin first: at the end, all other processes would wait for them.
+_LONG = ("slow", "cluster")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    ranks = {}
+    for item in items:
+        marks = [rank for rank, mark in enumerate(_LONG) if item.get_closest_marker(mark)]
+        ranks[item.path] = min([len(_LONG), ranks.get(item.path, len(_LONG)), *marks])
+    items.sort(key=lambda item: ranks[item.path])
 
 
 def pytest_sessionfinish(session):

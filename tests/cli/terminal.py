@@ -14,6 +14,9 @@ from typing import Any
 
 import psutil
 
+#: What most of the time of a cluster's start is, and no test of a command needs.
+FEW_IMPORTS = {"DASK_HYPERPLANE__ENGINES__LOCAL__PRELOAD": "[]"}
+
 
 class Answer:
     """What a command gave back."""
@@ -44,7 +47,7 @@ class Foreground:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env={**os.environ, "COLUMNS": "80"},
+            env={**os.environ, "COLUMNS": "80", **FEW_IMPORTS},
         )
 
     def read_until(self, last: str) -> str:

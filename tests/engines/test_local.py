@@ -165,6 +165,7 @@ def test_a_worker_slow_to_come_back_keeps_its_place(
         assert len(cluster.workers) == int(comes_back)
 
 
+@pytest.mark.own_zygote
 @pytest.mark.cluster
 def test_workers_of_one_machine_share_one_zygote_and_it_ends_with_them() -> None:
     from hyperplane.engines.local import zygote
@@ -223,6 +224,7 @@ def test_plain_dask_in_the_same_process_is_as_it_was() -> None:
             assert plain.scheduler.worker_ttl == 300
 
 
+@pytest.mark.own_zygote
 @pytest.mark.cluster
 def test_start_timeout_closes_everything_and_says_why(tmp_path: Path) -> None:
     hangs = tmp_path / "hangs.py"

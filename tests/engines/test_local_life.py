@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from scale import scaled
 
 pytestmark = pytest.mark.cluster
 
@@ -267,11 +268,12 @@ def processor_seconds(process: psutil.Process) -> float:
 
 def test_workers_die_with_their_owner(run: Run, place: Path) -> None:
     programs = []
-    for busy in ("", "f = client.map(time.sleep, [60, 61])\ntime.sleep(0.3)\n"):
-        for number in (signal.SIGKILL, signal.SIGTERM):
-            own = place / str(len(programs))
-            own.mkdir()
-            programs.append((number, run(busy + SAY_WORKERS + "time.sleep(60)", place=own)))
+    busy = "f = client.map(time.sleep, [60, 61])\ntime.sleep(0.3)\n"
+    few = [(busy, signal.SIGKILL), ("", signal.SIGTERM)]
+    for before, number in scaled(few, [*few, ("", signal.SIGKILL), (busy, signal.SIGTERM)]):
+        own = place / str(len(programs))
+        own.mkdir()
+        programs.append((number, run(before + SAY_WORKERS + "time.sleep(60)", place=own)))
     for number, program in programs:
         workers = workers_of(program)
         assert len(workers) == 2
@@ -335,7 +337,7 @@ def test_ctrl_c_while_it_starts_leaves_nothing(run: Run, place: Path) -> None:
     assert list(place.rglob("*")) == []
 
 
-DELAYS = [0.1, 0.3, 0.5, 0.7, 0.9, 1.2]
+DELAYS = scaled([0.1, 0.5, 0.9], [0.1, 0.3, 0.5, 0.7, 0.9, 1.2])
 
 
 def test_ctrl_c_at_any_moment_of_a_start(run: Run, place: Path) -> None:

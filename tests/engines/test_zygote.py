@@ -15,6 +15,7 @@ from hyperplane.engines.local import zygote
 
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.own_zygote,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the zygote is for Linux"),
 ]
 

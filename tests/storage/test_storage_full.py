@@ -12,21 +12,20 @@ from pathlib import Path
 
 import pytest
 
-#: Saves an old version, lets ``limit`` of its arguments begin, and fails to save a new one.
+#: Saves an old version of each kind, lets ``limit`` begin, and fails to save the new ones.
 SCRIPT = """
 import json, os, pathlib, resource, subprocess, sys
 import dask, dask.dataframe as dd, numpy as np, pandas as pd
 import hyperplane
 
-limit, what, base = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+limit, base, kinds = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:]
 dask.config.set(scheduler="sync")
 hyperplane.load  # imported while everything may still be read
-place = base / "place"
 large = base.parent / f"{base.name}-large.bin"
 large.write_bytes(os.urandom(12 * 2**20))
 
 
-def thing(size):
+def thing(what, size):
     rows = np.random.default_rng(0).random(size)
     if what == "folder":
         return dd.from_pandas(pd.DataFrame({"x": rows}), npartitions=2)
@@ -35,12 +34,23 @@ def thing(size):
     return large if what == "large" and size > 10 else rows.tobytes()
 
 
-url = place / {"folder": "out", "table": "out.parquet"}.get(what, "out.bin")
-place.mkdir()
-hyperplane.save(thing(10), url)
-before = hyperplane.load(url)
-before = before.compute() if what == "folder" else before
-names = sorted(str(path.relative_to(base)) for path in base.rglob("*"))
+def there(what):
+    found = hyperplane.load(urls[what])
+    return found.compute() if what == "folder" else found
+
+
+def names(what):
+    place = urls[what].parent
+    return sorted(str(path.relative_to(place)) for path in place.rglob("*"))
+
+
+files = {"folder": "out", "table": "out.parquet"}
+urls = {what: base / what / files.get(what, "out.bin") for what in kinds}
+for what, url in urls.items():
+    url.parent.mkdir()
+    hyperplane.save(thing(what, 10), url)
+before = {what: there(what) for what in kinds}
+listed = {what: names(what) for what in kinds}
 
 if limit == "disk":
     pass
@@ -49,21 +59,23 @@ elif limit == "size":
 elif limit == "readonly":
     subprocess.run(["mount", "-o", "remount,ro", str(base)], check=True)
 else:
-    for folder in (place, *(one for one in place.rglob("*") if one.is_dir())):
+    for folder in (one for one in base.rglob("*") if one.is_dir()):
         folder.chmod(0o555)
     if os.getuid() == 0:
         os.setuid(65534)
 
-try:
-    hyperplane.save(thing(500_000), url, mode="overwrite")
-    error = "none"
-except hyperplane.errors.StorageError as failed:
-    error = f"{type(failed).__name__} {failed}"
-after = hyperplane.load(url)
-after = after.compute() if what == "folder" else after
-same = after.equals(before) if hasattr(after, "equals") else after == before
-left = sorted(str(path.relative_to(base)) for path in base.rglob("*"))
-print(json.dumps({"url": str(url), "error": error, "same": same, "left": left == names}))
+found = {}
+for what, url in urls.items():
+    try:
+        hyperplane.save(thing(what, 500_000), url, mode="overwrite")
+        error = "none"
+    except hyperplane.errors.StorageError as failed:
+        error = f"{type(failed).__name__} {failed}"
+    after, old = there(what), before[what]
+    same = after.equals(old) if hasattr(after, "equals") else after == old
+    left = names(what) == listed[what]
+    found[what] = {"url": str(url), "error": error, "same": same, "left": left}
+print(json.dumps(found))
 """
 
 KINDS = ("folder", "table", "bytes", "large")
@@ -85,34 +97,31 @@ def base():
     shutil.rmtree(folder)
 
 
-def outcome(limit, what, base, *before):
-    command = [*before, sys.executable, "-c", SCRIPT, limit, what, str(base)]
+def each_kind_fails(limit, wanted, base, *before):
+    command = [*before, sys.executable, "-c", SCRIPT, limit, str(base), *KINDS]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    outcomes = json.loads(done.stdout.splitlines()[-1])
+    assert set(outcomes) == set(KINDS)
+    for what, found in outcomes.items():
+        assert found["error"].startswith("StorageError "), what
+        # The parts of a folder are written beside it.
+        assert os.path.dirname(found["url"]) in found["error"]  # noqa: PTH120
+        assert wanted in found["error"], what
+        assert found["same"], what
+        assert found["left"], what
 
 
-def as_it_should_be(found, wanted):
-    assert found["error"].startswith("StorageError ")
-    # The parts of a folder are written beside it.
-    assert os.path.dirname(found["url"]) in found["error"]  # noqa: PTH120
-    assert wanted in found["error"]
-    assert found["same"]
-    assert found["left"]
+def test_a_file_larger_than_may_be(base):
+    each_kind_fails("size", "File too large", base)
 
 
-@pytest.mark.parametrize("what", KINDS)
-def test_a_file_larger_than_may_be(base, what):
-    as_it_should_be(outcome("size", what, base), "File too large")
-
-
-@pytest.mark.parametrize("what", KINDS)
-def test_a_folder_without_the_right_to_write(base, what):
-    as_it_should_be(outcome("rights", what, base), "check the rights of the folder")
+def test_a_folder_without_the_right_to_write(base):
+    each_kind_fails("rights", "check the rights of the folder", base)
 
 
 def of_its_own(mount, base):
-    """A command in which a small disk is mounted that nobody else sees."""
+    """A command in which a small disk is mounted that no other process sees."""
     for unshare in (["unshare", "-m"], ["unshare", "-rm"]):
         command = [*unshare, "sh", "-c", f'{mount} && exec "$@"', "sh"]
         probe = [*command, "true"]
@@ -122,11 +131,9 @@ def of_its_own(mount, base):
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare here")
-@pytest.mark.parametrize("what", KINDS)
 @pytest.mark.parametrize(
     ("limit", "wanted"), [("disk", "no space is left"), ("readonly", "read-only")]
 )
-def test_a_full_disk_and_one_that_is_read_only(base, what, limit, wanted):
+def test_a_full_disk_and_one_that_is_read_only(base, limit, wanted):
     mount = f"mount -t tmpfs -o size=2m,mode=777 none '{base}'"
-    found = outcome(limit, what, base, *of_its_own(mount, base))
-    as_it_should_be(found, wanted)
+    each_kind_fails(limit, wanted, base, *of_its_own(mount, base))
