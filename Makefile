@@ -12,7 +12,7 @@ help:
 	@echo 'make install every extra but gpu, for work on hyperplane'
 	@echo 'make demo    size a job, start a cluster on this machine, do the job on real data'
 	@echo 'make test    all tests and all examples of the documentation, at small scale'
-	@echo 'make stress  the same tests with more repetitions, larger data and more random examples'
+	@echo 'make stress  tests that have a scale, with more repetitions, larger data and random examples'
 	@echo 'make engines the engines beyond this machine, with real services (root, Debian packages)'
 	@echo 'make lint    ruff: rules and format'
 	@echo 'make types   mypy, strict'
@@ -53,8 +53,10 @@ PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(TES
 test: $(STAMPS)/test
 	$(PYTEST) --quiet
 
+# The files whose tests ask for the scale, by name or through Hypothesis; the others would only repeat.
 stress: $(STAMPS)/test
-	HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet
+	HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet \
+	  $$(grep --recursive --files-with-matches --extended-regexp 'import scaled|from hypothesis' --include 'test_*.py' tests)
 
 # What is missing is a failure here, not a skip. ENGINES: which; kubernetes builds for long, once.
 # ONLY: names of tests, as for pytest -k; ONLY_KUBERNETES: for those of kubernetes.
