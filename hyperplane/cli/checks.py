@@ -20,7 +20,7 @@ import hyperplane
 from hyperplane import config
 from hyperplane.engines import machine, records, registry
 from hyperplane.engines.base import Engine
-from hyperplane.engines.private_folders import private_folder, record_folders
+from hyperplane.engines.private_folders import private_folder, record_folders, remove_empty
 from hyperplane.errors import ConfigError, HyperplaneError
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import LocalSettings
@@ -108,8 +108,7 @@ def spilling() -> Iterator[Finding]:
         folder = private_folder(parent)
         free = machine.free_disk(str(folder))
         kind = _file_system(folder)
-        with suppress(OSError):  # clusters are in there
-            folder.rmdir()
+        remove_empty(folder)
     except OSError as error:
         yield Finding("spill folder", "wrong", f"{parent}: {error}", elsewhere)
         return

@@ -1,4 +1,8 @@
-"""Folders of this user that no other user can have prepared, read or changed."""
+"""Folders of this user that no other user can have prepared, read or changed.
+
+In each of them every running system (a boot and a process namespace) has a folder, because
+containers that share a disk give the same numbers to different processes.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,21 @@ import stat
 import tempfile
 from pathlib import Path
 
+from hyperplane.engines.running_system import running_system
+
 #: How often a folder is made that others remove.
 _TIMES = 1000
+#: The name of a running system's folder: short, since paths of sockets begin with it. Its parts
+#: are for the host, for the boot, and for both with the process namespace.
+_SYSTEM = re.compile("[0-9a-f]{10}")
+_HOST, _BOOT = 3, 6
 
 
 def private_folder(parent: str | None = None) -> Path:
-    """The folder of this user in a temporary directory, made if it is not there.
+    """The folder of this user and running system in a temporary directory, made if not there.
 
-    It is called ``hyperplane-<uid>``. Where another user has put something of that name, or others
-    can write to what is there, it is another one whose name begins so.
+    It is in ``hyperplane-<uid>``. Where another user has put something of that name, or others
+    can write to what is there, it is in another folder whose name begins so.
 
     Parameters
     ----------
@@ -34,24 +44,38 @@ def private_folder(parent: str | None = None) -> Path:
     OSError
         When it cannot be made.
     """
-    place = Path(parent or tempfile.gettempdir())
-    folder = place / f"hyperplane-{_user()}"
-    found = _made(folder)
-    if _is_private(found):
-        if found.st_mode & 0o077:
-            folder.chmod(0o700)
-        return folder
-    for other in _others(place):
-        return other
-    # The name is random, so no other user can take it beforehand.
-    return Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=place))
+    for _ in range(_TIMES):
+        folder = _folder_of_user(parent) / _system()
+        # Not with its parents: those would be open to other users by some masks.
+        # Not `exist_ok`, which raises when the folder is gone as it looks what was there.
+        with contextlib.suppress(FileExistsError, FileNotFoundError):
+            folder.mkdir(mode=0o700)
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(errno.ENOENT, "other processes remove it all the time", str(folder))
 
 
 def private_folders(parent: str | None = None) -> list[Path]:
-    """The folders of this user in a temporary directory that are there."""
-    place = Path(parent or tempfile.gettempdir())
-    first = place / f"hyperplane-{_user()}"
-    return [*([first] if _is_private_folder(first) else []), *_others(place)]
+    """The folders of this user and running system in a temporary directory that are there."""
+    found = [folder / _system() for folder in _folders_of_user(parent)]
+    return [folder for folder in found if folder.is_dir()]
+
+
+def folders_of_others(parent: str | None = None) -> list[Path]:
+    """Folders of this user's other running systems whose locks can be relied on.
+
+    These are other containers of this machine, and this machine before it was booted. Locks of
+    other machines may be unknown here, on network file systems that keep them to one machine.
+    """
+    own = _system()
+    found = [
+        folder
+        for above in _folders_of_user(parent)
+        for folder in _subfolders(above)
+        if _SYSTEM.fullmatch(folder.name) and folder.name != own
+    ]
+    host, boot = own[:_HOST], own[_HOST:_BOOT]
+    return [each for each in found if each.name[:_HOST] == host or each.name[_HOST:_BOOT] == boot]
 
 
 def record_folder() -> Path:
@@ -89,17 +113,42 @@ def remove_empty(folder: Path) -> None:
     """Remove a folder of clusters and those above it that are there for it, if nothing is in it."""
     with contextlib.suppress(OSError):  # other clusters are in there
         folder.rmdir()
-        if folder.name == _machine():
+        if folder.name == _machine() or _SYSTEM.fullmatch(folder.name):
             folder.parent.rmdir()
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder that others may remove at any moment."""
-    _made(folder)
 
 
 def _user() -> str:
     return str(os.getuid()) if hasattr(os, "getuid") else getpass.getuser()
+
+
+def _folder_of_user(parent: str | None) -> Path:
+    """The folder of this user in a temporary directory, made if it is not there."""
+    place = Path(parent or tempfile.gettempdir())
+    folder = place / f"hyperplane-{_user()}"
+    found = _made(folder)
+    if _is_private(found):
+        if found.st_mode & 0o077:
+            with contextlib.suppress(FileNotFoundError):
+                folder.chmod(0o700)
+        return folder
+    for other in _others(place):
+        return other
+    # The name is random, so no other user can take it beforehand.
+    return Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=place))
+
+
+def _folders_of_user(parent: str | None) -> list[Path]:
+    place = Path(parent or tempfile.gettempdir())
+    first = place / f"hyperplane-{_user()}"
+    return [*([first] if _is_private_folder(first) else []), *_others(place)]
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return [Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:  # removed meanwhile
+        return []
 
 
 def _made(folder: Path) -> os.stat_result:
@@ -168,14 +217,15 @@ def _parents() -> list[Path]:
 
 
 @functools.lru_cache(maxsize=1)
+def _system() -> str:
+    """The name of the folders of this running system: process numbers belong to it."""
+    host, system = socket.gethostname(), running_system()
+    boot = system.rpartition("-")[0]
+    digests = [hashlib.sha256(fact.encode()).hexdigest() for fact in (host, boot, host + system)]
+    return digests[0][:_HOST] + digests[1][: _BOOT - _HOST] + digests[2][:4]
+
+
 def _machine() -> str:
-    """A name for this machine or container, as long as it runs: process numbers belong to it."""
-    facts = [socket.gethostname()]
-    for read in (
-        lambda: Path("/proc/sys/kernel/random/boot_id").read_text(),
-        lambda: str(Path("/proc/self/ns/pid").readlink()),
-    ):
-        with contextlib.suppress(OSError):
-            facts.append(read())
-    name = re.sub(r"[^A-Za-z0-9.-]+", "-", facts[0])[:40].strip(".") or "host"
-    return f"{name}-{hashlib.sha256(' '.join(facts).encode()).hexdigest()[:8]}"
+    """A name of this running system that says to a reader which machine it is."""
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", socket.gethostname())[:40].strip(".") or "host"
+    return f"{name}-{_system()}"

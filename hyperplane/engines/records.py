@@ -1,8 +1,12 @@
 """A record of each cluster that a process here runs, for all processes of this user to find.
 
 A record is one small file that only its owner can read, in a folder that only its owner can
-enter. It names the owning process and when that started; a record whose process is gone is removed,
-with the scratch folder of the dead cluster, by whoever reads it next.
+enter. It names the owning process and when that started; the next process that reads the list
+removes a record whose process is gone, with the scratch folder of the dead cluster.
+
+Containers that share these folders have the same numbers for different processes. So each running
+system has folders of its own, and only locks, which the owning processes hold, say when what is in
+another system's folders can be removed.
 """
 
 from __future__ import annotations
@@ -22,8 +26,9 @@ from typing import Any
 
 import psutil
 
+from hyperplane.engines.owned import abandoned, drop, make_owned, own
 from hyperplane.engines.private_folders import (
-    make_folder,
+    folders_of_others,
     private_folder,
     private_folders,
     record_folder,
@@ -36,6 +41,8 @@ if sys.platform != "win32":
 
 #: Seconds to wait for somebody else's look at the list.
 PATIENCE = 5.0
+#: Seconds after which the draft of a record is abandoned: it is written within milliseconds.
+_ABANDONED = 60.0
 
 
 @dataclass(frozen=True)
@@ -124,13 +131,14 @@ def reserve(record: Record, parent: str | None) -> Record:
         wrong = f"temporary-directory = {parent!r:.80}: a folder is expected, as text"
         raise NotADirectoryError(errno.ENOTDIR, wrong)
     read_all()
+    _remove_of_gone_systems(parent)
     with _alone():
         if any(found.name == record.name for found in _read()):
             raise FileExistsError(f"a cluster named {record.name!r} runs already; use another name")
-        while True:  # another process may remove the folder above in between; see make_folder()
+        while True:  # another process may remove the folder above in between
+            scratch = private_folder(parent) / record.name
             with contextlib.suppress(FileNotFoundError):
-                scratch = private_folder(parent) / record.name
-                scratch.mkdir(mode=0o700, exist_ok=True)
+                make_owned(scratch)
                 reserved = replace(record, scratch=str(scratch))
                 write(reserved)
                 return reserved
@@ -138,10 +146,20 @@ def reserve(record: Record, parent: str | None) -> Record:
 
 def process_folder() -> Path:
     """A folder for files of this process that serve all its clusters."""
-    # In the temporary directory, whose path is short: there are sockets in it.
-    folder = private_folder() / f"_p{os.getpid()}"
-    make_folder(folder)
-    return folder
+    while True:  # another process may remove the folder above in between
+        # In the temporary directory, whose path is short: there are sockets in it.
+        folder = private_folder() / f"_p{os.getpid()}"
+        with contextlib.suppress(FileNotFoundError):
+            make_owned(folder)
+            return folder
+
+
+def remove_process_folder() -> None:
+    """Remove the folder for files of this process."""
+    for above in private_folders():
+        folder = above / f"_p{os.getpid()}"
+        drop(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write(record: Record) -> None:
@@ -150,13 +168,16 @@ def write(record: Record) -> None:
     draft = file.with_suffix(f".{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
         json.dump(asdict(record), opened)
+    own(draft, file)  # before others see it
     draft.replace(file)
 
 
 def remove(name: str, scratch: str) -> None:
     """Take a cluster out of the list and remove its scratch folder and empty parents."""
     for folder in record_folders():
+        drop(folder / f"{name}.json")
         (folder / f"{name}.json").unlink(missing_ok=True)
+    drop(Path(scratch))
     shutil.rmtree(scratch, ignore_errors=True)
     for folder in {*record_folders(), *private_folders(), Path(scratch).parent}:
         remove_empty(folder)
@@ -181,11 +202,12 @@ def read_all(starting: bool = False) -> list[Record]:
     for record in found:
         if not record.alive():
             _remove_dead(record)
-    for folder in [found for own in private_folders() for found in _inside(own, "*")]:
+    for folder in [found for above in private_folders() for found in _inside(above, "*")]:
         # No cluster's name begins with a line below.
         owner = re.fullmatch(r"_p([0-9]+)", folder.name)
         if owner and not psutil.pid_exists(int(owner[1])):
             shutil.rmtree(folder, ignore_errors=True)
+    _remove_of_gone_systems(None)
     for draft in _listed("*.[0-9]*"):  # with a key pair in it, perhaps
         if draft.suffix[1:].isdecimal() and not psutil.pid_exists(int(draft.suffix[1:])):
             draft.unlink(missing_ok=True)
@@ -193,6 +215,33 @@ def read_all(starting: bool = False) -> list[Record]:
         remove_empty(folder)
     running = [record for record in found if (record.scheduler or starting) and record.alive()]
     return sorted(running, key=lambda record: record.started)
+
+
+def _remove_of_gone_systems(parent: str | None) -> None:
+    """Remove what dead processes of other containers, or before a boot, have left."""
+    for folder in folders_of_others(parent):
+        for entry in _inside(folder, "*"):
+            with contextlib.suppress(OSError):  # removed meanwhile
+                _remove_if_abandoned(entry)
+        remove_empty(folder)
+
+
+def _remove_if_abandoned(entry: Path) -> None:
+    """Remove a folder, a record with its scratch folder or a draft that no process owns."""
+    if entry.is_dir():
+        with abandoned(entry) as gone:
+            if gone:
+                shutil.rmtree(entry, ignore_errors=True)
+    elif entry.suffix == ".json":
+        with abandoned(entry) as gone:
+            record = _record_in(entry) if gone else None
+            if record is not None and record.scratch:
+                with contextlib.suppress(FileNotFoundError):
+                    _remove_if_abandoned(Path(record.scratch))
+            if gone:
+                entry.unlink(missing_ok=True)
+    elif time.time() - entry.stat().st_mtime > _ABANDONED:
+        entry.unlink(missing_ok=True)
 
 
 def _remove_dead(record: Record) -> None:

@@ -6,8 +6,8 @@ import contextlib
 import fcntl
 from collections.abc import Iterator
 
+from hyperplane.engines.running_system import running_system
 from hyperplane.jobs import kept, wake
-from hyperplane.jobs.around import running_system
 from hyperplane.jobs.processes import is_locked
 from hyperplane.jobs.states import Job
 

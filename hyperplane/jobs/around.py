@@ -14,6 +14,12 @@ import signal
 import sys
 import time
 
+if __name__ == "__main__":  # without the package, whose import takes longer than all of this
+    sys.path.append(f"{os.path.dirname(os.path.dirname(__file__))}/engines")  # noqa: PTH120
+    from running_system import running_system, started  # type: ignore[import-not-found]
+else:
+    from hyperplane.engines.running_system import running_system, started
+
 #: What Python ignores, or whoever started it; programs expect the usual.
 _USUAL = ("SIGINT", "SIGQUIT", "SIGPIPE", "SIGXFSZ", "SIGHUP", "SIGTERM")
 _POLITE = ("SIGINT", "SIGHUP", "SIGTERM")
@@ -65,15 +71,6 @@ def run(traces: str, argv: list[str]) -> int:
         time.sleep(_PAUSE)
         log.write(b"")
     return code
-
-
-def started(pid: int) -> str:
-    """When a process started, in ticks of the system; empty where that is not told."""
-    try:
-        with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123 - pathlib takes longer than we do
-            return stat.read().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
 
 
 class Log:
@@ -231,18 +228,6 @@ def _write_code(traces: str, code: int, asked: list[int]) -> None:
 
 def _may_pass(error: OSError) -> bool:
     return error.errno in (28, 122)  # no room on the disk, or for this user
-
-
-def running_system() -> str:
-    """The boot and the namespace in which process numbers count; empty where that is not told.
-
-    Two containers, and two machines with one home, have the same numbers for other processes.
-    """
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as boot:  # noqa: PTH123
-            return f"{boot.read().strip()}-{os.stat('/proc/self/ns/pid').st_ino}"  # noqa: PTH116
-    except OSError:
-        return ""
 
 
 def _write(path: str, text: str) -> None:

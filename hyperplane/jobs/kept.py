@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hyperplane import config
+from hyperplane.engines.running_system import running_system
 from hyperplane.errors import JobError, UnknownPool
-from hyperplane.jobs.around import running_system
 from hyperplane.jobs.definition import credentials
 from hyperplane.jobs.definition.models import Resources, Step
 from hyperplane.jobs.environment import hidden_from
@@ -126,7 +126,8 @@ def keep(
 def system_of(job: Job) -> str:
     """The running system whose supervisor carries a job on; empty where that is not kept.
 
-    It is a boot and a process namespace, as :func:`hyperplane.jobs.around.running_system` has it:
+    It is a boot and a process namespace, as
+    :func:`hyperplane.engines.running_system.running_system` has it:
     two containers may have one host name, and with it one name of a machine.
     """
     try:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hyperplane.jobs.around import running_system, started
+from hyperplane.engines.running_system import running_system, started
 
 #: Seconds between looks at a process that is not our child.
 _LOOK = 0.1

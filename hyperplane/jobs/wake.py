@@ -19,8 +19,8 @@ from typing import IO
 
 import dask.config
 
+from hyperplane.engines.running_system import running_system
 from hyperplane.errors import JobError
-from hyperplane.jobs.around import running_system
 from hyperplane.jobs.home import home, store_url, this_machine
 from hyperplane.jobs.programs import Handed
 
@@ -89,7 +89,7 @@ def running(system: str | None = None) -> int | None:
     ----------
     system : str, optional
         Whose supervisor: a boot and process namespace, as
-        :func:`hyperplane.jobs.around.running_system` gives it; this one by default.
+        :func:`hyperplane.engines.running_system.running_system` gives it; this one by default.
     """
     file = _file(".lock", system)
     try:

@@ -88,7 +88,7 @@ def test_a_list_that_cannot_be_read_is_a_failure_in_words(
 
 
 def test_a_folder_that_others_can_write_to_is_passed_over(run: Run) -> None:
-    records.private_folder().chmod(0o777)
+    records.private_folder().parent.chmod(0o777)
     assert run("cluster", "list").code == 0
 
 

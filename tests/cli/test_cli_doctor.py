@@ -178,7 +178,7 @@ def test_a_list_of_clusters_that_cannot_be_read_is_wrong(
 
 
 def test_a_folder_that_others_can_write_to_is_passed_over(run: Run) -> None:
-    records.private_folder().chmod(0o777)
+    records.private_folder().parent.chmod(0o777)
     answer = run("doctor", "--json")
     assert finding(answer, "clusters")["state"] == "ok"
     assert finding(answer, "spill folder")["state"] != "wrong"

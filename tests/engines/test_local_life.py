@@ -300,7 +300,7 @@ def test_what_a_killed_owner_leaves_is_removed_by_the_next_look(run: Run, place:
     program.process.kill()
     program.process.wait()
     [folder] = [path for path in place.iterdir() if path.name.startswith("hyperplane-")]
-    assert list(folder.glob("*.json"))
+    assert list(folder.rglob("*.json"))
     look = "from hyperplane.engines import records; print(records.read_all())"
     done = subprocess.run(
         [sys.executable, "-c", look],

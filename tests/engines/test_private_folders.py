@@ -91,9 +91,11 @@ def test_another_user_cannot_keep_a_user_from_starting_clusters(shared: Path, wh
         again = private_folders.private_folder()
         listed = [found.name for found in records.read_all()]
         mode = stat.S_IMODE(folder.stat().st_mode)
-        return [listed, folder == again, folder.parent == shared, folder.stat().st_uid, oct(mode)]
+        above = folder.parent
+        modes = oct(mode), oct(stat.S_IMODE(above.stat().st_mode))
+        return [listed, folder == again, above.parent == shared, folder.stat().st_uid, modes]
 
-    assert as_victim(work) == str([["mine"], True, True, VICTIM, "0o700"])
+    assert as_victim(work) == str([["mine"], True, True, VICTIM, ("0o700", "0o700")])
     assert (own / "precious").exists()
 
 
@@ -103,7 +105,7 @@ def test_the_home_of_another_user_is_left_alone(
     # As sudo leaves HOME, the other way round.
     monkeypatch.setenv("HOME", str(tmp_path))
     tmp_path.chmod(0o777)
-    said = as_victim(lambda: private_folders.record_folder().parent)
+    said = as_victim(lambda: private_folders.record_folder().parents[1])
     assert said == str(shared)
     assert list(tmp_path.iterdir()) == []
 
@@ -118,10 +120,10 @@ def test_clusters_are_listed_in_the_home_directory(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     # What is large, and sockets, whose paths are short, are where they were.
-    assert Path(found.scratch).parents[1] == shared
-    assert records.process_folder().parents[1] == shared
+    assert Path(found.scratch).parents[2] == shared
+    assert records.process_folder().parents[2] == shared
     records.remove(found.name, found.scratch)
-    records.process_folder().rmdir()
+    records.remove_process_folder()
     assert records.read_all() == []
     assert list(shared.iterdir()) == []
     assert not file.parent.parent.exists()
@@ -168,18 +170,26 @@ def test_a_temporary_directory_of_ones_own_keeps_programs_apart(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert private_folders.record_folder() == tmp_path / f"hyperplane-{os.getuid()}"
-    assert private_folders.record_folders() == [tmp_path / f"hyperplane-{os.getuid()}"]
+    assert private_folders.record_folder().parent == tmp_path / f"hyperplane-{os.getuid()}"
+    assert private_folders.record_folders() == [private_folders.record_folder()]
     assert list((tmp_path / "home").iterdir()) == []
 
 
-def test_machines_and_containers_that_share_a_home_do_not_share_a_folder(
-    monkeypatch: pytest.MonkeyPatch,
+def test_machines_and_containers_that_share_a_disk_do_not_share_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = set()
-    for namespace in ("pid:[1]", "pid:[2]"):
-        private_folders._machine.cache_clear()
-        monkeypatch.setattr(Path, "readlink", lambda self, said=namespace: said)
-        names.add(private_folders._machine())
-    private_folders._machine.cache_clear()
-    assert len(names) == 2
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found = []
+    for host, system in (("h", "a-1"), ("h", "a-2"), ("h", "b-1"), ("i", "b-1"), ("i", "c-3")):
+        monkeypatch.setattr(private_folders.socket, "gethostname", lambda host=host: host)
+        monkeypatch.setattr(private_folders, "running_system", lambda system=system: system)
+        private_folders._system.cache_clear()
+        found.append((private_folders._machine(), private_folders.private_folder()))
+    names, folders = zip(*found, strict=True)
+    assert len(set(names)) == len(set(folders)) == 5
+    # Now of the last one: locks count within one host, over boots, and one boot, whatever its name.
+    assert private_folders.folders_of_others() == [folders[3]]
+    private_folders._system.cache_clear()
+    monkeypatch.setattr(private_folders, "running_system", lambda: "b-2")
+    assert set(private_folders.folders_of_others()) == set(folders[2:])
+    private_folders._system.cache_clear()

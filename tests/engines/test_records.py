@@ -8,11 +8,14 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from containers import Container
 
 from hyperplane.engines import records
 
@@ -57,20 +60,21 @@ def test_only_the_owner_can_look(tmp_path: Path) -> None:
 def test_a_folder_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
     planted = record("planted")
     records.write(planted)
-    folder = records.private_folder()
+    folder = records.private_folder().parent
     folder.chmod(0o777)
-    other = records.private_folder()
+    other = records.private_folder().parent
     assert other != folder
     assert other.name.startswith(f"{folder.name}-")
     assert stat.S_IMODE(other.stat().st_mode) == 0o700
-    assert records.private_folder() == other
+    assert records.private_folder().parent == other
     records.write(record("mine"))
     assert [found.name for found in records.read_all()] == ["mine"]
 
 
 @pytest.mark.parametrize("what", ["link", "file", "pipe", "nothing"])
 def test_what_is_no_folder_is_not_used(tmp_path: Path, what: str) -> None:
-    folder = records.private_folder()
+    folder = records.private_folder().parent
+    next(folder.iterdir()).rmdir()
     folder.rmdir()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -136,12 +140,13 @@ def test_a_cluster_that_starts_is_not_listed_but_found_when_its_owner_dies() -> 
 
 
 def test_the_folder_is_made_while_others_remove_it(tmp_path: Path) -> None:
-    stop = threading.Event()
+    stop, inside = threading.Event(), records.private_folder()
+    (tmp_path / "stays").touch()
 
     def remove() -> None:
         while not stop.is_set():
             with suppress(OSError):
-                (tmp_path / f"hyperplane-{os.getuid()}").rmdir()
+                os.removedirs(inside)
 
     others = [threading.Thread(target=remove) for _ in range(2)]
     for each in others:
@@ -217,3 +222,67 @@ def _open_on(folder: Path) -> list[int]:
 def test_a_place_that_takes_no_folders_is_an_error() -> None:
     with pytest.raises(OSError, match="/proc/nope"):
         records.private_folder("/proc/nope")
+
+
+#: The first process of a container: it executes lines of standard input.
+_FIRST = """
+import os, subprocess, sys
+from pathlib import Path
+from hyperplane.engines import records
+def open_cluster(name, parent=None):
+    made = records.Record(name, "local", "tcp://x:1", "", os.getpid(), records.own_start(), 1, 1, 1)
+    made = records.reserve(made, parent)
+    records.write(made)
+    return Path(made.scratch), records.process_folder()
+def exists(*paths):
+    return [Path(path).exists() for path in paths]
+def names():
+    return sorted(record.name for record in records.read_all(starting=True))
+for line in sys.stdin:
+    print(repr(eval(line)), flush=True)
+"""
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Iterator[Callable[[], Container]]:
+    made: list[Container] = []
+
+    def make() -> Container:
+        made.append(Container("twin", _FIRST, tmp_path, {"TMPDIR": str(tmp_path)}))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
+
+
+def test_containers_that_share_a_disk_remove_only_what_a_dead_one_has_left(
+    container: Callable[[], Container], tmp_path: Path
+) -> None:
+    one, two = container(), container()
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    # The same name and process number in both; what is spilled goes to another disk of one.
+    for each, parent in ((one, None), (two, str(disk))):
+        each.send(f"[str(path) for path in open_cluster('same', {parent!r})]")
+    found = [eval(each.heard()) for each in (one, two)]
+    paths = [path for each in found for path in each]
+    assert len(set(paths)) == 4
+    for each in (one, two):
+        assert each.ask("names()") == "['same']"
+        each.ask("[open_cluster(f'more-{number}') for number in range(3)] and None")
+        assert each.ask(f"exists(*{paths!r})") == "[True, True, True, True]"
+    assert len(list(tmp_path.rglob("same.json"))) == 2
+    # This process is of a third system, and has another host name.
+    assert records.read_all() == []
+    assert all(Path(path).exists() for path in paths)
+    two.end()
+    until = time.monotonic() + 60  # its first process is killed, but not waited for
+    while any(Path(path).exists() for path in paths[2:]) and time.monotonic() < until:
+        assert one.ask("names()") == "['more-0', 'more-1', 'more-2', 'same']"
+    assert [Path(path).exists() for path in paths] == [True, True, False, False]
+    assert len(list(tmp_path.rglob("same.json"))) == 1
+    one.end()
+    while len(list(tmp_path.iterdir())) > 1 and time.monotonic() < until:
+        assert records.read_all() == []
+    assert [path.name for path in tmp_path.iterdir()] == ["disk"]

@@ -7,21 +7,17 @@ mounts and a network. Network file systems are not tried: that needs a kernel wi
 from __future__ import annotations
 
 import fcntl
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from containers import Container
 from job_cases import bash
 
 from hyperplane.jobs import Pipeline, kept
 from hyperplane.jobs.adoption import may_carry_on, submission_of
 from hyperplane.jobs.submitting import new_job
 
-_UNSHARE = ("unshare", "--uts", "--pid", "--mount", "--net", "--fork", "--mount-proc",
-            "--kill-child")  # fmt: skip
 #: Execute lines of standard input: the process with number 1 of a container.
 _FIRST = """
 import os, signal, sys
@@ -37,57 +33,18 @@ for line in sys.stdin:
 """
 
 
-def _has_namespaces():
-    try:
-        return subprocess.run([*_UNSHARE, "true"], capture_output=True, timeout=30).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-
-
-class Container:
-    """Processes with a host name, and numbers from 1, of their own."""
-
-    def __init__(self, name, home, folder):
-        environment = {
-            **os.environ,
-            "DASK_HYPERPLANE__JOBS__HOME": str(home),
-            "DASK_HYPERPLANE__JOBS__LINGER": "1s",
-        }
-        first = f'hostname {name}; exec "{sys.executable}" -uc "$0"'
-        self.process = subprocess.Popen(
-            [*_UNSHARE, "bash", "-c", first, _FIRST],
-            cwd=folder, env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
-
-    def send(self, expression):
-        self.process.stdin.write(f"{expression}\n")
-        self.process.stdin.flush()
-
-    def heard(self):
-        return self.process.stdout.readline().strip()
-
-    def ask(self, expression):
-        self.send(expression)
-        return self.heard()
-
-    def end(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
-
-
 @pytest.fixture
 def container(tmp_path):
-    if not _has_namespaces():
-        pytest.skip("no right to make namespaces")
     (tmp_path / "home").mkdir()
     (tmp_path / "work").mkdir()
     made = []
 
     def make(name):
-        made.append(Container(name, tmp_path / "home", tmp_path / "work"))
+        settings = {
+            "DASK_HYPERPLANE__JOBS__HOME": str(tmp_path / "home"),
+            "DASK_HYPERPLANE__JOBS__LINGER": "1s",
+        }
+        made.append(Container(name, _FIRST, tmp_path / "work", settings))
         return made[-1]
 
     yield make

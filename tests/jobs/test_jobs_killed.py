@@ -12,8 +12,8 @@ import pytest
 from job_cases import bash, kill, kill_supervisor, ran, submitted
 from scale import scaled
 
+from hyperplane.engines.running_system import running_system, started
 from hyperplane.jobs import JobHandle, wake
-from hyperplane.jobs.around import running_system, started
 from hyperplane.jobs.processes import Command, Process
 from hyperplane.jobs.states import DONE, LOST
 

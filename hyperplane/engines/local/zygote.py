@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -73,7 +72,7 @@ def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
             try:
                 _ensure_running(modules, environment)
             except OSError:
-                shutil.rmtree(records.process_folder(), ignore_errors=True)
+                records.remove_process_folder()
                 return False
             _started = server._forkserver_pid, dict(environment)
         _users += 1
@@ -97,7 +96,7 @@ def release() -> None:
                 server._stop()
         # Also when the zygote is gone and Python has begun another forkserver, elsewhere: a
         # SIGTERM to the whole process group ends it before its owner asks.
-        shutil.rmtree(records.process_folder(), ignore_errors=True)
+        records.remove_process_folder()
         _started = None
 
 
