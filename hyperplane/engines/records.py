@@ -26,6 +26,7 @@ from typing import Any
 
 import psutil
 
+from hyperplane.engines import job_clusters
 from hyperplane.engines.owned import abandoned, drop, make_owned, own
 from hyperplane.engines.private_folders import (
     folders_of_others,
@@ -170,6 +171,7 @@ def write(record: Record) -> None:
         json.dump(asdict(record), opened)
     own(draft, file)  # before others see it
     draft.replace(file)
+    job_clusters.report(record.name, record.dashboard)
 
 
 def remove(name: str, scratch: str) -> None:
@@ -177,6 +179,7 @@ def remove(name: str, scratch: str) -> None:
     for folder in record_folders():
         drop(folder / f"{name}.json")
         (folder / f"{name}.json").unlink(missing_ok=True)
+    job_clusters.withdraw(name)
     drop(Path(scratch))
     shutil.rmtree(scratch, ignore_errors=True)
     for folder in {*record_folders(), *private_folders(), Path(scratch).parent}:

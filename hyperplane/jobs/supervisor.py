@@ -20,7 +20,7 @@ from typing import Any
 from dask.utils import parse_timedelta
 
 from hyperplane import config
-from hyperplane.engines import records
+from hyperplane.engines import job_clusters, records
 from hyperplane.errors import HyperplaneError, JobStoreError
 from hyperplane.jobs import cancelling, kept, wake
 from hyperplane.jobs.adoption import may_carry_on
@@ -174,14 +174,8 @@ class Supervisor:
 
     def _note_dashboards(self) -> None:
         """Keep the addresses of the clusters that steps have now."""
-        if not self._conductors:
-            return
-        try:
-            by_job = {record.job: record.dashboard for record in records.read_all() if record.job}
-        except OSError:  # without the list of clusters jobs go on
-            return
         for job_id, conductor in self._conductors.items():
-            now = by_job.get(job_id, "")
+            now = next(reversed(job_clusters.dashboards(conductor.job.place)), "")
             if now != conductor.dashboard:
                 conductor.dashboard = now
                 self.store.update(job_id, among=OPEN, dashboard=now)
@@ -199,6 +193,8 @@ class Supervisor:
             else:
                 self._backoff.passed()
                 self._handed.pop(job_id, None)
+                with contextlib.suppress(OSError):
+                    records.read_all()  # removes what clusters of killed steps have left
             del self._conductors[job_id]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 import pytest
 from containers import Container
 
-from hyperplane.engines import records
+from hyperplane.engines import job_clusters, records
 
 
 @pytest.fixture(autouse=True)
@@ -228,7 +229,7 @@ def test_a_place_that_takes_no_folders_is_an_error() -> None:
 _FIRST = """
 import os, subprocess, sys
 from pathlib import Path
-from hyperplane.engines import records
+from hyperplane.engines import job_clusters, records
 def open_cluster(name, parent=None):
     made = records.Record(name, "local", "tcp://x:1", "", os.getpid(), records.own_start(), 1, 1, 1)
     made = records.reserve(made, parent)
@@ -286,3 +287,27 @@ def test_containers_that_share_a_disk_remove_only_what_a_dead_one_has_left(
     while len(list(tmp_path.iterdir())) > 1 and time.monotonic() < until:
         assert records.read_all() == []
     assert [path.name for path in tmp_path.iterdir()] == ["disk"]
+
+
+def test_a_step_reports_its_dashboards_in_the_folder_of_its_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HYPERPLANE_JOB_FOLDER", str(tmp_path / "job"))
+    first = record("first")
+    records.write(first)  # as in a pod, which does not have the folder
+    assert job_clusters.dashboards(tmp_path / "job") == []
+    (tmp_path / "job").mkdir()
+    records.write(first)
+    records.write(record("second", dashboard="http://second/status"))
+    both = ["http://127.0.0.1:2/status", "http://second/status"]
+    assert job_clusters.dashboards(tmp_path / "job") == both
+    assert "security" not in "".join(
+        file.read_text() for file in (tmp_path / "job").rglob("*.json")
+    )
+    records.remove("first", first.scratch)
+    assert job_clusters.dashboards(tmp_path / "job") == both[1:]
+    [file] = (tmp_path / "job").rglob("*.json")
+    whole = json.loads(file.read_text())
+    for strange in ({**whole, "system": "another-1"}, {**whole, "started": "1"}, [], None):
+        file.write_text(json.dumps(strange))
+        assert job_clusters.dashboards(tmp_path / "job") == []

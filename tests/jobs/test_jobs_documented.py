@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+import tempfile
+import time
 
 import pytest
-from job_cases import bash, kill_supervisor, submitted
+from job_cases import bash, ran, submitted
 
 from hyperplane import notebook_common as nc
 from hyperplane.errors import RequestError
@@ -104,7 +106,7 @@ def test_a_session_has_no_job_of_its_own():
 
 
 @pytest.mark.cluster
-def test_the_dashboard_of_a_steps_cluster_is_shown_while_it_runs(tmp_path):
+def test_the_dashboard_of_a_steps_cluster_is_shown_while_it_runs(tmp_path, monkeypatch):
     text = (
         f"{sys.executable} - <<'E'\nimport hyperplane, time, pathlib\n"
         "client, cluster = hyperplane.initialize_cluster()\n"
@@ -112,13 +114,17 @@ def test_the_dashboard_of_a_steps_cluster_is_shown_while_it_runs(tmp_path):
         "while not pathlib.Path('stop').exists(): time.sleep(0.05)\nE"
     )
     options = {"num_workers": 1, "nprocs": 1, "nthreads": 2, "ram_gb_per_proc": 0.5}
-    kill_supervisor()  # one of an earlier test may list the clusters of another temporary directory
-    job = submitted(bash("dask", text, cluster=options), max_retries=0)
-    while not job.job.dashboard and not job.job.processed:
-        pass
-    shown = asyncio.run(nc.checkjobs([job.id]))
-    (tmp_path / "stop").touch()
-    assert job.wait(60) == "done", job.logs()
+    # The supervisor, which an earlier test may have started, has another temporary directory.
+    assert ran(bash("first", "true")).status == "done"
+    # In /tmp, because the path of a socket is short.
+    with tempfile.TemporaryDirectory(prefix="hp-", dir="/tmp") as elsewhere:
+        monkeypatch.setenv("TMPDIR", elsewhere)
+        job = submitted(bash("dask", text, cluster=options), max_retries=0)
+        while not job.job.dashboard and not job.job.processed:
+            time.sleep(0.05)
+        shown = asyncio.run(nc.checkjobs([job.id]))
+        (tmp_path / "stop").touch()
+        assert job.wait(150) == "done", job.logs()
     assert re.search(rf"{job.id} in progress http://\S+/status$", shown)
     assert "1 dict_values([2])" in job.logs()
     assert asyncio.run(nc.checkjobs([job.id])).endswith(f"{job.id} done None")
