@@ -23,6 +23,8 @@ else:
 #: What Python ignores, or whoever started it; programs expect the usual.
 _USUAL = ("SIGINT", "SIGQUIT", "SIGPIPE", "SIGXFSZ", "SIGHUP", "SIGTERM")
 _POLITE = ("SIGINT", "SIGHUP", "SIGTERM")
+#: Suffix of the file with what the log begins with.
+PREFACE = ".preface"
 #: The variable with the most bytes of a log.
 LIMIT = "HYPERPLANE_JOB_LOG_LIMIT"
 #: Bytes of an exit code in its file, whatever it is: they are reserved before the program starts.
@@ -51,6 +53,7 @@ def run(traces: str, argv: list[str]) -> int:
         _become(argv, inner)
     os.close(inner)
     log = Log(f"{traces}.log", _limit())
+    log.write(_missing_preface(traces))
     sources, code = [outer, ended], None
     while code is None:
         ready = select.select(sources, [], [], _PAUSE if log.waits else None)[0]
@@ -142,6 +145,16 @@ class Log:
         # The same length each time.
         words = f"[hyperplane: {self._omitted:>15} bytes are left out: hyperplane.jobs.log_limit]"
         return f"\n{words}\n".encode()
+
+
+def _missing_preface(traces: str) -> bytes:
+    """The preface of the log, unless the log begins with it: Slurm empties a log."""
+    try:
+        with open(f"{traces}{PREFACE}", "rb") as file, open(f"{traces}.log", "rb") as log:  # noqa: PTH123
+            preface = file.read()
+            return b"" if log.read(len(preface)) == preface else preface
+    except OSError:  # most logs have none
+        return b""
 
 
 def _limit() -> int:

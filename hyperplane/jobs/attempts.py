@@ -166,7 +166,10 @@ class Attempts:
         command = self._command(step, unit, attempt.number, memory_faults, values)
         # Whoever looks at it while it waits for its turn finds nothing, and no error.
         command.traces.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        command.file(".log").write_text(self._preface(attempt), errors="replace")
+        preface = self._preface(attempt)
+        command.file(".log").write_text(preface, errors="replace")
+        if preface:  # once more, since Slurm empties the log and Kubernetes has one without it
+            command.file(around.PREFACE).write_text(preface, errors="replace")
         self._keep(replace(attempt, log=str(command.file(".log").relative_to(self.job.place))))
         try:
             process = await self._started(command, step, times_more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -203,6 +204,28 @@ def test_a_slip_is_told_at_submission_and_in_the_log(tmp_path):
     assert job.status == DONE
     assert job.logs("first") == f"warning: {said}\nnone\n"
     assert job.logs("second") == "second\n"
+
+
+#: Runs a batch job at once, with an empty log as Slurm begins one.
+SBATCH = """#!/bin/sh
+for word; do case $word in --output=*) log=${word#--output=};; esac; done
+cat > "$0.script" && sh "$0.script" > "$log" 2>&1 < /dev/null
+echo 7
+"""
+
+
+def test_a_slip_is_told_in_the_log_of_a_batch_job(tmp_path, monkeypatch):
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    for name, text in (("sbatch", SBATCH), ("squeue", "#!/bin/sh\n"), ("scancel", "#!/bin/sh\n")):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    step = bash("first", "echo ${SOURCE-none}")
+    with pytest.warns(UserWarning, match=r"did you mean source\?"):
+        job = ran(step, parameters={"sorce": "a"}, max_retries=0, runner="slurm")
+    said = "no step reads the parameter 'sorce': did you mean source?"
+    assert (job.status, job.logs()) == (DONE, f"warning: {said}\nnone\n")
 
 
 def test_a_slip_is_told_by_the_command_line(tmp_path):

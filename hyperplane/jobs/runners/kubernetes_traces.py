@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hyperplane.errors import EngineError
+from hyperplane.jobs.around import PREFACE
 from hyperplane.jobs.notebook import sent_in
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners.kubernetes_watch import Watch
@@ -59,7 +60,7 @@ class Traces:
         """Write down which pod has begun it, and when."""
         if not self.pod():
             # Words on why it does not run yet make room for its own.
-            self._write(".log", b"")
+            self._write(".log", self._preface())
             self._write(".pid", pod.encode(), at)
 
     def ended(self, code: int, at: float | None = None) -> None:
@@ -68,7 +69,7 @@ class Traces:
 
     def waits(self, words: str) -> None:
         """Say why it does not run yet, in place of what was said before."""
-        self._write(".log", f"waiting for Kubernetes: {words}\n".encode())
+        self._write(".log", self._preface() + f"waiting for Kubernetes: {words}\n".encode())
 
     def say(self, words: str) -> None:
         """A line at the end of its log."""
@@ -83,6 +84,7 @@ class Traces:
     async def _follow(self, pod: str) -> None:
         # A log that broke off, or a full disk: all of it is asked for at the end.
         with suppress(EngineError, OSError), self._command.file(".log").open("wb", 0) as log:
+            log.write(self._preface())
             async for part in self._watch.follow(pod):
                 log.write(part)
 
@@ -107,12 +109,19 @@ class Traces:
         for _ in range(TRIES):
             text = await self._watch.log(pod)
             if text is not None:
-                log = self._command.file(".log")
-                if not text.startswith(_NO_LOG) and len(text) >= log.stat().st_size:
-                    self._write(".log", text)
+                log, whole = self._command.file(".log"), self._preface() + text
+                if not text.startswith(_NO_LOG) and len(whole) >= log.stat().st_size:
+                    self._write(".log", whole)
                 break
             await asyncio.sleep(PAUSE)
         self._take_notebook()
+
+    def _preface(self) -> bytes:
+        """What the log begins with; the pod knows nothing of it."""
+        try:
+            return self._command.file(PREFACE).read_bytes()
+        except OSError:
+            return b""
 
     def _take_notebook(self) -> None:
         """Take the executed notebook out of the log, and write it where it is looked for."""

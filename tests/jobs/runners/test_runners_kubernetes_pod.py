@@ -10,6 +10,7 @@ import zlib
 
 import pytest
 
+from hyperplane.errors import EngineError
 from hyperplane.jobs.faults import MEMORY, kind_of
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners.kubernetes_attempt import name_of
@@ -179,3 +180,30 @@ def test_an_executed_notebook_comes_with_the_log(tmp_path):
     assert asyncio.run(asyncio.wait_for(process.wait(), 20)) == 1
     assert output.read_bytes() == b"{1}"
     assert process.command.file(".log").read_text() == "cell\nValueError: x\n"
+
+
+def test_a_log_begins_with_the_warnings_of_the_job_at_any_time(tmp_path):
+    class Follows(Seen):
+        async def follow(self, name):
+            yield b"its "
+            raise EngineError("kubernetes", "the log broke off")
+
+    said = "warning: no step reads the parameter 'sorce'\n"
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "wait"}}
+    process, _ = attempt(tmp_path, pod(waiting, "Pending"))
+    process.command.file(".preface").write_text(said)
+    traces, log = process._traces, process.command.file(".log")
+    process._watch = traces._watch = Follows(None)
+    traces.waits("no node")
+    assert log.read_text() == f"{said}waiting for Kubernetes: no node\n"
+    traces.begun("n-x", 1.0)
+    assert log.read_text() == said
+
+    async def ends():
+        traces.follow("n-x")
+        await asyncio.wait({traces._following})
+        assert log.read_text() == f"{said}its "
+        await traces.keep_log("n-x")
+
+    asyncio.run(ends())
+    assert log.read_text() == f"{said}its log\n"
