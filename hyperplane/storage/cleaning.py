@@ -1,4 +1,4 @@
-"""What killed runs left beside a place: found, and removed."""
+"""What killed and failed runs left beside a place: found, and removed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import psutil
 from dask.utils import parse_timedelta
 
 from hyperplane.errors import Fault, check
-from hyperplane.storage.commits import State, these_processes
+from hyperplane.storage.attempts import is_attempt, is_of_here, runs
+from hyperplane.storage.commits import Commits, State
 from hyperplane.storage.place import commits_of
 from hyperplane.storage.shards import FIRST
 from hyperplane.storage.shelf import Shelf
 from hyperplane.storage.target import Target, target_of
 from hyperplane.units import format_bytes, plural
 
-_ATTEMPT = re.compile(r"attempt-(.+)-([0-9]+)-[0-9a-f]{12}(?:\.old)?")
 _COMMIT = re.compile(r"commit-([0-9]{8})\.(?:json|done)")
 _SHARDS = re.compile(r"shards-[0-9]+-(.+)")
 
@@ -65,9 +64,9 @@ def clean(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Cleaned:
-    """Remove what killed runs left beside a place, and finish what one had published.
+    """Remove what killed and failed runs left beside a place, and finish what one had published.
 
-    Nobody ever reads these leftovers; they only take space. Shards that wait for others of the
+    These leftovers are never read; they only take space. Shards that wait for others of the
     same run stay while they are younger than ``older_than``.
 
     Parameters
@@ -76,7 +75,7 @@ def clean(
         Where something is saved.
     older_than : str or float
         Age in seconds, or as ``"2h"``, from which files of other machines and containers are
-        leftovers. Those of this one are as soon as their process is gone.
+        leftovers. Those of this one are as soon as their save has ended or their process is gone.
     dry_run : bool
         Whether only to look.
     storage_options : mapping, optional
@@ -114,8 +113,8 @@ def clean(
     for name, info in shelf.listing(target.beside).items():
         group = name.partition("/")[0]
         groups.setdefault(group, {})[name] = int(info["size"] or 0)
-    dead = [name for name in groups if _is_left(name, state, target, shelf, groups[name], age)]
-    kept = [name for name in groups if name not in dead and _ATTEMPT.fullmatch(name)]
+    dead = [name for name in groups if _is_left(name, state, commits, groups[name], age)]
+    kept = [name for name in groups if name not in dead and is_attempt(name)]
     drafts = _drafts(target, age)
     sizes = [size for name in dead for size in groups[name].values()]
     sizes += [draft.stat().st_size for draft in drafts if draft.exists()]
@@ -150,13 +149,14 @@ def _time_fault(older_than: Any) -> Fault:
 
 
 def _is_left(
-    name: str, state: State, target: Target, shelf: Shelf, files: Mapping[str, int], age: float
+    name: str, state: State, commits: Commits, files: Mapping[str, int], age: float
 ) -> bool:
-    """Whether something beside the place is of nobody any more."""
-    attempt = _ATTEMPT.fullmatch(name)
-    if attempt and attempt[1] == these_processes():
-        return not psutil.pid_exists(int(attempt[2]))
-    if attempt:
+    """Whether no process needs something beside the place any longer."""
+    target, shelf = commits.target, commits.shelf
+    if is_of_here(name):
+        # In this order: what runs no longer is never published.
+        return not runs(name) and not commits.needs(f"{target.beside}/{name}")
+    if is_attempt(name):
         return all(_older(shelf, f"{target.beside}/{file}", age) for file in files)
     shards = _SHARDS.fullmatch(name)
     if shards:

@@ -7,13 +7,7 @@ that can be created only once is the step (:mod:`~hyperplane.storage.numbers`).
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
-import secrets
-import socket
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from hyperplane.errors import OutputConflict
@@ -41,21 +35,6 @@ class State:
     manifest: Manifest | None = None
 
 
-def new_attempt() -> str:
-    """A name for one attempt, by which its owner can be found."""
-    return f"attempt-{these_processes()}-{os.getpid()}-{secrets.token_hex(6)}"
-
-
-def these_processes() -> str:
-    """Where a number of a process means the same as here; two containers may share a name."""
-    told = ""
-    with contextlib.suppress(OSError):
-        told = Path("/proc/sys/kernel/random/boot_id").read_text() + str(
-            Path("/proc/self/ns/pid").readlink()
-        )
-    return f"{socket.gethostname()}-{hashlib.sha256(told.encode()).hexdigest()[:8]}"
-
-
 class Commits(Protocol):
     """How a set of parts is published on one kind of store."""
 
@@ -78,6 +57,10 @@ class Commits(Protocol):
         OutputConflict
             When what others see is no longer ``base``.
         """
+        ...
+
+    def needs(self, attempt: str) -> bool:
+        """Whether others read what is in the folder of an attempt."""
         ...
 
     def drop(self, attempt: str) -> None:

@@ -72,11 +72,15 @@ class Numbers:
         self.tidy(manifest)
         return manifest
 
-    def drop(self, attempt: str) -> None:
-        """Remove an attempt, unless it is published and its parts are not copied yet."""
+    def needs(self, attempt: str) -> bool:
+        """Whether an attempt is published; its parts may not be copied yet."""
         manifest = self.state().manifest
         staged = str(manifest.details.get("staged", "")) if manifest else ""
-        if manifest is None or not f"{self.target.beside}/{staged}".startswith(f"{attempt}/"):
+        return f"{self.target.beside}/{staged}".startswith(f"{attempt}/")
+
+    def drop(self, attempt: str) -> None:
+        """Remove an attempt, unless it is needed."""
+        if not self.needs(attempt):
             self.shelf.remove_folder(attempt)
 
     def tidy(self, manifest: Manifest) -> None:

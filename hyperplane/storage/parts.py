@@ -15,7 +15,8 @@ from dask.tokenize import tokenize
 from hyperplane.collections.frames import plan
 from hyperplane.errors import OutputExists, StorageError
 from hyperplane.storage.appending import already_added, appended
-from hyperplane.storage.commits import Commits, new_attempt
+from hyperplane.storage.attempts import attempt
+from hyperplane.storage.commits import Commits
 from hyperplane.storage.encoding import ENCODERS, Encoded, records
 from hyperplane.storage.files import exists
 from hyperplane.storage.formats import SUFFIX_OF
@@ -162,13 +163,14 @@ def _encoded(piece: Any, format: str) -> Encoded:  # noqa: A002
 @contextmanager
 def attempt_at(commits: Commits) -> Iterator[str]:
     """A folder for what is not yet published, which is there for a block."""
-    attempt = f"{commits.target.beside}/{new_attempt()}"
-    check_writable(commits, attempt)
-    try:
-        yield f"{attempt}/data"
-    finally:
-        with suppress(StorageError):  # leftovers; what has gone wrong is on its way already
-            commits.drop(attempt)
+    with attempt() as name:
+        folder = f"{commits.target.beside}/{name}"
+        check_writable(commits, folder)
+        try:
+            yield f"{folder}/data"
+        finally:
+            with suppress(StorageError):  # leftovers; what has gone wrong is on its way already
+                commits.drop(folder)
 
 
 def check_writable(commits: Commits, attempt: str) -> None:

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from hyperplane.storage.commits import State, conflict, foreign, new_attempt
+from hyperplane.storage.attempts import attempt
+from hyperplane.storage.commits import State, conflict, foreign
 from hyperplane.storage.manifest import Manifest, key_of
 from hyperplane.storage.shelf import Shelf
 from hyperplane.storage.target import Target
@@ -81,16 +82,17 @@ class Renames:
     def publish(self, manifest: Manifest, staged: str, base: State) -> Manifest:
         """Rename the folder; see :class:`Commits`."""
         # A folder of its own, into which no task that runs twice can still write.
-        whole = f"{self.target.beside}/{new_attempt()}"
-        try:
-            for part in manifest.parts:
-                fresh = Path(staged, part.name)
-                found = fresh if fresh.exists() else Path(self.target.path, part.name)
-                self.shelf.copy(str(found), f"{whole}/{part.name}")
-            version = _version(manifest.key, Path(whole))
-            self._take_place(whole, manifest, version, base)
-        finally:
-            shutil.rmtree(whole, ignore_errors=True)
+        with attempt() as name:
+            whole = f"{self.target.beside}/{name}"
+            try:
+                for part in manifest.parts:
+                    fresh = Path(staged, part.name)
+                    found = fresh if fresh.exists() else Path(self.target.path, part.name)
+                    self.shelf.copy(str(found), f"{whole}/{part.name}")
+                version = _version(manifest.key, Path(whole))
+                self._take_place(whole, manifest, version, base)
+            finally:
+                shutil.rmtree(whole, ignore_errors=True)
         return manifest
 
     def _take_place(self, whole: str, manifest: Manifest, version: str, base: State) -> None:
@@ -104,8 +106,13 @@ class Renames:
             if base.version:
                 Path(self.target.beside, f"{base.version}.json").unlink(missing_ok=True)
 
+    def needs(self, attempt: str) -> bool:
+        """Never: what was published is hard links."""
+        del attempt
+        return False
+
     def drop(self, attempt: str) -> None:
-        """Remove the folder of an attempt; what was published is hard links."""
+        """Remove the folder of an attempt."""
         shutil.rmtree(attempt, ignore_errors=True)
 
     def where(self, manifest: Manifest) -> list[str]:

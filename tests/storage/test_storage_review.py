@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,10 +16,14 @@ import pandas as pd
 import pytest
 
 import hyperplane
-from hyperplane.errors import OutputConflict, OutputExists, RequestError
+from hyperplane.errors import OutputConflict, OutputExists, RequestError, StorageError
 from hyperplane.storage import missing_shards
+from hyperplane.storage.numbers import Numbers
+from hyperplane.storage.parts import attempt_at
+from hyperplane.storage.place import commits_of
 from hyperplane.storage.renames import Renames
 from hyperplane.storage.shelf import Shelf
+from hyperplane.storage.target import target_of
 
 
 @pytest.fixture(autouse=True)
@@ -215,3 +221,56 @@ def test_what_numbers_do_not_replace_they_do_not_remove(faulty_store):
     hyperplane.save(b"notes", f"{url}/notes.txt", storage_options=options)
     hyperplane.save(frame(1), url, mode="overwrite", storage_options=options)
     assert "bucket/out/notes.txt" in store.objects()
+
+
+@pytest.mark.parametrize("place", ["disk", "store"])
+def test_what_a_failed_save_left_is_removed_while_its_process_lives(place, tmp_path, faulty_store):
+    store = faulty_store() if place == "store" else None
+    url, options = (f"{store.url}/out", store.options) if store else (str(tmp_path / "out"), {})
+    hyperplane.save(frame(0), url, storage_options=options)
+    commits = commits_of(target_of(url, options, {}))
+
+    def left():
+        return sorted(commits.shelf.listing(commits.target.beside))
+
+    before, goes_on = left(), attempt_at(commits)
+    with attempt_at(commits) as staged:
+        commits.shelf.put(f"{staged}/part", b"12")
+    # As of a task that is late: it writes when its save has failed and has cleared away.
+    commits.shelf.put(f"{staged}/late", b"123")
+    running = goes_on.__enter__()
+    commits.shelf.put(f"{running}/part", b"1234")
+    look = [sys.executable, "-c", f"import hyperplane; print(hyperplane.storage.clean({url!r}))"]
+    if store is None:  # another process sees as much as this one
+        said = subprocess.run(look, capture_output=True, text=True, check=True).stdout
+        assert said.startswith(f"{url}: 1 file left over, 3 B\n"), said
+    else:
+        assert hyperplane.storage.clean(url, storage_options=options).nbytes == 3
+    assert [name for name in left() if name not in before] == [
+        running.removeprefix(f"{commits.target.beside}/") + "/part"
+    ]
+    goes_on.__exit__(None, None, None)
+    assert left() == before
+
+
+def test_what_is_published_but_not_copied_is_kept_when_its_save_has_failed(
+    faulty_store, monkeypatch
+):
+    store = faulty_store()
+    url, options = f"{store.url}/out", store.options
+    hyperplane.save(frame(0), url, storage_options=options)
+
+    def fails(self, manifest):
+        raise StorageError(url, "now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Numbers, "tidy", fails)
+        with pytest.raises(StorageError):
+            hyperplane.save(frame(1), url, mode="overwrite", storage_options=options)
+        patch.setattr(Numbers, "settle", lambda self, state: None)  # it published just now
+        found = hyperplane.storage.clean(url, older_than=0, storage_options=options)
+        assert [name[:8] for name in found.kept] == ["attempt-"]
+    assert version_of(url, options) == 1
+    hyperplane.storage.clean(url, older_than=0, storage_options=options)
+    assert version_of(url, options) == 1
+    assert not [name for name in store.objects() if "attempt-" in name]
