@@ -8,26 +8,26 @@ of a short notebook. What it needs to know stands in the environment, as
 from __future__ import annotations
 
 import base64
-import contextlib
-import fcntl
 import json
 import keyword
 import logging
 import os
-import shutil
-import signal
-import socket
-import stat
 import sys
-import tempfile
-import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":  # the modules beside this one are no modules of the notebook
-    sys.path.pop(0)
+if __name__ == "__main__":
+    # Modules beside this one are no modules of the notebook.
+    _path = sys.path[:] if sys.flags.safe_path else sys.path[1:]
+    # The files are beside this one, as in a pod, or where the package has them.
+    sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "engines")]
+    from kernel_folder import KernelFolder, kernel_folder  # type: ignore[import-not-found]
+
+    sys.path[:] = _path
+else:
+    from hyperplane.jobs.kernel_folder import KernelFolder, kernel_folder
 
 PARAMETERS, PROGRESS = "HYPERPLANE_JOB_PARAMETERS", "HYPERPLANE_JOB_PROGRESS"
 #: The kernel that the step chooses; else the notebook names it.
@@ -37,12 +37,8 @@ DEFAULT_KERNEL = "python3"
 #: Set where nobody sees the output: then the log ends with it, in a line that begins so.
 SEND, MARK = "HYPERPLANE_JOB_SEND_NOTEBOOK", "hyperplane-notebook:"
 _LINE = 8192
-#: How the folders of kernels' sockets begin, and the file in them that their process has locked.
-_FOLDERS, _LOCK = "hyperplane-kernel-", "lock"
 #: Seconds that a kernel may take to answer: many that start together take turns on few cores.
 _START = 600
-#: Seconds that processes of a kernel have to end after SIGTERM.
-_GRACE = 2.0
 
 
 def execute(notebook: Path, output: Path) -> None:
@@ -57,11 +53,11 @@ def execute(notebook: Path, output: Path) -> None:
     """
     output = output.resolve()
     # First of all, while this process has one thread and few files: it forks.
-    with _kernel_folder(output) as place:
+    with kernel_folder(output) as place:
         _execute(notebook, output, place)
 
 
-def _execute(notebook: Path, output: Path, place: _KernelFolder) -> None:
+def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
     try:
         import papermill
         from jupyter_client.manager import AsyncKernelManager
@@ -124,172 +120,6 @@ def _execute(notebook: Path, output: Path, place: _KernelFolder) -> None:
         kernel_manager_class=Calm,
         config=Config({"KernelManager": place.settings()}),
     )
-
-
-class _KernelFolder:
-    """A private folder with the sockets of one kernel.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-    output : Path
-        Where the executed notebook is written.
-    cleaner : int
-        The pipe to the process that removes the folder.
-    """
-
-    def __init__(self, folder: Path, output: Path, cleaner: int) -> None:
-        self._folder, self._output, self._cleaner = folder, output, cleaner
-        self._draft = _draft_of(output, folder)
-
-    def settings(self) -> dict[str, str]:
-        """Traits of a kernel manager: sockets that only this user can open, and no ports.
-
-        Without ``ip`` the sockets would be ``kernel-ipc-N`` in the working folder, where kernels
-        that start together take each other's.
-        """
-        connection = str(self._folder / "connection.json")
-        return {"transport": "ipc", "ip": str(self._folder / "k"), "connection_file": connection}
-
-    def note_kernel(self, pid: int | None) -> None:
-        """Have the processes of a kernel ended with this one: they are a session of their own."""
-        if pid is not None:
-            os.write(self._cleaner, f"{pid} {_started(pid)}\n".encode())
-
-    def write_output(self, text: str) -> None:
-        """Write the executed notebook, all of it or nothing: another run may write it now."""
-        try:
-            self._draft.write_text(text, encoding="utf-8")
-            with contextlib.suppress(OSError):
-                self._draft.chmod(stat.S_IMODE(self._output.stat().st_mode))
-            self._draft.replace(self._output)
-        except PermissionError:  # the file may be ours in a folder that is not
-            self._output.write_text(text, encoding="utf-8")
-
-
-@contextlib.contextmanager
-def _kernel_folder(output: Path) -> Iterator[_KernelFolder]:
-    """A folder for the sockets of a kernel, removed when this process ends, however it ends."""
-    folder, lock = _make_folder()
-    reader, writer = os.pipe()
-    cleaner = os.fork()
-    if cleaner == 0:
-        os.close(writer)
-        _clean_up(reader, folder, _draft_of(output, folder))
-    os.close(reader)
-    try:
-        yield _KernelFolder(folder, output, writer)
-    finally:
-        os.close(writer)
-        os.waitpid(cleaner, 0)
-        os.close(lock)
-
-
-def _draft_of(output: Path, folder: Path) -> Path:
-    return output.with_name(f".{output.name[:200]}.{folder.name.removeprefix(_FOLDERS)}")
-
-
-def _clean_up(reader: int, folder: Path, draft: Path) -> None:
-    """In a forked process: wait for the end of its parent, then remove what that leaves.
-
-    A process that is killed cleans up nothing, nor does one around it in the same process group.
-    """
-    try:
-        os.setsid()  # a signal to the group of the step does not reach it
-        for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(ignored, signal.SIG_IGN)
-        os.chdir("/")
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in range(3):  # whoever reads the log waits for its last writer
-            os.dup2(null, number)
-        os.closerange(3, reader)
-        os.closerange(reader + 1, 256)
-        with open(reader) as lines:  # its end is that of the parent
-            kernels = [line.split(" ") for line in lines.read().splitlines()]
-        for pid, began in kernels:
-            _end_group(int(pid), began)
-        draft.unlink(missing_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os._exit(0)
-
-
-def _end_group(pid: int, began: str) -> None:
-    """End the process group of a kernel: politely, and after a while surely."""
-    # A process of that number which began at another time belongs to another program.
-    if _started(pid) not in ("", began):
-        return
-    deadline = time.monotonic() + _GRACE
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGTERM)
-        while time.monotonic() < deadline:
-            time.sleep(0.05)
-            os.killpg(pid, 0)
-        os.killpg(pid, signal.SIGKILL)
-
-
-def _started(pid: int) -> str:
-    """When a process started, in ticks of the system; empty where that is not known."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
-
-
-def _make_folder() -> tuple[Path, int]:
-    """A new folder that only this user can open, and its locked file."""
-    wrong: list[str] = []
-    usual = ("/tmp", "/var/tmp")  # noqa: S108 - the folder made there is closed to other users
-    there = [tempfile.gettempdir(), *usual, os.environ.get("XDG_RUNTIME_DIR"), "~"]
-    for parent in dict.fromkeys(Path(one).expanduser() for one in there if one):
-        try:
-            _remove_abandoned(parent)
-            mode = parent.stat().st_mode
-            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-                raise PermissionError("others can rename what is in it")
-            return _made_in(parent)
-        except OSError as error:
-            wrong.append(f"{parent}: {error.strerror or error}")
-    sys.exit(
-        f"no folder for the sockets of the kernel ({'; '.join(wrong)}). "
-        "Set TMPDIR to a folder on a local disk, with a path of at most 70 bytes"
-    )
-
-
-def _made_in(parent: Path) -> tuple[Path, int]:
-    folder = Path(tempfile.mkdtemp(prefix=_FOLDERS, dir=parent))
-    lock = -1
-    try:
-        lock = os.open(folder / _LOCK, os.O_CREAT | os.O_WRONLY, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        os.write(lock, b"%d" % os.getpid())  # a full disk takes no connection file either
-        # Not every file system has sockets, and a socket's path may be short only.
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.bind(str(folder / "socket"))
-        (folder / "socket").unlink()
-    except OSError:
-        if lock >= 0:
-            os.close(lock)
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return folder, lock
-
-
-def _remove_abandoned(parent: Path) -> None:
-    """Remove folders whose process was killed together with the one that cleans up after it."""
-    for folder in parent.glob(f"{_FOLDERS}*"):
-        with contextlib.suppress(OSError):
-            if folder.lstat().st_uid != os.getuid() or not folder.is_dir():
-                continue
-            if time.time() - folder.lstat().st_mtime < 60:  # its owner may not have locked it yet
-                continue
-            lock = os.open(folder / _LOCK, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(lock)
 
 
 def _choose_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, Any]:

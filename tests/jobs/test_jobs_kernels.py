@@ -17,13 +17,13 @@ import pytest
 from job_cases import ran, submitted
 from scale import scaled
 
-from hyperplane.jobs import Resources, Step, notebook
-from hyperplane.jobs.notebook import _KernelFolder, _made_in, _make_folder, _remove_abandoned
+from hyperplane.jobs import Resources, Step, kernel_folder
+from hyperplane.jobs.kernel_folder import KernelFolder, _made_in, _remove_abandoned, make_folder
 from hyperplane.jobs.states import DONE
 
 PYTHON = {"name": "python3", "display_name": "3", "language": "python"}
 #: A notebook takes some four seconds of a core, so 20 rounds of 50 take half an hour of two.
-AT_ONCE, ROUNDS = scaled(6, 50), scaled(1, 2)
+AT_ONCE, ROUNDS = scaled(4, 50), scaled(1, 2)
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +37,9 @@ def temporary(tmp_path, monkeypatch):
     """A short temporary folder that the steps of a test share with nothing else."""
     folder = Path(subprocess.check_output(["mktemp", "-d", "-p", "/tmp"], text=True).strip())
     monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr(notebook.tempfile, "tempdir", str(folder))
+    monkeypatch.setattr(kernel_folder.tempfile, "tempdir", str(folder))
     yield folder
-    notebook.shutil.rmtree(folder)
+    kernel_folder.shutil.rmtree(folder)
 
 
 def step(name, *cells, **options):
@@ -118,8 +118,8 @@ def test_what_a_notebook_leaves_in_the_background_ends_with_it(tmp_path):
 
 
 def test_a_folder_whose_processes_were_all_killed_is_removed_by_the_next_one(temporary):
-    folder, lock = _make_folder()
-    other, gone = _make_folder()
+    folder, lock = make_folder()
+    other, gone = make_folder()
     os.close(gone)
     long_ago = time.time() - 100
     for each in (folder, other):
@@ -137,27 +137,27 @@ def test_sockets_have_a_short_path_in_a_folder_that_others_cannot_change(tempora
     with pytest.raises(OSError, match="too long"):
         _made_in(long)
     assert list(long.iterdir()) == []
-    monkeypatch.setattr(notebook.tempfile, "tempdir", str(long))
-    folder, lock = _make_folder()
+    monkeypatch.setattr(kernel_folder.tempfile, "tempdir", str(long))
+    folder, lock = make_folder()
     assert folder.parent != long
     os.close(lock)
-    notebook.shutil.rmtree(folder)
+    kernel_folder.shutil.rmtree(folder)
     long.chmod(0o777)
     temporary.chmod(0o777)
-    monkeypatch.setattr(notebook.tempfile, "tempdir", str(temporary))
-    folder, lock = _make_folder()
+    monkeypatch.setattr(kernel_folder.tempfile, "tempdir", str(temporary))
+    folder, lock = make_folder()
     assert folder.parent != temporary
     os.close(lock)
-    notebook.shutil.rmtree(folder)
+    kernel_folder.shutil.rmtree(folder)
 
 
 def test_no_folder_for_sockets_is_an_error_that_says_what_to_do(temporary, monkeypatch):
     def full(parent):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(notebook, "_made_in", full)
+    monkeypatch.setattr(kernel_folder, "_made_in", full)
     with pytest.raises(SystemExit, match=r"No space left on device.*Set TMPDIR to a folder"):
-        _make_folder()
+        make_folder()
 
 
 def test_an_executed_notebook_that_two_runs_write_is_whole_at_any_moment(tmp_path):
@@ -166,7 +166,7 @@ def test_an_executed_notebook_that_two_runs_write_is_whole_at_any_moment(tmp_pat
     output.chmod(0o640)
 
     def write(number):
-        place = _KernelFolder(tmp_path / f"hyperplane-kernel-{number}", output, -1)
+        place = KernelFolder(tmp_path / f"hyperplane-kernel-{number}", output, -1)
         for times in range(30):
             place.write_output(json.dumps([number] * (1000 + 300 * times)))
 

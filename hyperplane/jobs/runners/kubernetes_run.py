@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hyperplane import config
+from hyperplane.engines import running_system
 from hyperplane.errors import EngineError, Fault
-from hyperplane.jobs import calls, notebook
+from hyperplane.jobs import calls, kernel_folder, notebook
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.wording import shown
 from hyperplane.jobs.processes import Command
@@ -40,7 +41,9 @@ from hyperplane.jobs.states import Job
 from hyperplane.spec.settings import KubernetesJobSettings
 
 _PYTHON = "python"
-_NOTEBOOK = Path(notebook.__file__)
+#: The program that executes notebooks, what it imports, and where they are in a pod.
+_FILES = [Path(one.__file__) for one in (notebook, kernel_folder, running_system)]
+_PROGRAM = f"{FOLDER}/.hyperplane"
 
 
 class KubernetesRunner(Queued):
@@ -138,10 +141,12 @@ class KubernetesRunner(Queued):
             sent.append(Sent("hyperplane-file", where, command.script.read_bytes()))
         if step.kind == "notebook":
             # The program that runs it goes with it, too: it needs nothing else of this package.
-            where = f"{FOLDER}/.hyperplane-notebook.py"
-            program = Sent("hyperplane-program", where, _NOTEBOOK.read_bytes())
-            sent.append(program)
-            words = (_PYTHON, program.where, *command.argv[2:])
+            program = [
+                Sent(f"hyperplane-program-{number}", f"{_PROGRAM}/{file.name}", file.read_bytes())
+                for number, file in enumerate(_FILES)
+            ]
+            sent += program
+            words = (_PYTHON, program[0].where, *command.argv[2:])
             command = replace(command, argv=words, own={**command.own, notebook.SEND: "1"})
             command.file(".notebook").write_text(str(command.notebook))
         watch = self._watching()

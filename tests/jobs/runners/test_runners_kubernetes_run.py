@@ -7,6 +7,8 @@ import base64
 import dataclasses
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -191,3 +193,33 @@ def test_which_kubernetes_is_meant_is_settled_at_submission(tmp_path, monkeypatc
     assert runners.settle("kubernetes", {"context": "near"})["namespace"] is None
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none")
     assert runners.settle("kubernetes", found) == found
+
+
+def test_what_executes_a_notebook_goes_with_it_and_needs_nothing_else(tmp_path):
+    class Creates:
+        async def create(self, job, secret_of):
+            self.job, self.secret = job, secret_of({**job, "metadata": {**MADE["metadata"]}})
+
+    place = tmp_path / "steps" / "000-n" / "attempt-1"
+    place.parent.mkdir(parents=True)
+    (tmp_path / "n.ipynb").write_text("{}")
+    made = runner(image=IMAGE)
+    made._watch = sent = Creates()
+    argv = ("python", "here.py", "/var/lib/hyperplane/n.ipynb", "out.ipynb")
+    attempt = Command(argv, {}, "/", place, script=tmp_path / "n.ipynb", notebook=Path("out.ipynb"))
+    asyncio.run(made.start(attempt, Step(name="n", kind="notebook", path="n.ipynb"), 1.0))
+    (container,) = sent.job["spec"]["template"]["spec"]["containers"]
+    for mount in container["volumeMounts"][1:]:
+        file = Path(f"{tmp_path}/pod{mount['mountPath']}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(base64.b64decode(sent.secret["data"][mount["subPath"]]))
+    _, program, notebook, _ = container["command"]
+    # Without site packages, hyperplane among them: it comes to the first one that it misses.
+    words = [sys.executable, "-I", "-S", f"{tmp_path}/pod{program}", f"{tmp_path}/pod{notebook}"]
+    done = subprocess.run(
+        [*words, str(tmp_path / "o")], capture_output=True, text=True, check=False
+    )
+    said = (
+        "No module named 'papermill'. Notebooks need more packages: pip install 'hyperplane[jobs]'"
+    )
+    assert (done.returncode, done.stderr) == (1, f"{said}\n")
