@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import functools
-import getpass
 import os
+import pwd
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,8 @@ def home() -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_mode & 0o077:
             folder.chmod(0o700)
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "it belongs to another user")
         return folder.resolve()
     except (OSError, ValueError) as error:
         said = error.strerror if isinstance(error, OSError) else error
@@ -73,4 +76,9 @@ def _opened(url: str, process: int) -> JobStore:
 
 def this_machine() -> str:
     """By whom and where jobs are submitted, as a team's store tells them apart."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
+    # Not by the environment, which keeps the name of another user with `sudo -E`.
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # containers often run as a number that has no name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

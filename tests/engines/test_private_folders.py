@@ -6,29 +6,24 @@ import json
 import os
 import stat
 import tempfile
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from users import OTHER, as_other_user, shared_folder
 
 from hyperplane.engines import private_folders, records
-
-#: The user that others want to harm, where these tests may become another user.
-VICTIM = 65534
 
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A temporary directory as all users have it."""
-    # Not among pytest's own, which are closed to other users.
-    with tempfile.TemporaryDirectory(prefix="hp-", dir="/tmp") as folder:
-        Path(folder).chmod(0o1777)
-        monkeypatch.setattr(tempfile, "tempdir", folder)
+    with shared_folder() as folder:
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
         monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
         monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-        yield Path(folder)
+        yield folder
 
 
 def record(name: str) -> records.Record:
@@ -39,35 +34,12 @@ def record(name: str) -> records.Record:
     return found
 
 
-def as_victim(work: Callable[[], object]) -> str:
-    """What a function returns in a process of another user."""
-    if os.getuid() != 0:
-        pytest.skip("needs the right to become another user")
-    outer, inner = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setgid(VICTIM)
-            os.setuid(VICTIM)
-            said = str(work())
-        except BaseException:  # noqa: BLE001 - it is told to the test
-            said = traceback.format_exc()
-        os.write(inner, said.encode())
-        os._exit(0)
-    os.close(inner)
-    with os.fdopen(outer) as opened:
-        said = opened.read()
-    os.waitpid(child, 0)
-    return said
-
-
 @pytest.mark.parametrize("what", ["folder", "link to the victim's own", "file", "many"])
 def test_another_user_cannot_keep_a_user_from_starting_clusters(shared: Path, what: str) -> None:
-    usual = shared / f"hyperplane-{VICTIM}"
+    usual = shared / f"hyperplane-{OTHER}"
     own = shared / "own"
     own.mkdir()
-    os.chown(own, VICTIM, VICTIM) if os.getuid() == 0 else None
+    os.chown(own, OTHER, OTHER) if os.getuid() == 0 else None
     (own / "precious").touch()
     if what in ("folder", "many"):
         usual.mkdir()
@@ -81,7 +53,7 @@ def test_another_user_cannot_keep_a_user_from_starting_clusters(shared: Path, wh
         usual.symlink_to(own)
     if what == "many":
         for number in range(20):
-            other = shared / f"hyperplane-{VICTIM}-{number}"
+            other = shared / f"hyperplane-{OTHER}-{number}"
             other.mkdir()
             other.chmod(0o777)
 
@@ -95,7 +67,7 @@ def test_another_user_cannot_keep_a_user_from_starting_clusters(shared: Path, wh
         modes = oct(mode), oct(stat.S_IMODE(above.stat().st_mode))
         return [listed, folder == again, above.parent == shared, folder.stat().st_uid, modes]
 
-    assert as_victim(work) == str([["mine"], True, True, VICTIM, ("0o700", "0o700")])
+    assert as_other_user(work) == str([["mine"], True, True, OTHER, ("0o700", "0o700")])
     assert (own / "precious").exists()
 
 
@@ -105,7 +77,7 @@ def test_the_home_of_another_user_is_left_alone(
     # As sudo leaves HOME, the other way round.
     monkeypatch.setenv("HOME", str(tmp_path))
     tmp_path.chmod(0o777)
-    said = as_victim(lambda: private_folders.record_folder().parents[1])
+    said = as_other_user(lambda: private_folders.record_folder().parents[1])
     assert said == str(shared)
     assert list(tmp_path.iterdir()) == []
 

@@ -1,0 +1,86 @@
+"""Jobs of several users on one machine, who have one temporary and one working folder."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+from pathlib import Path
+
+import dask
+from users import ONE_MORE, OTHER, as_other_user, program_of, shared_folder
+
+from hyperplane.jobs.home import home, this_machine
+from hyperplane.jobs.kernel_folder import KernelFolder
+
+#: Each step waits until the other one runs, too.
+STEP = "echo $(id -u); touch here-$(id -u); until [ -e here-$OF ]; do sleep 0.05; done"
+RUN = "import sys; sys.argv[1:] = ['job', 'run', 'step.sh', '-p', 'of={}']\n" + (
+    "from hyperplane.cli import main; main()"
+)
+
+
+def test_two_users_run_jobs_at_once_in_one_folder():
+    with shared_folder() as place:
+        work = place / "work"
+        work.mkdir()
+        work.chmod(0o777)
+        (work / "step.sh").write_text(STEP)
+        running = []
+        for user, other in ((OTHER, ONE_MORE), (ONE_MORE, OTHER)):
+            own = place / f"home-{user}"
+            own.mkdir(0o700)
+            os.chown(own, user, user)
+            settings = {
+                "HOME": str(own),
+                # As sudo -E leaves it.
+                "USER": "somebody",
+                "TMPDIR": str(place),
+                "PATH": "/usr/bin:/bin",
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                "PYTHONDONTWRITEBYTECODE": "1",
+            }
+            program = RUN.format(other)
+            running.append(program_of(user, "-c", program, cwd=work, env=settings))
+        said = [one.communicate(timeout=150)[0] for one in running]
+        assert [one.returncode for one in running] == [0, 0], said
+        for user in (OTHER, ONE_MORE):
+            assert (work / f"here-{user}").stat().st_uid == user
+            (log,) = (place / f"home-{user}").rglob("attempt-1.log")
+            assert log.read_text() == f"{user}\n"
+        left = {path.name for path in place.iterdir()}
+        assert left == {"work", f"home-{OTHER}", f"home-{ONE_MORE}"}
+
+
+def test_the_folder_of_another_user_is_an_error_that_says_what_to_set():
+    with shared_folder() as place:
+        (place / "jobs").mkdir(0o700)
+        with dask.config.set({"hyperplane.jobs.home": str(place / "jobs")}):
+            said = as_other_user(home)
+    assert (
+        "the folder cannot be used (it belongs to another user); set hyperplane.jobs.home" in said
+    )
+
+
+def test_a_user_has_the_name_of_the_system_and_else_a_number(monkeypatch):
+    monkeypatch.setenv("USER", "somebody")
+    monkeypatch.setenv("LOGNAME", "somebody")
+    assert this_machine().startswith(f"{pwd.getpwuid(os.getuid()).pw_name}@")
+
+    def unknown(number):
+        raise KeyError(number)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert this_machine().startswith(f"{os.getuid()}@")
+
+
+def test_an_executed_notebook_in_the_folder_of_another_user_is_an_error_that_says_so():
+    with shared_folder() as place:
+        (place / "out").mkdir(0o755)
+        output = place / "out" / "done.ipynb"
+        output.touch(0o644)
+        said = as_other_user(lambda: KernelFolder(Path("/x"), output, -1).write_output("[]"))
+    assert said.splitlines()[-1] == (
+        f"PermissionError: the executed notebook {output} cannot be written: Permission denied. "
+        "Set notebook_output_path to a file that you may write"
+    )

@@ -1,0 +1,82 @@
+"""Work of another user of this machine, where the tests may become one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+#: The other user, and one more.
+OTHER, ONE_MORE = 65534, 65533
+
+
+def as_other_user(work: Callable[[], object]) -> str:
+    """What a function returns in a process of another user."""
+    if os.getuid() != 0:
+        pytest.skip("needs the right to become another user")
+    outer, inner = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(OTHER)
+            os.setuid(OTHER)
+            said = str(work())
+        except BaseException:  # noqa: BLE001 - it is told to the test
+            said = traceback.format_exc()
+        os.write(inner, said.encode())
+        os._exit(0)
+    os.close(inner)
+    with os.fdopen(outer) as opened:
+        said = opened.read()
+    os.waitpid(child, 0)
+    return said
+
+
+@contextmanager
+def shared_folder() -> Iterator[Path]:
+    """A folder as ``/tmp``, which all users may use; pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory(prefix="hp-", dir="/tmp") as folder:
+        Path(folder).chmod(0o1777)
+        yield Path(folder)
+
+
+def program_of(user: int, *words: str, **options: object) -> subprocess.Popen[str]:
+    """A Python program of a user, with the packages of this process."""
+    python = _python_of_all()
+    return subprocess.Popen(
+        [*_become(user), python, *words],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        **options,  # type: ignore[call-overload]
+    )
+
+
+def _become(user: int) -> list[str]:
+    # With env between: what setpriv starts itself is found with the rights that it had.
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "env"]
+
+
+def _python_of_all() -> str:
+    """An interpreter of this version that another user may run."""
+    if os.getuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("needs the right to become another user")
+    usual = f"/usr/bin/python3.{sys.version_info.minor}"
+    for python in (sys.executable, usual):
+        words = [*_become(OTHER), python, "-c", "import dask"]
+        known = {"PYTHONPATH": os.pathsep.join(sys.path)}
+        try:
+            if subprocess.run(words, env=known, capture_output=True, check=False).returncode == 0:
+                return python
+        except OSError:
+            continue
+    pytest.skip("needs an interpreter that other users may run")
