@@ -86,7 +86,7 @@ class Foreground:
 
     def end(self) -> Answer:
         """Wait for its end; what it wrote since it was last read."""
-        out, err = self.process.communicate(timeout=60)
+        out, err = self.process.communicate(timeout=120)
         return Answer(self.process.returncode, out, err)
 
 

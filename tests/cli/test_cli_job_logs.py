@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from scale import scaled
 from terminal import Begin, Run
 
 PIPELINE = """
@@ -73,10 +73,8 @@ def test_a_log_is_followed_while_it_is_written(run: Run, begin: Begin, folder: P
     following = begin("job", "logs", sent["id"], "--follow")
     following.read_until("begun")
     (folder / "go").touch()
-    began = time.monotonic()
     answer = following.end()
     assert (answer.code, answer.out) == (0, "on\n")
-    assert time.monotonic() - began < 20
 
 
 def test_the_last_lines_of_a_long_log(run: Run, folder: Path) -> None:
@@ -91,7 +89,7 @@ def test_the_last_lines_of_a_long_log(run: Run, folder: Path) -> None:
 
 def test_a_log_larger_than_the_memory_is_shown_in_bounded_memory(tmp_path):
     # Sparse: it takes no room on the disk.
-    log, size = tmp_path / "attempt-1.log", 1 << 30
+    log, size = tmp_path / "attempt-1.log", scaled(1 << 28, 1 << 30)
     with log.open("wb") as opened:
         opened.truncate(size)
         opened.seek(0, 2)

@@ -28,7 +28,7 @@ pipeline:
   - {name: last, type: bash script, bash_script_path: say.sh}
 """
 #: Does not end when it is asked to; its children have its name, too.
-STUBBORN = "trap '' TERM INT HUP\necho begun\nfor i in $(seq 600); do sleep 0.1; done\n"
+STUBBORN = "trap '' TERM INT HUP\necho begun\nfor i in $(seq 1500); do sleep 0.1; done\n"
 COMMAND = [sys.executable, "-c", "from hyperplane.cli import main; main()", "job", "run"]
 
 
@@ -57,7 +57,7 @@ def here(folder: Path) -> list[psutil.Process]:
 
 
 def wait_for(folder: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not here(folder):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -167,7 +167,10 @@ def test_a_signal_cancels_the_job(number: signal.Signals, begin: Begin, folder: 
     assert here(folder) == []
 
 
-def test_a_second_signal_kills_what_does_not_end(begin: Begin, folder: Path) -> None:
+def test_a_second_signal_kills_what_does_not_end(
+    begin: Begin, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DASK_HYPERPLANE__JOBS__GRACE", "100s")
     foreground = begin("job", "run", "stubborn.sh", "--name", "stubborn")
     foreground.read_until(time.strftime("%H:"))
     wait_for(folder)
@@ -178,7 +181,7 @@ def test_a_second_signal_kills_what_does_not_end(begin: Begin, folder: Path) -> 
     assert here(folder) != []
     foreground.signal(signal.SIGINT, whole_group=True)
     assert foreground.end().code == 130
-    assert time.monotonic() - asked < 8  # of ten seconds of grace
+    assert time.monotonic() - asked < 90
     assert here(folder) == []
 
 
@@ -189,7 +192,7 @@ def test_a_pipe_that_nobody_reads_any_more_cancels_the_job(folder: Path) -> None
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(30) == 130
+    assert process.wait(120) == 130
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.stderr.close()
@@ -208,7 +211,7 @@ def test_a_terminal_has_a_tree_that_stays(folder: Path) -> None:
     except OSError:  # how a terminal ends
         pass
     os.close(ours)
-    assert process.wait(30) == 0
+    assert process.wait(120) == 0
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode())
     last = text[text.rindex("├── first") :].split()
     assert "first  waits" in text
@@ -265,5 +268,5 @@ def test_a_terminal_that_is_closed_cancels_the_job(folder: Path) -> None:
     os.close(theirs)
     wait_for(folder)
     os.close(ours)
-    assert process.wait(30) == 130
+    assert process.wait(120) == 130
     assert here(folder) == []

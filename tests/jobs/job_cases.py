@@ -8,6 +8,9 @@ import time
 
 from hyperplane.jobs import Pipeline, Step, submit, wake
 
+#: Seconds within which a job of a test ends on a busy machine; a test itself may take 180.
+LIMIT = 170
+
 
 def bash(name, text, **options):
     """A step that runs a line of shell."""
@@ -19,7 +22,7 @@ def submitted(*steps, **options):
     return submit(Pipeline.from_steps("test", steps), **options)
 
 
-def ran(*steps, wait=170, **options):
+def ran(*steps, wait=LIMIT, **options):
     """A job of these steps, once it has ended."""
     job = submitted(*steps, **options)
     job.wait(wait)

@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from job_cases import bash, ran, submitted
+from job_cases import LIMIT, bash, ran, submitted
 
 from hyperplane import notebook_common as nc
 from hyperplane.errors import JobCancelled, JobError, RequestError
@@ -81,7 +81,7 @@ def test_a_job_that_runs_is_not_resumed(tmp_path):
     with pytest.raises(JobError, match="it is in progress already; to begin anew, cancel it"):
         job.resume()
     (tmp_path / "go").touch()
-    assert job.wait(30) == DONE
+    assert job.wait(LIMIT) == DONE
     with pytest.raises(JobError, match="it is done"):
         resume(Submitted(job.id, "any"))
 
@@ -102,7 +102,7 @@ def test_a_label_that_is_none_of_the_documented_ones_is_told_and_kept():
     assert "minibasic, basic, dl" in told["zz9"][0]
     with pytest.warns(UserWarning, match="job_type 'minibsic' is neither"):
         job = submit(Pipeline.from_steps("test", steps), job_type="minibsic")
-    assert (job.wait(30), job.job.job_type) == (DONE, "minibsic")
+    assert (job.wait(LIMIT), job.job.job_type) == (DONE, "minibsic")
 
 
 def test_a_label_comes_from_the_call_or_the_file_and_is_basic_otherwise():
@@ -294,6 +294,6 @@ def test_lines_are_a_number(lines):
 
 def test_a_job_says_how_it_stands(tmp_path):
     job = submit(Pipeline.from_steps("test", [bash("a", "echo one; echo two")]))
-    job.wait(60)
+    job.wait(LIMIT)
     assert (job.logs(lines=1), job.logs(lines=0)) == ("two", "")
     assert json.loads(json.dumps(job.job.as_dict()))["status"] == DONE

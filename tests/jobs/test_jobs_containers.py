@@ -67,7 +67,7 @@ def wait_for(condition):
 SAY = "echo $(hostname) $(readlink /proc/self/ns/pid) >> {name}"
 
 
-def test_jobs_run_where_they_were_submitted(container, tmp_path):
+def test_jobs_run_where_they_were_submitted_until_their_container_is_gone(container, tmp_path):
     both = [container("twin") for _ in range(2)]
     for number, one in enumerate(both):
         one.send("os.readlink('/proc/self/ns/pid')")
@@ -79,6 +79,21 @@ def test_jobs_run_where_they_were_submitted(container, tmp_path):
     assert [one.heard() for one in both] == ["('done', 1)"] * 2
     found = [lines(tmp_path, str(number)) for number in range(2)]
     assert found == [[f"twin {space}"] for space in spaces]
+    one, two = both
+    text = f"{SAY.format(name='begun')}; [ -e there ] || sleep 100"
+    id_ = one.ask(f"start('long', '{text}').id")
+    wait_for(lambda: lines(tmp_path, "begun"))
+    # A supervisor of that name looks while none looks after the job, but its step runs.
+    assert one.ask("os.kill(wake.running(), signal.SIGKILL)") == "None"
+    assert "it is in progress already" in two.ask(f"JobHandle('{id_}').resume()")
+    two.send("start('short', 'sleep 1.5').wait(150)")
+    assert two.heard() == "done"
+    assert len(lines(tmp_path, "begun")) == 1
+    Path(tmp_path, "work", "there").touch()
+    one.end()
+    found = f"JobHandle('{id_}').wait(150), [each.status for each in JobHandle('{id_}').attempts]"
+    assert two.ask(found) == "('done', ['lost', 'done'])"
+    assert len({line.split()[1] for line in lines(tmp_path, "begun")}) == 2
 
 
 def test_one_machine_ends_a_job_of_another_but_no_process_of_its_own(container, tmp_path):
@@ -95,25 +110,6 @@ def test_one_machine_ends_a_job_of_another_but_no_process_of_its_own(container, 
     assert two.ask(f"[each.status for each in JobHandle('{second}').attempts]") == "['in progress']"
     assert two.ask(f"JobHandle('{second}').cancel()") == "None"
     assert two.ask(f"JobHandle('{second}').wait(150)") == "cancelled"
-
-
-def test_a_job_is_left_alone_until_its_container_is_gone(container, tmp_path):
-    one, two = container("twin"), container("twin")
-    text = f"{SAY.format(name='begun')}; [ -e there ] || sleep 100"
-    id_ = one.ask(f"start('long', '{text}').id")
-    two.ask("0")
-    wait_for(lambda: lines(tmp_path, "begun"))
-    # A supervisor of that name looks while none looks after the job, but its step runs.
-    assert one.ask("os.kill(wake.running(), signal.SIGKILL)") == "None"
-    assert "it is in progress already" in two.ask(f"JobHandle('{id_}').resume()")
-    two.send("start('short', 'sleep 1.5').wait(150)")
-    assert two.heard() == "done"
-    assert len(lines(tmp_path, "begun")) == 1
-    Path(tmp_path, "work", "there").touch()
-    one.end()
-    found = f"JobHandle('{id_}').wait(150), [each.status for each in JobHandle('{id_}').attempts]"
-    assert two.ask(found) == "('done', ['lost', 'done'])"
-    assert len({line.split()[1] for line in lines(tmp_path, "begun")}) == 2
 
 
 def test_a_job_that_is_being_submitted_is_left_alone(tmp_path, monkeypatch):

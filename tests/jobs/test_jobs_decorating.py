@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from job_cases import LIMIT
 
 import hyperplane
 from hyperplane.errors import RequestError
@@ -71,7 +72,7 @@ def test_all_kinds_of_parameters_work():
     def every(first, /, second, *others, last=0, **more):
         return (first, second, others, last, more)
 
-    assert every.submit(1, 2, 3, 4, last=5, six=6).result(60) == (1, 2, (3, 4), 5, {"six": 6})
+    assert every.submit(1, 2, 3, 4, last=5, six=6).result(LIMIT) == (1, 2, (3, 4), 5, {"six": 6})
 
 
 def test_a_call_that_the_function_does_not_take_is_no_job():

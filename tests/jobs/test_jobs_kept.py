@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import stat
 import time
 
 import dask.config
 import pytest
-from job_cases import bash, ran, submitted
+from job_cases import LIMIT, bash, kill_supervisor, ran, submitted
 
 from hyperplane.errors import JobError, RequestError
-from hyperplane.jobs import JobHandle, Pipeline, Resources, Step, kept, submit, wake
+from hyperplane.jobs import JobHandle, Pipeline, Resources, Step, kept, submit
 from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.states import DONE, FAILED
 from hyperplane.jobs.submitting import new_job
@@ -26,32 +25,24 @@ def _in_its_own_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def kill_supervisor():
-    if pid := wake.running():
-        os.kill(pid, signal.SIGKILL)
-    while wake.running() is not None:
-        time.sleep(0.005)
-
-
 def test_each_job_has_the_settings_of_its_submission():
-    ran(bash("first", "true"))  # the supervisor runs, with the settings of this session
+    kill_supervisor()
+    with dask.config.set({"hyperplane.jobs.grace": "100s"}):
+        ran(bash("first", "true"))  # the supervisor runs, with these settings
     with dask.config.set({"hyperplane.jobs.retry_wait": "1.5s", "hyperplane.jobs.grace": "0.2s"}):
         slow = submitted(bash("bad", "exit 1", retries=1), max_retries=0)
         stubborn = submitted(bash("long", "trap '' TERM; touch on; while :; do sleep 0.05; done"))
     quick = ran(bash("bad", "exit 1", retries=1), max_retries=0)
-    assert slow.wait(30) == quick.status == FAILED
-
-    def pause(job):
-        first, second = job.attempts
-        return second.started - first.ended
-
-    assert pause(quick) < 0.5 < 0.74 < pause(slow)
+    assert slow.wait(LIMIT) == quick.status == FAILED
+    first, second = slow.attempts
+    assert second.started - first.ended > 0.74
+    assert kept.of(quick.job).settings.retry_wait == "0.1s"
     while not os.path.exists("on"):  # noqa: PTH110
         time.sleep(0.02)
     began = time.monotonic()
     stubborn.cancel()
-    assert stubborn.wait(30) == "cancelled"
-    assert time.monotonic() - began < 5  # and not ten seconds
+    assert stubborn.wait(LIMIT) == "cancelled"
+    assert time.monotonic() - began < 90
 
 
 def test_a_secret_of_a_folder_that_only_the_submission_knows(tmp_path):
@@ -59,7 +50,7 @@ def test_a_secret_of_a_folder_that_only_the_submission_knows(tmp_path):
     (tmp_path / "secrets" / "token").write_text("s3cret-in-a-file\n")
     with dask.config.set({"hyperplane.jobs.secrets": str(tmp_path / "secrets")}):
         job = submitted(bash("a", "echo $TOKEN | wc -c", secrets=("token",)), max_retries=0)
-    assert job.wait(30) == DONE, job.job.reason
+    assert job.wait(LIMIT) == DONE, job.job.reason
     assert job.logs() == "17\n"
 
 
@@ -67,7 +58,7 @@ def test_a_pool_that_only_the_submission_knows():
     with dask.config.set({"hyperplane.pools.mine": POOL}):
         job = submitted(bash("a", "true", resources=Resources(pool="mine", gpus=1)), max_retries=0)
         kept.keep(job.job, {}, {})
-    assert job.wait(30) == DONE, job.job.reason
+    assert job.wait(LIMIT) == DONE, job.job.reason
     step = kept.of(job.job).sized(job.job.pipeline.steps[0])
     assert step.resources == Resources(cores=2, ram_gb=6, gpus=1)
     assert Capacity(4, 8e9, 16).demand(step).millicores == 2000
@@ -101,7 +92,7 @@ def test_after_a_kill_steps_have_the_plain_environment_of_the_submission(tmp_pat
     monkeypatch.setenv("HYPERPLANE_JOB_PARAMETER_STRAY", "of another job")
     monkeypatch.delenv("OF_THE_SUBMISSION", raising=False)
     (tmp_path / "go").touch()
-    assert JobHandle(job.id).wait(30) == DONE, job.logs()
+    assert JobHandle(job.id).wait(LIMIT) == DONE, job.logs()
     assert job.logs("show") == "found\nC.submitted|none|none|yes|none|none\n"
 
 
@@ -110,7 +101,7 @@ def test_resume_has_the_environment_and_the_settings_of_whoever_resumes(monkeypa
     assert job.status == FAILED
     monkeypatch.setenv("LC_TIME", "C.second")
     with dask.config.set({"hyperplane.jobs.grace": "3s"}):
-        assert job.resume().wait(30) == DONE
+        assert job.resume().wait(LIMIT) == DONE
     assert job.logs() == "C.second\n"
     assert kept.of(job.job).settings.grace == "3s"
 
@@ -121,7 +112,7 @@ def test_what_is_kept_holds_no_secret_and_is_closed_to_others(monkeypatch):
     monkeypatch.setenv("API_TOKEN", "s3cret-too")
     with dask.config.set({"hyperplane.jobs.notify": ["slack:#alerts"]}):
         job = submitted(bash("a", "true", secrets=("LC_SECRETIVE",)))
-    assert job.wait(30) == "done"
+    assert job.wait(LIMIT) == "done"
     file = job.job.place / "submission.json"
     text = file.read_text()
     assert "s3cret" not in text

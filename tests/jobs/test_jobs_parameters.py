@@ -9,7 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from job_cases import bash, ran
+from job_cases import LIMIT, bash, ran
 
 import hyperplane
 from hyperplane.jobs import Pipeline, Step
@@ -250,9 +250,9 @@ def test_a_function_reads_what_its_module_names():
 
         return reads.submit()
 
-    assert job(source_of_function="a").result(60) == "a"
+    assert job(source_of_function="a").result(LIMIT) == "a"
     with pytest.warns(UserWarning, match=r"did you mean source_of_function\?"):
-        assert job(sorce_of_function="a").result(60) is None
+        assert job(sorce_of_function="a").result(LIMIT) is None
 
 
 def test_a_file_that_is_gone_is_not_judged():

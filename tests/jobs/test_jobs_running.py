@@ -6,7 +6,7 @@ import json
 import time
 
 import pytest
-from job_cases import bash, ran, submitted
+from job_cases import LIMIT, bash, ran, submitted
 
 from hyperplane.errors import JobCancelled, JobFailed, JobTimeout, RequestError
 from hyperplane.jobs import Resources, Step, submit
@@ -80,7 +80,7 @@ def test_parameters_arrive_unchanged(value, tmp_path):
         "print(json.dumps([os.environ[name] for name in names]))\n"
     )
     job = submit(str(script), parameters={"model-name": value, "n": 3, "on": True})
-    job.wait(60)
+    job.wait(LIMIT)
     assert json.loads(job.logs()) == [value, value]
     assert not (tmp_path / "canary").exists()
     assert job.job.parameters == {"model-name": value, "n": "3", "on": "true"}
@@ -156,7 +156,7 @@ def test_a_job_that_is_cancelled_ends_politely(tmp_path):
     while not (tmp_path / "on").exists():
         time.sleep(0.02)
     job.cancel()
-    assert job.wait(30) == "cancelled"
+    assert job.wait(LIMIT) == "cancelled"
     assert "bye" in job.logs()
     assert job.attempts[0].exit_code == 3
     assert [one.step for one in job.attempts] == ["polite"]
@@ -172,7 +172,7 @@ def test_a_step_that_ignores_politeness_is_killed_before_the_job_has_ended(tmp_p
     while not (tmp_path / "pid").exists():
         time.sleep(0.02)
     job.cancel()
-    assert job.wait(60) == "cancelled"
+    assert job.wait(LIMIT) == "cancelled"
     assert [one.status for one in job.attempts] == ["cancelled"]
     assert not _lives(int((tmp_path / "pid").read_text()))
 
@@ -185,7 +185,7 @@ def test_a_failed_job_goes_on_from_its_finished_steps(tmp_path):
     )
     assert job.status == FAILED
     (tmp_path / "there").touch()
-    assert job.resume().wait(30) == DONE
+    assert job.resume().wait(LIMIT) == DONE
     assert (tmp_path / "first").read_text() == "x\n"
 
 
@@ -199,7 +199,7 @@ def test_chunks_have_their_numbers_and_only_those_that_failed_run_again(tmp_path
     assert job.status == FAILED
     assert "step 'fan' [1] failed" in job.job.reason
     (tmp_path / "there").touch()
-    assert job.resume().wait(30) == DONE
+    assert job.resume().wait(LIMIT) == DONE
     lines = [(tmp_path / str(chunk)).read_text().splitlines() for chunk in range(3)]
     assert lines == [["0 a 0/3"], ["1 b 1/3"] * 2, ["2 c 2/3"]]
 
