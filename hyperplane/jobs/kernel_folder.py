@@ -22,7 +22,7 @@ from pathlib import Path
 if __package__:
     from hyperplane.engines.running_system import started
 else:  # beside the program
-    from running_system import started  # type: ignore[import-not-found]
+    from running_system import started  # type: ignore[import-not-found,no-redef]
 
 #: How the folders of kernels' sockets begin, and the file in them that their process has locked.
 _FOLDERS, _LOCK = "hyperplane-kernel-", "lock"

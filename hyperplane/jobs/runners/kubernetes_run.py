@@ -42,7 +42,7 @@ from hyperplane.spec.settings import KubernetesJobSettings
 
 _PYTHON = "python"
 #: The program that executes notebooks, what it imports, and where they are in a pod.
-_FILES = [Path(one.__file__) for one in (notebook, kernel_folder, running_system)]
+_FILES = [Path(str(one.__file__)) for one in (notebook, kernel_folder, running_system)]
 _PROGRAM = f"{FOLDER}/.hyperplane"
 
 
