@@ -161,6 +161,7 @@ def remove_process_folder() -> None:
         folder = above / f"_p{os.getpid()}"
         drop(folder)
         shutil.rmtree(folder, ignore_errors=True)
+        remove_empty(above)
 
 
 def write(record: Record) -> None:

@@ -112,4 +112,4 @@ def test_a_path_too_long_for_a_socket_means_no_fork_and_leaves_nothing(
     far.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(far))
     assert not zygote.acquire([], {})
-    assert list(far.rglob("*/*")) == []
+    assert list(far.iterdir()) == []
