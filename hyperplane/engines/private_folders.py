@@ -55,6 +55,11 @@ def private_folder(parent: str | None = None) -> Path:
     raise FileNotFoundError(errno.ENOENT, "other processes remove it all the time", str(folder))
 
 
+def usual_folder(parent: Path) -> Path:
+    """What :func:`private_folder` gives where no other user has taken its name; not made."""
+    return parent / f"hyperplane-{_user()}" / _system()
+
+
 def private_folders(parent: str | None = None) -> list[Path]:
     """The folders of this user and running system in a temporary directory that are there."""
     found = [folder / _system() for folder in _folders_of_user(parent)]

@@ -14,7 +14,7 @@ import dask.config
 import pytest
 
 import hyperplane
-from hyperplane.engines import records
+from hyperplane.engines import private_folders, records
 from hyperplane.engines.slurm import script as slurm_script
 from hyperplane.engines.slurm.engine import PROGRAMS, SlurmEngine
 from hyperplane.errors import RequestError
@@ -73,6 +73,7 @@ def test_what_is_rendered_is_what_the_files_show(
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "login1")
     monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setattr(private_folders, "_system", lambda: "0123456789")
     file = GOLDEN / f"{name}.sh"
     text = rendered(options, **arguments)
     if os.environ.get("HYPERPLANE_WRITE_GOLDEN"):

@@ -15,6 +15,7 @@ from dask.utils import parse_timedelta
 
 from hyperplane.engines.dask_settings import as_the_user_has_it
 from hyperplane.engines.elsewhere import as_variables, server_settings, worker_variables
+from hyperplane.engines.private_folders import usual_folder
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SlurmSettings
 from hyperplane.spec.settings.slurm import seconds_of
@@ -36,8 +37,8 @@ def shared(settings: SlurmSettings) -> Path:
 
 
 def folder(settings: SlurmSettings, name: str) -> Path:
-    """The folder of one cluster in there; nobody else can enter it."""
-    return shared(settings) / f"hyperplane-{os.getuid()}" / name
+    """The folder of one cluster in there, which no other user can enter."""
+    return usual_folder(shared(settings)) / name
 
 
 def logs(settings: SlurmSettings, own: Path) -> Path:

@@ -1,6 +1,6 @@
 #!/bin/bash
 #SBATCH --job-name=flights
-#SBATCH --output="/shared/login1/hyperplane-1000/flights/flights-%j.log"
+#SBATCH --output="/shared/login1/hyperplane-1000/0123456789/flights/flights-%j.log"
 #SBATCH --nodes=1
 #SBATCH --ntasks=1
 #SBATCH --cpus-per-task=16
@@ -29,7 +29,7 @@ exec /opt/python/bin/python -m dask cuda worker tls://SCHEDULER:PORT \
   --death-timeout 300 \
   --dashboard-address 127.0.0.1:0 \
   --protocol tls:// \
-  --tls-ca-file /shared/login1/hyperplane-1000/flights/ca.pem \
-  --tls-cert /shared/login1/hyperplane-1000/flights/cert.pem \
-  --tls-key /shared/login1/hyperplane-1000/flights/key.pem \
+  --tls-ca-file /shared/login1/hyperplane-1000/0123456789/flights/ca.pem \
+  --tls-cert /shared/login1/hyperplane-1000/0123456789/flights/cert.pem \
+  --tls-key /shared/login1/hyperplane-1000/0123456789/flights/key.pem \
   --no-dashboard
