@@ -60,7 +60,7 @@ def pytest_sessionstart(session):
 
 
 #: Files that have such tests begin first: at the end, all other processes would wait for them.
-_LONG = ("slow", "cluster")
+_LONG = ("slow", "cluster", "process")
 
 
 @pytest.hookimpl(trylast=True)

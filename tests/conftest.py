@@ -1,4 +1,4 @@
-"""What a test leaves running fails that test, and is closed before the next one."""
+"""A test that leaves something running fails, and one that starts processes without a mark."""
 
 from __future__ import annotations
 
@@ -8,6 +8,28 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+
+#: Marks of tests that may start processes.
+_OF_PROCESSES = ("process", "cluster", "service", "slow", "engine")
+_STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
+_started: list[str] = []
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if event in _STARTS:
+        _started.append(f"{event} {arguments[:1]}")
+
+
+sys.addaudithook(_note)
+
+
+@pytest.fixture(autouse=True)
+def marks_are_true(request: pytest.FixtureRequest) -> Iterator[None]:
+    # So that -m "not process and not cluster and ..." selects what is quick on any machine.
+    _started.clear()
+    yield
+    if _started and not any(map(request.node.get_closest_marker, _OF_PROCESSES)):
+        pytest.fail(f"not marked process, and starts {_started[0]}")
 
 
 def _running() -> list[Any]:

@@ -57,6 +57,7 @@ def _planned(
 DASK_YAML = "distributed: {worker: {memory: {target: 0.55, spill: 0.65, terminate: false}}}"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", [(), ("distributed",)])
 def test_a_file_of_dask_holds(tmp_path: Path, words: tuple[str, ...]) -> None:
     policy, notes, alerts = _planned(tmp_path, {"distributed.yaml": DASK_YAML}, *words)
@@ -68,6 +69,7 @@ def test_a_file_of_dask_holds(tmp_path: Path, words: tuple[str, ...]) -> None:
     assert alerts == []
 
 
+@pytest.mark.process
 def test_what_a_site_says_of_hyperplane_wins_and_is_told(tmp_path: Path) -> None:
     # The same number as is shipped, and said all the same.
     ours = "hyperplane: {memory: {target: 0.60, pause: 0.9}}"
@@ -85,6 +87,7 @@ def test_what_a_site_says_of_hyperplane_wins_and_is_told(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.process
 def test_what_dask_ships_is_nobodys_wish(tmp_path: Path) -> None:
     policy, notes, alerts = _planned(
         tmp_path, {"site.yaml": "hyperplane: {memory: {target: 0.5}}"}, "distributed"
@@ -125,6 +128,7 @@ def test_a_faulty_key_of_dask_is_named(value: Any, allowed: str) -> None:
         assert fault in config.faults()
 
 
+@pytest.mark.process
 def test_the_variable_of_a_faulty_key_is_named(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="variable DASK_DISTRIBUTED__WORKER__MEMORY__SPILL"):
         _planned(tmp_path, {}, DASK_DISTRIBUTED__WORKER__MEMORY__SPILL="7")

@@ -18,6 +18,8 @@ from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
 from hyperplane.errors import RequestError
 
+pytestmark = pytest.mark.process
+
 LONG = 20
 ONE = {
     "StartAt": "A",

@@ -62,6 +62,7 @@ def test_a_wrong_command_line_is_a_bad_request(arguments: list[str], run: Run) -
     assert "Usage:" in answer.err
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("arguments", [["--help"], ["pools"], ["plan"], ["size", "100GB"]])
 def test_what_starts_nothing_imports_nothing_heavy(arguments: list[str]) -> None:
     program = (
@@ -76,6 +77,7 @@ def test_what_starts_nothing_imports_nothing_heavy(arguments: list[str]) -> None
     assert done.returncode == 0
 
 
+@pytest.mark.process
 def test_the_entry_point_runs_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     program = (
         "import sys; sys.argv = ['x', 'pools', '--jsn']; from hyperplane.cli import main; main()"

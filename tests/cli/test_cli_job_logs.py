@@ -10,6 +10,8 @@ import pytest
 from scale import scaled
 from terminal import Begin, Run
 
+pytestmark = pytest.mark.process
+
 PIPELINE = """
 pipeline:
   name: logs

@@ -37,6 +37,7 @@ def tasks(double: str = "my_cli_tasks:double") -> list[str]:
     return ["--task", f"{ARN}={double}", "--task", f"show={sys.executable} show.py 'a b' '$(x)'"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("given", ['{"n": 21}', "input.json"])
 def test_a_machine_runs_with_functions_and_programs(given: str, run: Run, folder: Path) -> None:
     (folder / "input.json").write_text('{"n": 21}')
@@ -68,6 +69,7 @@ def test_a_machine_that_takes_too_long_ends_with_124(run: Run, folder: Path) -> 
     assert answer.out == ""
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_cancels_a_machine(number: signal.Signals, begin: Begin, folder: Path) -> None:
     program = f"{sys.executable} -c 'import time; time.sleep(60)'"

@@ -19,6 +19,8 @@ from terminal import Begin, Run
 from hyperplane.jobs.home import the_store, this_machine
 from hyperplane.jobs.states import CANCELLED, DONE, IN_PROGRESS
 
+pytestmark = pytest.mark.process
+
 PIPELINE = """
 pipeline:
   name: "three"

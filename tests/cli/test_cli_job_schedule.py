@@ -42,6 +42,7 @@ def crontab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
+@pytest.mark.process
 def test_the_line_submits_a_run_of_the_schedule(run: Run, folder: Path) -> None:
     """As cron does it: another folder, next to no environment, and ``\\%`` for ``%``."""
     answer = run(
@@ -72,6 +73,7 @@ def test_the_documented_slip_is_understood(run: Run) -> None:
     assert answer.err.startswith("warning: ")
 
 
+@pytest.mark.process
 def test_a_schedule_is_installed_listed_and_removed(run: Run, crontab: Path) -> None:
     ask = ["job", "schedule", "say.sh", "--name", "often", "--install"]
     assert run(*ask, "--cron", "0 * * * *").out == "often is installed\n"

@@ -98,6 +98,7 @@ def test_several_are_watched_and_the_first_bad_one_gives_the_code(run: Run) -> N
     assert [job["status"] for job in shown] == [DONE, FAILED]
 
 
+@pytest.mark.process
 def test_who_stops_watching_leaves_the_job_going(run: Run, begin: Begin) -> None:
     sent = run("job", "submit", "long.sh", "--json").json
     until(sent["id"], IN_PROGRESS)
@@ -111,6 +112,7 @@ def test_who_stops_watching_leaves_the_job_going(run: Run, begin: Begin) -> None
     run("job", "cancel", sent["id"])
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("alone")
 def test_jobs_are_listed_the_last_first(run: Run) -> None:
     assert run("job", "list").out == "no job has been submitted\n"
@@ -149,6 +151,7 @@ def test_nothing_is_cancelled_when_one_of_several_ids_is_wrong(run: Run) -> None
     run("job", "cancel", sent["id"])
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("alone")
 def test_a_run_of_a_schedule_waits_for_none_and_overlaps_with_none(run: Run) -> None:
     first = run("job", "submit", "long.sh", "--schedule", "nightly", "--no-overlap", "--json").json

@@ -45,6 +45,7 @@ def test_second_run_uses_the_first_ones_data(parquet: Path) -> None:
     assert {file.name: file.stat().st_mtime_ns for file in parquet.iterdir()} == before
 
 
+@pytest.mark.process
 def test_a_killed_run_leaves_nothing_that_is_used(tmp_path: Path) -> None:
     program = """
 import os, signal, sys

@@ -278,6 +278,7 @@ def in_session(leader: int) -> list[int]:
     return found
 
 
+@pytest.mark.process
 def test_the_command_is_quick_to_import() -> None:
     heavy = ["dask.dataframe", "distributed", "matplotlib", "pandas", "pyarrow"]
     program = (

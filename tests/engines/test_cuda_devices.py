@@ -46,6 +46,7 @@ def test_the_kernel_says_how_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert cuda_devices._installed(tmp_path) == 2
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("script", "count"),
     [

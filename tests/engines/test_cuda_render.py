@@ -23,6 +23,8 @@ from hyperplane.engines.base import Renders
 from hyperplane.engines.cuda import devices as cuda_devices
 from hyperplane.errors import RequestError
 
+pytestmark = pytest.mark.process
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "engines"
 SCRIPT, INTERFACE = GOLDEN / "cuda.sh", GOLDEN / "cuda_interface.json"
 WRITE = bool(os.environ.get("HYPERPLANE_WRITE_GOLDEN"))

@@ -71,6 +71,7 @@ class TestSettings:
         assert "MALLOC_TRIM_THRESHOLD_" in elsewhere.worker_variables(plan())
 
 
+@pytest.mark.process
 def test_dask_reads_back_from_variables_what_was_written() -> None:
     settings = {
         **elsewhere.server_settings(plan(), SETTINGS),

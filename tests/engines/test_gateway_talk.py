@@ -151,6 +151,7 @@ for plugin in pickle.load(sys.stdin.buffer):
 """
 
 
+@pytest.mark.process
 def test_plugins_work_where_this_package_is_not_installed() -> None:
     sent: list[Any] = [
         plugins.SchedulerSettings({"distributed.scheduler.worker-ttl": "45s"}),

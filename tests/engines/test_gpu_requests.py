@@ -178,6 +178,7 @@ class TestEngines:
         )
         assert "plan_options which is: OPTION: ngpus" in fault.advice
 
+    @pytest.mark.process
     def test_hosts_are_told_how_many(self) -> None:
         told = yaml.safe_load(_rendered(_plan("ssh", ngpus=2, nprocs=2)))
         assert told["workers"]["GPUs of each"] == told["workers"]["processes of each"] == 2

@@ -106,6 +106,7 @@ def _own_memory_group() -> Path | None:
     return None
 
 
+@pytest.mark.process
 @pytest.mark.skipif(_own_memory_group() is None, reason="needs root and control groups version 1")
 def test_a_real_group_of_400_mib() -> None:
     parent = _own_memory_group()

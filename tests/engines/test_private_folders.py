@@ -34,6 +34,7 @@ def record(name: str) -> records.Record:
     return found
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("what", ["folder", "link to the victim's own", "file", "many"])
 def test_another_user_cannot_keep_a_user_from_starting_clusters(shared: Path, what: str) -> None:
     usual = shared / f"hyperplane-{OTHER}"
@@ -71,6 +72,7 @@ def test_another_user_cannot_keep_a_user_from_starting_clusters(shared: Path, wh
     assert (own / "precious").exists()
 
 
+@pytest.mark.process
 def test_the_home_of_another_user_is_left_alone(
     shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,7 @@ def test_what_is_no_folder_is_not_used(tmp_path: Path, what: str) -> None:
     assert sorted(one.name for one in tmp_path.iterdir()) == sorted({"elsewhere", folder.name})
 
 
+@pytest.mark.process
 def test_a_dead_owner_is_cleared_with_its_scratch() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
@@ -128,6 +129,7 @@ def test_a_name_is_taken_once() -> None:
         record("mine")
 
 
+@pytest.mark.process
 def test_a_cluster_that_starts_is_not_listed_but_found_when_its_owner_dies() -> None:
     starting = record("starting", scheduler="")
     records.write(starting)
@@ -194,6 +196,7 @@ def test_who_holds_the_lock_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch
         os.close(stopped)
 
 
+@pytest.mark.process
 def test_a_process_forked_meanwhile_does_not_keep_the_lock() -> None:
     fcntl = pytest.importorskip("fcntl")
     folder = records.private_folder()

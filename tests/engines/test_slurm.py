@@ -90,6 +90,7 @@ def test_memory_is_the_processes_and_the_margin_in_whole_mebibytes() -> None:
     assert "--memory-limit 2400000000B" in rendered(PLAIN)
 
 
+@pytest.mark.process
 def test_a_script_is_shell_that_runs_nothing_of_the_settings(tmp_path: Path) -> None:
     """With a program that prints its arguments in the place of Python."""
     canary = tmp_path / "canary"
@@ -209,6 +210,7 @@ def test_the_folder_is_the_one_that_is_reserved_and_only_its_owner_enters(tmp_pa
     records.remove(record.name, record.scratch)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("there", ["", "state", "state/shared"])
 def test_a_shared_folder_that_was_made_is_removed_again(
     there: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -262,6 +264,7 @@ from hyperplane.engines.slurm.cluster import GuardedSLURMCluster
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("how", ["load()", "thread.start(); thread.join()"])
 def test_loading_dask_jobqueue_leaves_ctrl_c_as_it_is(how: str) -> None:
     subprocess.run([sys.executable, "-c", LOADS.format(how)], check=True)

@@ -14,6 +14,8 @@ from hyperplane.engines.slurm.queue import Told, ask, summary
 from hyperplane.errors import StartFailed
 from hyperplane.spec.settings import SlurmSettings
 
+pytestmark = pytest.mark.process
+
 
 def program(file: Path, text: str) -> None:
     file.write_text(f"#!/bin/bash\n{text}\n")

@@ -32,6 +32,7 @@ def _rendered(plan: hyperplane.ClusterPlan) -> str:
     return text
 
 
+@pytest.mark.process
 def test_the_rendering_is_as_it_was() -> None:
     found = _rendered(_plan())
     if os.environ.get("HYPERPLANE_WRITE_GOLDEN") == "1":

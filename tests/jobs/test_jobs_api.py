@@ -23,6 +23,8 @@ from hyperplane.jobs.programs import traces
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, Attempt, Unit
 from hyperplane.jobs.submitting import Submitted, cancel, id_of, new_job, resume
 
+pytestmark = pytest.mark.process
+
 PLAIN = """
 PIPELINE NODES NODE_ID LDAP_HOST SPARKLINE RAYLEIGH GITHUB_ISSUE CUDALIKE JAVA UVULA PERLITE
 SSLMODE OMPHALOS YEAR MODEL_NAME PATHS HOMEPAGE ENVIRONMENT MY_PATH RUBY

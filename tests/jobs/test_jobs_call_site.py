@@ -18,6 +18,8 @@ from hyperplane.errors import RequestError
 from hyperplane.jobs import call_site
 from hyperplane.jobs.call_site import shows_caller
 
+pytestmark = pytest.mark.process
+
 AWAITED = [
     "cancel_pipeline_job", "checkjobs", "get_a_job_output", "get_current_job_output",
     "get_previous_job_runs", "set_current_job_output", "submit_pipeline_job",

@@ -18,6 +18,8 @@ from hyperplane.jobs import Pipeline, kept
 from hyperplane.jobs.adoption import may_carry_on, submission_of
 from hyperplane.jobs.submitting import new_job
 
+pytestmark = pytest.mark.process
+
 #: Execute lines of standard input: the process with number 1 of a container.
 _FIRST = """
 import os, signal, sys

@@ -10,6 +10,8 @@ from hyperplane.errors import RequestError
 from hyperplane.jobs import submitting
 from hyperplane.jobs.home import the_store
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(autouse=True)
 def _in_its_own_folder(tmp_path, monkeypatch):

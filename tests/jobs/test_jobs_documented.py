@@ -14,6 +14,8 @@ from job_cases import bash, ran, submitted
 from hyperplane import notebook_common as nc
 from hyperplane.errors import RequestError
 
+pytestmark = pytest.mark.process
+
 FORM = """#### Jobs summary
 0 / 2 in progress
 

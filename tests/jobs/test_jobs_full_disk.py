@@ -30,6 +30,8 @@ from hyperplane.jobs.home import home, the_store
 from hyperplane.jobs.states import CANCELLED, DONE
 from hyperplane.jobs.submitting import new_job
 
+pytestmark = pytest.mark.process
+
 COMMAND = [sys.executable, "-c", "from hyperplane.cli import main; main()"]
 
 

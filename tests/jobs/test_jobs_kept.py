@@ -17,6 +17,8 @@ from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.states import DONE, FAILED
 from hyperplane.jobs.submitting import new_job
 
+pytestmark = pytest.mark.process
+
 POOL = {"cores": 3, "ram_gb": 8, "allocatable_cores": 2, "allocatable_ram_gb": 6}
 
 

@@ -21,6 +21,8 @@ from hyperplane.jobs import Resources, Step, kernel_folder
 from hyperplane.jobs.kernel_folder import KernelFolder, _made_in, _remove_abandoned, make_folder
 from hyperplane.jobs.states import DONE
 
+pytestmark = pytest.mark.process
+
 PYTHON = {"name": "python3", "display_name": "3", "language": "python"}
 #: A notebook takes some four seconds of a core, so 20 rounds of 50 take half an hour of two.
 AT_ONCE, ROUNDS = scaled(4, 50), scaled(1, 2)

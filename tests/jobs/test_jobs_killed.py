@@ -17,6 +17,8 @@ from hyperplane.jobs import JobHandle, wake
 from hyperplane.jobs.processes import Command, Process
 from hyperplane.jobs.states import DONE, LOST
 
+pytestmark = pytest.mark.process
+
 MOMENTS = scaled(6, 50)
 VICTIMS = ("supervisor", "step", "all")
 

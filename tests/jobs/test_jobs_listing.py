@@ -15,6 +15,8 @@ from hyperplane.jobs.home import the_store
 from hyperplane.jobs.states import DONE, FAILED
 from hyperplane.jobs.submitting import new_job
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(autouse=True)
 def three():

@@ -18,6 +18,8 @@ from hyperplane.jobs.parameter_use import unread_parameters
 from hyperplane.jobs.states import DONE
 from hyperplane.jobs.submitting import new_job
 
+pytestmark = pytest.mark.process
+
 PYTHON = {"name": "python3", "display_name": "3", "language": "python"}
 
 

@@ -16,6 +16,8 @@ from hyperplane.jobs import Pipeline, Step
 from hyperplane.jobs.parameter_use import unread_parameters
 from hyperplane.jobs.states import DONE
 
+pytestmark = pytest.mark.process
+
 GET = "import os\nprint(os.environ.get('SOURCE'), os.environ['YEAR'])\n"
 
 

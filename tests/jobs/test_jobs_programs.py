@@ -17,6 +17,8 @@ from hyperplane.jobs import Pipeline, Step, submit
 from hyperplane.jobs.requirements import NAME
 from hyperplane.jobs.states import DONE, FAILED
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(autouse=True)
 def _in_its_own_folder(tmp_path, monkeypatch):

@@ -13,6 +13,8 @@ from hyperplane.jobs import Resources, Step, submit
 from hyperplane.jobs.home import this_machine
 from hyperplane.jobs.states import DONE, FAILED, TIMED_OUT
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(autouse=True)
 def _in_its_own_folder(tmp_path, monkeypatch):

@@ -17,6 +17,8 @@ from hyperplane.jobs import schedules
 from hyperplane.jobs.cron import Cron, read_cron
 from hyperplane.jobs.schedules import Schedule, crontab_line
 
+pytestmark = pytest.mark.process
+
 CRONTAB = """#!{python}
 import pathlib, sys
 file = pathlib.Path({place!r})

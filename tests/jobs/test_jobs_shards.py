@@ -14,6 +14,8 @@ from hyperplane.jobs import Step
 from hyperplane.jobs.states import DONE, FAILED
 from hyperplane.storage import missing_shards
 
+pytestmark = pytest.mark.process
+
 SQUARE = """
 import os, pathlib
 import hyperplane

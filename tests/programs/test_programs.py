@@ -54,6 +54,7 @@ def secrets(folder: Path, name: str, user: str) -> None:
     (folder / name / "warehouse.json").write_text(json.dumps(known))
 
 
+@pytest.mark.process
 def test_a_script_that_is_a_session_and_a_step(tmp_path, monkeypatch, slack):
     secrets(tmp_path, "session_secrets", "person")
     secrets(tmp_path, "job_secrets", "robot")

@@ -151,6 +151,7 @@ def test_arguments_are_checked(arguments, where):
     assert [fault.where for fault in faults(*arguments)] == where
 
 
+@pytest.mark.process
 def test_a_task_that_only_asks_who_it_is_loads_no_data_libraries():
     code = """
 import sys

@@ -64,6 +64,7 @@ def test_a_model_saved_at_another_time_is_the_same_file(tmp_path, monkeypatch):
     assert hyperplane.save(LogisticRegression(), tmp_path / "m.skops", mode="overwrite").changed
 
 
+@pytest.mark.process
 def test_a_model_saved_by_another_process_is_the_same_file(tmp_path):
     script = (
         "import hyperplane, numpy as np\n"

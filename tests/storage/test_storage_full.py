@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 #: Saves an old version of each kind, lets ``limit`` begin, and fails to save the new ones.
 SCRIPT = """
 import json, os, pathlib, resource, subprocess, sys

@@ -9,6 +9,8 @@ import killing
 import psutil
 import pytest
 
+pytestmark = pytest.mark.process
+
 WRITE = """
 import sys, faulty, fsspec
 system = fsspec.filesystem("faulty", root=sys.argv[1])

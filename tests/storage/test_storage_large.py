@@ -24,6 +24,7 @@ def large(tmp_path):
     return source
 
 
+@pytest.mark.process
 def test_memory_does_not_grow_with_the_file(tmp_path):
     with (tmp_path / "large.bin").open("wb") as opened:
         opened.truncate(300 * MIB)

@@ -108,6 +108,7 @@ def test_chunks_see_what_they_see_on_this_machine():
     assert known == {**expected, "HYPERPLANE_CLUSTER": '{"nprocs": 1}'}
 
 
+@pytest.mark.process
 def test_a_pod_gives_its_program_the_item(tmp_path):
     items = tuple(text for text in HOSTILE if text)
     see = "import json, os, sys; json.dump([dict(os.environ), sys.argv[1:]], open('seen', 'w'))"
@@ -128,6 +129,7 @@ def test_a_pod_gives_its_program_the_item(tmp_path):
     assert (PARAMETERS, f"{PREFIX}ITEM") == (item._PARAMETERS, item._ITEM)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("program", "code"), [("./gone", 127), ("/etc", 126)])
 def test_a_program_that_cannot_be_started_ends_as_in_a_shell(program, code):
     settings = {item.ITEMS: '["a"]', PARAMETERS: "{}", "JOB_COMPLETION_INDEX": "0"}

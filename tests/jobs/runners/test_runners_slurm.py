@@ -18,6 +18,8 @@ from hyperplane.jobs.runners import render
 from hyperplane.jobs.runners.shell import quoted
 from hyperplane.jobs.states import Unit
 
+pytestmark = pytest.mark.process
+
 #: Writes down what it sees: ``see.py FILE ARGUMENT...``; chunks have files of their own.
 SEE = """
 import json, os, sys

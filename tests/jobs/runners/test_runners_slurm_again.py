@@ -12,6 +12,8 @@ from runner_cases import command, made, ran, submitted
 
 from hyperplane.jobs.runners import render
 
+pytestmark = pytest.mark.process
+
 SECRET = "s3cret $(touch canary) 'quoted'\nsecond line"
 
 

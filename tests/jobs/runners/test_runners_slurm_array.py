@@ -61,6 +61,7 @@ def test_each_task_finds_what_is_its_own(drawn):
             slurm_task.entry(str(path), 1)
 
 
+@pytest.mark.process
 def test_the_program_of_a_task_becomes_the_one_that_was_named(tmp_path):
     around = tmp_path / "around.py"
     around.write_text("import os, sys; print(sys.argv[1:], sys.flags.isolated, dict(os.environ))")
