@@ -6,7 +6,7 @@ import difflib
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeGuard, get_args
 
 from hyperplane.errors import Fault, check
 from hyperplane.storage.formats import FILES, PARTS, SUFFIXES, kind_of
@@ -81,7 +81,7 @@ def understood(
     if format is not None and not (isinstance(format, str) and format):
         faults.append(Fault("format", repr(format)[:80], "the name of a format, as text"))
         format = None  # noqa: A001
-    if shard is not None and not _is_shard(shard):
+    if shard is not None and not is_shard(shard):
         allowed = "(index, count) with 0 <= index < count, as hyperplane.shard() gives it"
         faults.append(Fault("shard", repr(shard), allowed))
     if run is not None and not (isinstance(run, str) and _RUN.fullmatch(run)):
@@ -124,7 +124,8 @@ def understood(
     return Request(target, kind, wanted, mode, of, run or "")
 
 
-def _is_shard(shard: Any) -> bool:
+def is_shard(shard: Any) -> TypeGuard[tuple[int, int]]:
+    """Whether it is the number of a shard and how many there are."""
     return (
         isinstance(shard, tuple)
         and len(shard) == 2

@@ -8,14 +8,16 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
+from hyperplane.errors import check
 from hyperplane.storage.arrays import save_array
 from hyperplane.storage.copies import save_path
 from hyperplane.storage.files import save_file
 from hyperplane.storage.parts import save_parts
-from hyperplane.storage.request import Mode, understood
+from hyperplane.storage.request import Mode, is_shard, understood
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.shards import save_shard
-from hyperplane.storage.target import check_options, target_of
+from hyperplane.storage.target import check_options, has_field, target_of
+from hyperplane.stores.templates import fill_template
 
 
 def save(
@@ -51,7 +53,8 @@ def save(
         it and write nothing.
     shard : (int, int), optional
         Which shard ``obj`` is, and of how many, as :func:`hyperplane.shard` says. Each shard
-        commits for itself, once; others see the whole when all are there.
+        commits for itself, once; others see the whole when all are there. With ``{}`` or
+        ``{idx}`` in ``url``, as in ``output_{}.csv``, each shard saves to its own name instead.
     run : str, optional
         A name of the run. All shards of one run share it, and need it when they replace those of
         another with ``mode="overwrite"``: so that no whole is ever of two runs. With
@@ -88,6 +91,10 @@ def save(
     False
     """
     began = time.monotonic()
+    if is_shard(shard) and run is None and has_field(str(url)):
+        url, faults = fill_template(str(url), *shard)
+        check(replace(fault, where="url") for fault in faults)
+        shard = None  # each has a place of its own
     target = target_of(url, storage_options, options)
     check_options(target, options)
     request = understood(obj, target, format, mode, shard, run)

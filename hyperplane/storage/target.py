@@ -146,8 +146,8 @@ def place_faults(target: Target) -> list[Fault]:
         advice = "save to a disk or an object store"
         allowed = f"a place that can be written to; {target.store.protocol} can only be read"
         faults.append(Fault("url", repr(target.url), allowed, advice))
-    if _FIELD.search(target.path):
-        advice = "write it as hyperplane.output_path(url, idx)"
+    if has_field(target.path):
+        advice = "write it as hyperplane.output_path(url, idx), or say shard=(idx, n)"
         faults.append(Fault("url", repr(target.url), "a name without {}", advice))
     if not target.store.local:
         return faults
@@ -159,6 +159,11 @@ def place_faults(target: Target) -> list[Fault]:
         allowed = "a file or folder of its own, not the current folder, one above it or a disk"
         faults.append(Fault("url", repr(target.url), allowed, "add a name to it"))
     return faults
+
+
+def has_field(path: str) -> bool:
+    """Whether a path has a field such as ``{}`` or ``{idx}``."""
+    return _FIELD.search(path) is not None
 
 
 def _is_above(path: str) -> bool:

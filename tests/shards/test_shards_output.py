@@ -20,6 +20,10 @@ from hyperplane import RequestError, output_path
         ("file:///data/{idx}.csv", 1, 2, "file:///data/1.csv"),
         ("a..b/{idx}.csv", 1, 2, "a..b/1.csv"),
         ("memory://d/{idx}", 1, 2, "memory://d/1"),
+        ("gs://alim/storage/output_{}.csv", 3, None, "gs://alim/storage/output_3.csv"),
+        ("output_{:05d}-of-{n}.csv", 3, 8, "output_00003-of-8.csv"),
+        ("{idx}/output_{}.csv", 3, 8, "3/output_3.csv"),
+        ("{{}}-{}", 3, 8, "{}-3"),
     ],
 )
 def test_fields_are_replaced(template, idx, n, expected):
@@ -29,7 +33,10 @@ def test_fields_are_replaced(template, idx, n, expected):
 @pytest.mark.parametrize(
     "template",
     [
-        "{}.csv",
+        "{}-{}.csv",
+        "{{}}.csv",
+        "{:x}.csv",
+        "gs://b{}/a.csv",
         "{0}-{idx}",
         "{idx.real}",
         "{idx[0]}",
@@ -73,16 +80,20 @@ def test_everything_wrong_is_said_at_once():
 def test_the_count_is_needed_where_the_template_has_it(monkeypatch):
     with pytest.raises(RequestError, match="n = None"):
         output_path("{idx}-of-{n}", 1)
-    with pytest.raises(RequestError, match=r"with \{idx\}"):
+    with pytest.raises(RequestError, match=r"with \{\} or \{idx\}"):
         output_path("out.csv", 0)
     monkeypatch.setenv("HYPERPLANE_SHARD_INDEX", "1")
     monkeypatch.setenv("HYPERPLANE_SHARD_COUNT", "3")
     assert output_path("{idx}-of-{n}") == "1-of-3"
-    with pytest.raises(RequestError, match=r"with \{idx\}"):
+    with pytest.raises(RequestError, match=r"with \{\} or \{idx\}"):
         output_path("out.csv")
 
 
-@given(st.integers(0, 10**6), st.integers(0, 10**6), st.sampled_from(["{idx}", "{idx:05d}"]))
+@given(
+    st.integers(0, 10**6),
+    st.integers(0, 10**6),
+    st.sampled_from(["{}", "{:05d}", "{idx}", "{idx:05d}"]),
+)
 def test_two_shards_never_share_a_name(one, other, field):
     names = {output_path(f"a/{field}.csv", number) for number in (one, other)}
     assert len(names) == len({one, other})

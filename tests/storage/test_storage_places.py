@@ -132,3 +132,18 @@ def test_a_template_is_filled_by_output_path(tmp_path, base):
     with pytest.raises(RequestError):
         hyperplane.save(rows, folder + "/../out.parquet")
     assert not list(tmp_path.parent.glob("out*"))
+
+
+def test_a_field_in_the_name_is_the_number_of_the_shard(tmp_path):
+    rows = pd.DataFrame({"n": [1, 2]})
+    for index in (0, 1):
+        made = hyperplane.save(rows + index, tmp_path / "output_{}.csv", shard=(index, 2))
+        assert made.url == str(tmp_path / f"output_{index}.csv")
+    assert sorted(path.name for path in tmp_path.glob("[!.]*")) == ["output_0.csv", "output_1.csv"]
+    assert pd.read_csv(tmp_path / "output_1.csv").n.to_list() == [2, 3]
+    assert not hyperplane.save(rows, tmp_path / "output_{}.csv", shard=(0, 2)).changed
+    for name in ("{}-{}.csv", "{n}.csv", "{name}.csv", "../{}.csv"):
+        with pytest.raises(RequestError, match="url = "):
+            hyperplane.save(rows, tmp_path / name, shard=(0, 2))
+    with pytest.raises(RequestError, match=r"without \{\}"):  # a run is of shards of one folder
+        hyperplane.save(rows, tmp_path / "{}.csv", shard=(0, 2), run="a")

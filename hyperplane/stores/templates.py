@@ -1,0 +1,74 @@
+"""Paths with fields for the number of a shard."""
+
+from __future__ import annotations
+
+import re
+
+from hyperplane.errors import Fault
+from hyperplane.stores.secrets import shown
+
+_TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_FIELD = re.compile(r"(idx|n|)(?::(0?[0-9]{0,2})d?)?", re.ASCII)
+_ALLOWED = "{}, {idx} and {n}, with digits such as {:05d} or {idx:05d}; {{ and }} for braces"
+
+
+def fill_template(template: str, idx: int, n: int | None) -> tuple[str, list[Fault]]:
+    """The template with its fields replaced, and what is wrong with it.
+
+    Parameters
+    ----------
+    template : str
+        A path or URL. ``{}`` is ``{idx}``, as in ``template.format(idx)``.
+    idx : int
+        The number of the shard.
+    n : int or None
+        The number of shards; None where it is not known.
+
+    Examples
+    --------
+    >>> fill_template("out_{}.csv", 3, 8)
+    ('out_3.csv', [])
+    """
+    values = {"idx": idx, "n": n}
+    faults: list[Fault] = []
+    used: list[str] = []
+
+    def replaced(token: re.Match[str]) -> str:
+        if token[0] in ("{{", "}}"):
+            return token[0][0]
+        field = _FIELD.fullmatch(token[1] or "") if token[1] is not None else None
+        if field is None:
+            faults.append(Fault("template", repr(token[0]), _ALLOWED))
+            return ""
+        used.append(field[1])
+        value = values[field[1] or "idx"]
+        return "" if value is None else format(value, f"{field[2] or ''}d")
+
+    made = _TOKEN.sub(replaced, template)
+    asked = repr(shown(template))[:200]
+    if used.count("") > 1:
+        allowed = "{} once, which is the number of the shard"
+        faults.append(Fault("template", asked, allowed, "write {idx} and {n}"))
+    if "n" in used and n is None:
+        faults.append(Fault("n", "None", "how many shards there are, as {n} is in the template"))
+    if not {"", "idx"}.intersection(used) and n != 1:
+        allowed = "a template with {} or {idx}, so that no shard writes over another's file"
+        faults.append(Fault("template", asked, allowed))
+    return made, [*faults, *_misleading(template, asked)]
+
+
+def _misleading(template: str, asked: str) -> list[Fault]:
+    """Parts of a template by which a file could be written to an unexpected place."""
+    faults = []
+    scheme, mark, rest = template.rpartition("://")
+    if ".." in re.split(r"[/\\]", rest):
+        allowed = "a path without '..', which leads out of its folder"
+        faults.append(Fault("template", asked, allowed, "write the folder out"))
+    if mark and scheme != "file":
+        host = rest.partition("/")[0]
+        if not host:
+            faults.append(Fault("template", asked, f"{scheme}://, a bucket or host, and a path"))
+        if "{" in scheme + host:
+            allowed = "one bucket or host for all shards"
+            faults.append(Fault("template", asked, allowed, "put {idx} into the path after it"))
+    return faults
