@@ -8,10 +8,14 @@ from typing import Any
 
 import dask.dataframe as dd
 
-from hyperplane.collections.frames import predicate
 from hyperplane.collections.frames.arguments import collect_faults
+from hyperplane.collections.frames.collection_size import (
+    persisted_size,
+    sampled_size,
+    size_before_filters,
+)
 from hyperplane.collections.frames.sources.plan import size_of
-from hyperplane.collections.in_use import active_client, memory_per_thread, threads
+from hyperplane.collections.in_use import memory_per_thread, threads
 from hyperplane.errors import Fault
 from hyperplane.units import format_bytes, whole_number
 
@@ -29,10 +33,12 @@ def repartition(
     fraction: float = 1.0,
     data_size: str | int | None = None,
 ) -> dd.DataFrame:
-    """Join or divide partitions, so that they suit the cluster, without computing anything.
+    """Join or divide partitions, so that they suit the cluster.
 
-    Sizes are known for what :func:`read` reads from Parquet and for what is persisted on a
-    cluster. After a filter say which ``fraction`` of the rows is left.
+    The size is known for what :func:`read` reads, for Parquet and pandas frames, and for what is
+    persisted on a cluster. After a filter say which ``fraction`` of their rows is left. For
+    anything else, such as ``dask.dataframe.read_csv``, up to three partitions are computed, if
+    none needs more than one partition of the files; these have the rows that filters leave.
 
     Parameters
     ----------
@@ -42,9 +48,10 @@ def repartition(
         Memory of a partition; when not given 100 MB, or a tenth of a thread's memory on the
         active cluster if that is less.
     fraction : float
-        Part of the rows that filters have left, above 0 and up to 1.
+        Part of the rows that filters have left, above 0 and up to 1, where the size before
+        filters is known.
     data_size : str or int, optional
-        Size of the whole in memory, where it cannot be known.
+        Size of the whole in memory, where it cannot be known: after a shuffle, a join or groups.
 
     Returns
     -------
@@ -79,9 +86,12 @@ def repartition(
             total, wrong = size_of(data_size)
             faults += [replace(fault, where="data_size") for fault in wrong]
         elif not faults:
-            total = known_size(df)
+            total = persisted_size(df) or size_before_filters(df)
         if not faults and wanted < _LEAST:
             faults.append(_too_small(partition_size, wanted, total, fraction))
+        if total is None and not faults:
+            total = sampled_size(df)
+            fraction = 1.0  # a sample has the rows that filters leave
         if total is None and not faults:
             advice = "persist df first, or say data_size='20GB'"
             faults.append(Fault("data_size", "None", "the size in memory, unknown here", advice))
@@ -101,28 +111,6 @@ def _too_small(asked: Any, wanted: int, total: int | None, fraction: float) -> F
         f"{format_bytes(_LEAST)} or more",
         f"write a size such as '100MB', or for a number df.repartition(npartitions={number})",
     )
-
-
-def known_size(df: Any) -> int | None:
-    """Bytes in memory before any filter, where they are known without computing."""
-    found = predicate.taken_apart(df.expr)
-    if found is not None:
-        sizes = [part.nbytes for part in found[0].iterables[0]]
-        return None if None in sizes else sum(sizes)
-    return _persisted_size(df)
-
-
-def _persisted_size(df: Any) -> int | None:
-    client = active_client()
-    if client is None:
-        return None
-    from distributed import futures_of
-
-    keys = {future.key for future in futures_of(df)}
-    if not keys or len(keys) < df.npartitions:
-        return None
-    sizes = client.nbytes(keys=list(keys), summary=False)
-    return sum(sizes.values()) if len(sizes) == len(keys) else None
 
 
 def _target() -> int:

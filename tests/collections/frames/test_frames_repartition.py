@@ -11,6 +11,7 @@ from dask.distributed import wait
 
 import hyperplane
 from hyperplane.collections.frames import repartition as module
+from hyperplane.collections.frames.collection_size import persisted_size
 from hyperplane.dataframe import read, repartition
 from hyperplane.errors import RequestError
 
@@ -72,8 +73,39 @@ def test_no_thread_is_left_without_work(files):
 
 def test_a_size_that_is_not_known_is_asked_for():
     df = dd.from_pandas(pd.DataFrame({"n": range(100)}), npartitions=5)
-    with pytest.raises(RequestError, match=r"persist df first, or say data_size='20GB'"):
-        repartition(df, "1MB")
+    for needs_all in (df.merge(df, on="n"), df.groupby("n").n.count().to_frame()):
+        with pytest.raises(RequestError, match=r"persist df first, or say data_size='20GB'"):
+            repartition(needs_all, "1MB")
+
+
+def test_the_size_of_frames_and_of_parquet_is_known_without_computing(files):
+    frame = pd.DataFrame({"n": np.arange(10**6), "x": np.arange(10**6) / 2})
+    assert repartition(dd.from_pandas(frame, npartitions=3), "1MB").npartitions == 16
+    assert repartition(files.assign(y=files.x * 2), "1MB").npartitions == 24
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """Three CSV files, together 10 to 11 MB in memory."""
+    folder = tmp_path_factory.mktemp("texts")
+    for number in range(3):
+        frame = pd.DataFrame({"n": np.arange(10**5), "s": "a text of some length"})
+        frame.to_csv(folder / f"{number}.csv", index=False)
+    return folder
+
+
+@pytest.mark.parametrize("reader", [read, dd.read_csv], ids=["read", "read_csv"])
+def test_the_size_of_csv_is_found(texts, reader):
+    df = reader(str(texts / "*.csv"))
+    changed = df.assign(m=df.n * 2)
+    with dask.config.set(scheduler="sync"):
+        for made in (repartition(df, "1MB"), repartition(changed[["n", "s"]], "1MB")):
+            assert 8 <= made.npartitions <= 14
+            assert sorted(rows(made)) == sorted([*range(10**5)] * 3)
+        assert 10 <= repartition(changed, "1MB").npartitions <= 17
+        # Filters are in a sample: the fraction is not taken of it a second time.
+        few = changed[changed.m < 100_000]
+        assert 5 <= repartition(few, "1MB", fraction=0.5).npartitions <= 9
 
 
 def test_all_faults_are_named_at_once():
@@ -94,12 +126,10 @@ def test_on_a_cluster_the_size_is_that_of_what_is_persisted(files):
     try:
         assert module._target() == pytest.approx(10**9 / 2 / 10, rel=0.01)
         computed = files.assign(y=files.x * 2)
-        with pytest.raises(RequestError, match="persist df first"):
-            repartition(computed)
         with dask.config.set(scheduler="dask.distributed"):
             kept = client.persist(computed)
             wait(kept)
-        known = module.known_size(kept)
+        known = persisted_size(kept)
         assert known == pytest.approx(24 * 10**6, rel=0.01)
         assert repartition(kept, "5MB").npartitions == 5
         assert repartition(kept).npartitions == 2
