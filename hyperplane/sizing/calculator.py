@@ -35,7 +35,7 @@ def size_cluster(
     ----------
     data : str, number, tuple, path or collection
         The uncompressed data: ``"100GB"``; a number of GB; ``(bytes, "B")``; a path, glob or fsspec
-        URL, which is measured; or a Dask, pandas, NumPy or xarray collection.
+        URL, or a list of these, which are measured; or a Dask, pandas, NumPy or xarray collection.
     operation : str
         ``"light"``, ``"medium"`` or ``"heavy"``, or what people call it: ``"filter"``,
         ``"groupby"``, ``"join"``, ``"set_index"`` and others in ``config/sizing.yaml``.

@@ -51,8 +51,8 @@ _FORMATS = {
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
 
-def measure_files(url: str) -> tuple[int, str]:
-    """Bytes of uncompressed data behind a path, glob or URL, and how they were found.
+def measure_files(urls: str | Sequence[str]) -> tuple[int, str]:
+    """Bytes of uncompressed data behind a path, glob or URL, or several, and how they were found.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def measure_files(url: str) -> tuple[int, str]:
         When nothing is there, or nothing of a format that can be measured.
     """
     try:
-        zarrs, files = _found(url)
+        zarrs, files = _found([urls] if isinstance(urls, str) else urls)
         kind = format_of(files, _FORMATS) if files else ""
     except RequestError as error:
         or_else = "a size such as '100GB', or "
@@ -70,28 +70,38 @@ def measure_files(url: str) -> tuple[int, str]:
         return _MEASURES[kind](files) if files else _zarr(zarrs)
     except DAMAGE as error:
         allowed = f"readable files ({said(error)})"
-        raise RequestError([Fault("data", repr(shown(url)), allowed)]) from error
+        asked = shown(urls) if isinstance(urls, str) else list(map(shown, urls))
+        raise RequestError([Fault("data", repr(asked)[:200], allowed)]) from error
 
 
-def _found(url: str) -> tuple[list[str], list[File]]:
-    """The URLs of Zarr stores behind a URL, or else the files."""
+def _found(urls: Sequence[str]) -> tuple[list[str], list[File]]:
+    """The URLs of Zarr stores behind URLs, or else the files."""
+    stores = {url: _zarrs(url) for url in urls}
+    others = [url for url in urls if not stores[url]]
+    zarrs = list(dict.fromkeys(store for found in stores.values() for store in found))
+    if zarrs and others:
+        asked = f"{shown(zarrs[0])!r}, which is Zarr, and {shown(others[0])!r}"
+        raise RequestError([Fault("urls", asked, "data of one format")])
+    return zarrs, listing.find(others) if others else []
+
+
+def _zarrs(url: str) -> list[str]:
+    """The URLs of the Zarr stores that one URL names; none where it names files."""
     place = listing.place_of(url)
     if not listing.is_glob(place.path):
-        return ([url], []) if _is_zarr(place) else ([], listing.find(url))
+        return [url] if _is_zarr(place) else []
     places = listing.named(url)
     with ThreadPoolExecutor(listing.AT_ONCE) as pool:
         answers = list(pool.map(_is_zarr, places))
     zarrs = [place for place, is_zarr in zip(places, answers, strict=True) if is_zarr]
     others = [place for place, is_zarr in zip(places, answers, strict=True) if not is_zarr]
-    if not zarrs:
-        return [], listing.find(url)
-    if others:
+    if zarrs and others:
         folder = not isinstance(others[0], File)
         which = ", a folder without the metadata of a Zarr store" if folder else ""
         asked = f"{zarrs[0].url!r}, which is Zarr, and {others[0].url!r}{which}"
         advice = "leave it out of the glob" if folder else "use a glob such as *.zarr"
         raise RequestError([Fault("urls", asked, "files of one format", advice)])
-    return [place.address for place in zarrs], []
+    return [place.address for place in zarrs]
 
 
 def _is_zarr(place: Place) -> bool:

@@ -22,7 +22,7 @@ LARGEST_GB = 10**9
 
 _ALLOWED = (
     "a size such as '100GB', a number of GB, (bytes, 'B'), a path, glob or URL of Parquet, CSV, "
-    "JSON or Zarr data, or a Dask, pandas, NumPy or xarray collection"
+    "JSON or Zarr data or a list of these, or a Dask, pandas, NumPy or xarray collection"
 )
 
 
@@ -47,9 +47,9 @@ def measure(data: Any) -> Measured:
 
     Parameters
     ----------
-    data : str, number, tuple, path or collection
-        ``"100GB"``; a number of GB; ``(100_000_000_000, "B")``; a path, glob or fsspec URL; or a
-        Dask, pandas, NumPy or xarray collection.
+    data : str, number, tuple, path, list or collection
+        ``"100GB"``; a number of GB; ``(100_000_000_000, "B")``; a path, glob or fsspec URL, or a
+        list of these; or a Dask, pandas, NumPy or xarray collection.
 
     Returns
     -------
@@ -82,8 +82,10 @@ def measure(data: Any) -> Measured:
         if not -LARGEST_GB < cast(float, data) < LARGEST_GB:
             raise _refused(data)
         return _quantity(gb_to_bytes(float(data)), f"{float(data):g} GB")
-    if isinstance(data, tuple):
+    if isinstance(data, tuple) and not (_are_places(data) and not _is_quantity(data)):
         return _with_unit(data)
+    if isinstance(data, (list, tuple)) and _are_places(data):
+        return _of_files([os.fspath(one) for one in data])
     return _of_collection(data)
 
 
@@ -109,10 +111,24 @@ def _with_unit(data: Sequence[Any]) -> Measured:
         raise _refused(data) from None
 
 
-def _of_files(url: str) -> Measured:
-    if not url.strip():  # the path of the folder that the program happens to be in
-        raise _refused(url)
-    found = files.measure_files(url)
+def _are_places(data: Sequence[Any]) -> bool:
+    """Whether all are texts or paths, and there is one."""
+    return bool(data) and all(isinstance(one, (str, os.PathLike)) for one in data)
+
+
+def _is_quantity(data: Sequence[Any]) -> bool:
+    """Whether a tuple of texts is a number and a unit."""
+    with suppress(ValueError, TypeError):
+        number, unit = data
+        return parse_bytes(f"{number}{unit}") is not None
+    return False
+
+
+def _of_files(urls: str | Sequence[str]) -> Measured:
+    # Nothing but blanks is the path of the folder that the program happens to be in.
+    if not all(one.strip() for one in ([urls] if isinstance(urls, str) else urls)):
+        raise _refused(urls)
+    found = files.measure_files(urls)
     return Measured(max(1, found[0]), found[1])
 
 

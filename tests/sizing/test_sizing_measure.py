@@ -105,6 +105,26 @@ class TestQuantities:
 
 
 class TestFiles:
+    def test_a_list_is_what_read_reads_of_it(self, tmp_path):
+        for name in ("a", "b", "c"):
+            pd.DataFrame({"n": range(1000), "s": name}).to_csv(tmp_path / f"{name}.csv")
+        one = measure(tmp_path / "a.csv").size
+        both = [tmp_path / "a.csv", str(tmp_path / "b.csv")]
+        for given in (both, tuple(both), [tmp_path / "[ab].csv"], [*both, *both]):
+            assert measure(given).size == pytest.approx(2 * one, rel=0.01)
+            assert measure(given).how.startswith("2 CSV files")
+        assert measure([tmp_path]).size == measure(tmp_path).size
+
+    def test_what_is_wrong_with_a_list_is_said(self, tmp_path):
+        pd.DataFrame({"n": range(10)}).to_csv(tmp_path / "a.csv")
+        pd.DataFrame({"n": range(10)}).to_parquet(tmp_path / "b.parquet")
+        assert "no.csv" in _fault([tmp_path / "a.csv", str(tmp_path / "no.csv")]).asked
+        several = _fault([tmp_path / "a.csv", tmp_path / "b.parquet"])
+        assert several.asked.startswith("csv (")
+        assert "files of one format" in several.allowed
+        for data in (["100GB"], [str(tmp_path / "a.csv"), " "], [str(tmp_path / "a.csv"), 3], []):
+            assert "a size such as '100GB'" in _fault(data).allowed
+
     def test_a_path_may_be_text_or_a_path(self, tmp_path):
         pd.DataFrame({"a": range(1000)}).to_parquet(tmp_path / "a.parquet")
         measured = measure(tmp_path / "a.parquet")

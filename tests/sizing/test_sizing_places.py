@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from measured_files import FRAME, decoded_of, fault_of, size_of
 
+from hyperplane.errors import RequestError
 from hyperplane.sizing.files import measure_files
 
 
@@ -47,7 +48,11 @@ class TestZarr:
         expected = (240, "metadata of 3 Zarr arrays, 240 B")
         assert measure_files(str(tmp_path / "*.zarr")) == expected
         assert measure_files(f"file://{tmp_path}/[0-2].zarr") == expected
+        stores = [f"{tmp_path}/{number}.zarr" for number in range(3)]
+        assert measure_files(stores) == expected
         (tmp_path / "a.csv").write_text("n\n1\n")
+        with pytest.raises(RequestError, match="which is Zarr"):
+            measure_files([*stores, f"{tmp_path}/a.csv"])
         fault = fault_of(tmp_path / "*")
         assert fault.asked == f"'{tmp_path}/0.zarr', which is Zarr, and '{tmp_path}/a.csv'"
         assert "*.zarr" in fault.advice
