@@ -37,6 +37,7 @@ def shard_rows(
     encoding: str | None = None,
     names: Sequence[str] | None = None,
     multiline: bool | None = None,
+    na_values: Any = None,
 ) -> pd.DataFrame:
     r"""A shard's share of the rows of Parquet, CSV or JSON lines, from its own bytes only.
 
@@ -65,7 +66,7 @@ def shard_rows(
         For fsspec. They are never shown.
     dtypes, parse_dates : optional
         CSV, JSON lines: types and columns of times, as in :func:`hyperplane.dataframe.read`.
-    separator, encoding, names : optional
+    separator, encoding, names, na_values : optional
         CSV: as in :func:`hyperplane.dataframe.read`.
     multiline : bool, optional
         CSV: whether values in quotes go over several lines. When not given, quotes near each end
@@ -113,6 +114,7 @@ def shard_rows(
         encoding=encoding,
         names=names,
         multiline=multiline,
+        na_values=na_values,
     )
     part: ParquetPart | SpanPart | None
     if kind == "parquet":

@@ -33,7 +33,7 @@ _USES = {
     "parquet": (),
     "avro": (),
     "jsonl": ("dtypes", "parse_dates"),
-    "csv": ("dtypes", "parse_dates", "separator", "encoding", "names", "multiline"),
+    "csv": ("dtypes", "parse_dates", "separator", "encoding", "names", "multiline", "na_values"),
 }
 
 
@@ -55,6 +55,7 @@ def read(
     encoding: str | None = None,
     names: Sequence[str] | None = None,
     multiline: bool | None = None,
+    na_values: Any = None,
 ) -> dd.DataFrame:
     """Parquet, CSV, JSON lines or Avro files as one lazy Dask dataframe.
 
@@ -102,6 +103,8 @@ def read(
     multiline : bool, optional
         CSV: quoted values go over several lines. Found in samples when not given. Files are then
         read once to find where they can be divided.
+    na_values : text, number, list of these, or dict of column to these, optional
+        CSV: missing values besides those of ``pandas.read_csv``, such as ``"-"`` or ``-999``.
 
     Returns
     -------
@@ -147,6 +150,7 @@ def read(
         encoding=encoding,
         names=names,
         multiline=multiline,
+        na_values=na_values,
     )
     return of_parts(table.parts, table.like, "read")
 

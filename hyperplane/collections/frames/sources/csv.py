@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -13,16 +13,12 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from hyperplane.collections.frames.sources import inference, quoting, text_errors, times
+from hyperplane.collections.frames.sources.missing import USUAL, MissingValues
 from hyperplane.collections.frames.sources.spans import Span
 from hyperplane.collections.frames.sources.times import TimeFormat
 from hyperplane.errors import ReadError
 from hyperplane.stores.places import File
 
-#: What stands for a missing value, as in ``pandas.read_csv``.
-MISSING = (
-    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
-    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
-)
 #: What files of UTF-8 may begin with.
 BOM = b"\xef\xbb\xbf"
 _TRUE, _FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")
@@ -49,12 +45,15 @@ class CsvForm:
         Of the file.
     breaking : bool
         Whether quoted values may go over lines.
+    missing : MissingValues
+        Texts that are missing values besides the usual ones.
     """
 
     names: tuple[str, ...]
     separator: str
     encoding: str
     breaking: bool
+    missing: MissingValues = field(default_factory=MissingValues)
 
     @property
     def between(self) -> bytes:
@@ -159,7 +158,10 @@ class CsvDecoder:
             return f"column {name!r}: {value[4]}; write encoding='latin-1' or what it is in"
         held = value[4].removeprefix("invalid value ").strip("'")
         place = f"row {value[2]} of {place}"
-        return text_errors.value(name, held, value[3], name in self.asked, place)
+        wrong = text_errors.value(name, held, value[3], name in self.asked, place)
+        if text_errors.type_advice(held, value[3]) == "str":
+            wrong += f", or na_values={{{name!r}: {held!r}}} where that is a missing value"
+        return wrong
 
 
 def row_error(error: pa.ArrowInvalid, form: CsvForm, data: bytes, file: File, start: int) -> str:
@@ -191,9 +193,29 @@ def parsed(data: bytes, form: CsvForm, types: dict[str, pa.DataType] | None) -> 
         return pa.schema(list(wanted.items())).empty_table()
     if data.startswith(BOM) and _is_utf8(form.encoding):
         data = BOM + data  # pyarrow drops one, also where it is the first character of a value
-    convert: dict[str, Any] = {}
+    names = form.names if types is None else tuple(types)
+    groups = form.missing.groups(names)
+    tables = [_of_group(data, form, types, *group) for group in groups.items()]
+    table = tables[0]
+    for other in tables[1:]:
+        for entry, column in zip(other.schema, other.columns, strict=True):
+            table = table.append_column(entry, column)
+    return form.missing.applied(table.select(names) if tables[1:] else table)
+
+
+def _of_group(
+    data: bytes,
+    form: CsvForm,
+    types: dict[str, pa.DataType] | None,
+    missing: Sequence[str],
+    names: Sequence[str],
+) -> pa.Table:
+    """The columns that have the same missing values."""
+    convert: dict[str, Any] = {"null_values": [*USUAL, *missing]}
     if types is not None:
-        convert = {"column_types": types, "include_columns": list(types)}
+        convert["column_types"] = {name: types[name] for name in names}
+    if types is not None or len(names) < len(form.names):
+        convert["include_columns"] = list(names)
     try:
         return _read(data, form, convert, BLOCK)
     except pa.ArrowInvalid as error:
@@ -218,7 +240,6 @@ def _read(data: bytes, form: CsvForm, convert: dict[str, Any], block: int) -> pa
         # Quoted lines cost nothing where there are none.
         parse_options=arrow_csv.ParseOptions(delimiter=form.separator, newlines_in_values=True),
         convert_options=arrow_csv.ConvertOptions(
-            null_values=MISSING,
             true_values=_TRUE,
             false_values=_FALSE,
             strings_can_be_null=True,

@@ -28,6 +28,7 @@ from hyperplane.collections.frames.sources.csv import (
     parsed,
     row_error,
 )
+from hyperplane.collections.frames.sources.missing import missing_values
 from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.collections.frames.sources.samples import GLANCE, Sample
 from hyperplane.collections.frames.sources.text_plan import Content, Kinds, TextOptions
@@ -75,6 +76,7 @@ def plan(files: Sequence[File], request: Request, options: TextOptions) -> Table
             errors.append(error)
     request.tell(errors, len(seen))
     names = list(dict.fromkeys(name for one in seen for name in one.form.names))
+    check(missing_values(options.na_values, names)[1])
     kinds, optional = _kinds(names, seen)
     asked, set_optional, faults = text_plan.overrides(options.dtypes, kinds)
     formats, wrong = _formats(kinds, seen, options.parse_dates)
@@ -95,8 +97,9 @@ def plan(files: Sequence[File], request: Request, options: TextOptions) -> Table
         )
         for one in seen
     }
+    declared = text_plan.of_pandas(options.dtypes, set(asked) - set(formats))
     return text_plan.table(
-        list(made.values()), kinds, optional, lambda one: decoders[one.file.path], request
+        list(made.values()), kinds, optional, lambda one: decoders[one.file.path], request, declared
     )
 
 
@@ -123,7 +126,9 @@ def _seen(sample: Sample, options: TextOptions) -> _Seen:
     else:
         names = list(options.names)
     breaking = options.multiline or samples.breaks_lines(sample.head[start:])
-    form = CsvForm(inference.distinct(names), separator, options.encoding, breaking)
+    distinct = inference.distinct(names)
+    missing = missing_values(options.na_values, distinct)[0]
+    form = CsvForm(distinct, separator, options.encoding, breaking, missing)
     if not sample.close:
         return _Seen(sample, form, start, (), 0)
     try:

@@ -76,7 +76,8 @@ def plan(files: Sequence[File], request: Request, options: TextOptions) -> Table
     )
     density = memory / max(1, text)
     contents = [Content(sample.file, 0, tuple(kinds), density) for sample in left]
-    return text_plan.table(contents, kinds, optional, lambda _: decoder, request)
+    declared = text_plan.of_pandas(options.dtypes, set(asked) - set(formats))
+    return text_plan.table(contents, kinds, optional, lambda _: decoder, request, declared)
 
 
 def _records(sample: Sample) -> list[dict[str, Any]]:

@@ -36,12 +36,15 @@ class Table:
         Those in which values may be missing.
     words : dict of str to tuple of str
         Those that are words in an order of their own, and which.
+    declared : dict of str to dtype
+        Those whose pandas type the caller set, where another one would be made of its own type.
     """
 
     parts: Sequence[Part]
     columns: Mapping[str, pl.DataType]
     optional: set[str]
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    declared: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def like(self) -> pd.DataFrame:
@@ -52,6 +55,7 @@ class Table:
         }
         for name, words in self.words.items():
             kinds[name] = pd.CategoricalDtype(pd.Index(words, dtype=kinds[name]), ordered=True)
+        kinds |= {name: dtype for name, dtype in self.declared.items() if name in kinds}
         return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in kinds.items()})
 
 

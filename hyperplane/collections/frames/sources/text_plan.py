@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -57,12 +57,13 @@ class Content:
 class TextOptions:
     """Arguments of ``read`` for text."""
 
-    dtypes: Mapping[str, Any] = field(default_factory=dict)
+    dtypes: Any = field(default_factory=dict)
     parse_dates: Any = None
     separator: str | None = None
     encoding: str = "utf-8"
     names: Sequence[str] | None = None
     multiline: bool = False
+    na_values: Any = ()
 
 
 def overrides(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str], list[Fault]]:
@@ -70,7 +71,10 @@ def overrides(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str], l
     kinds: Kinds = {}
     optional: set[str] = set()
     if not isinstance(dtypes, Mapping):
-        return {}, set(), [Fault("dtypes", repr(dtypes)[:80], "a mapping of column to type")]
+        if _kind(dtypes) is None:
+            allowed = f"a mapping of column to type, or one type: {_DTYPES}"
+            return {}, set(), [Fault("dtypes", repr(dtypes)[:80], allowed)]
+        dtypes = dict.fromkeys(known, dtypes)
     faults = []
     for name, asked in dtypes.items():
         if name not in known:
@@ -97,17 +101,34 @@ def full(asked: Kinds, optional: set[str]) -> tuple[str, ...]:
     )
 
 
+def of_pandas(dtypes: Any, names: Collection[str]) -> dict[str, Any]:
+    """The types that the caller sets for some columns, where these types hold the same values.
+
+    Other types of the same values, such as ``float64`` for ``Float64``, would do for all but what
+    the caller does with them.
+    """
+    found = {}
+    for name in names:
+        dtype = pd.api.types.pandas_dtype(dtypes[name] if isinstance(dtypes, Mapping) else dtypes)
+        text = isinstance(dtype, pd.StringDtype) and dtype.na_value is pd.NA
+        if text or isinstance(dtype, (pd.Float32Dtype, pd.Float64Dtype, pd.ArrowDtype)):
+            found[name] = dtype
+    return found
+
+
 def _kind(asked: Any) -> pl.DataType | None:
+    if asked is None:  # float64 for pandas
+        return None
     try:
         dtype = pd.api.types.pandas_dtype(asked)
-    except TypeError:
+    except (TypeError, ValueError):
         return None
     if isinstance(dtype, pd.StringDtype):
         return pl.String()
     numpy: Any = getattr(dtype, "numpy_dtype", dtype)
     if getattr(numpy, "kind", "") not in "biuf" or numpy.itemsize > 8 or str(numpy) == "float16":
         return None
-    name = "Boolean" if numpy.kind == "b" else str(numpy).title().replace("Ui", "UI")
+    name = "Boolean" if numpy.kind == "b" else numpy.name.title().replace("Ui", "UI")
     kind: pl.DataType = getattr(pl, name)()
     return kind
 
@@ -118,6 +139,7 @@ def table(
     optional: set[str],
     decoder: Callable[[Content], Decoder],
     request: Request,
+    declared: Mapping[str, Any],
 ) -> Table:
     """Cut and join files into parts."""
     keys, key_kinds = folders.keys([content.file.path for content in contents], kinds)
@@ -135,7 +157,7 @@ def table(
         spans += _spans(content, decoder(content), recipe, aim)
     parts = _parts(spans, filters, request)
     absent = {n for n in chosen if n in kinds and any(n not in c.names for c in contents)}
-    return Table(parts, chosen, optional | absent)
+    return Table(parts, chosen, optional | absent, declared=declared)
 
 
 def _spans(content: Content, decoder: Decoder, recipe: Recipe, aim: float) -> list[Span]:

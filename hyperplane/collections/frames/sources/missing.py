@@ -1,0 +1,109 @@
+"""Texts that are missing values in CSV: those of pandas, and what ``na_values`` adds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hyperplane.collections.frames.sources.filters import near
+from hyperplane.errors import Fault
+
+#: What ``pandas.read_csv`` takes for a missing value by itself.
+USUAL = (
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+)
+_ALLOWED = "a text or number, a list of these, or a mapping of column to these"
+
+
+@dataclass(frozen=True)
+class MissingValues:
+    """Missing values besides the usual ones.
+
+    Parameters
+    ----------
+    everywhere : tuple of str
+        In every column.
+    by_column : tuple of (str, tuple of str)
+        In these columns.
+    """
+
+    everywhere: tuple[str, ...] = ()
+    by_column: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """What is missing in a column besides the usual texts."""
+        return dict(self.by_column).get(name, self.everywhere)
+
+    def groups(self, names: Iterable[str]) -> dict[tuple[str, ...], list[str]]:
+        """The columns that have the same missing values."""
+        made: dict[tuple[str, ...], list[str]] = {}
+        for name in names:
+            made.setdefault(self.texts(name), []).append(name)
+        return made
+
+    def applied(self, table: pa.Table) -> pa.Table:
+        """A table in which floats that equal a missing value, however written, are null."""
+        for place, name in enumerate(table.column_names):
+            column = table.column(place)
+            numbers = _floats(self.texts(name)) if pa.types.is_floating(column.type) else []
+            if numbers:
+                missing = pc.is_in(column, pa.array(numbers, column.type))
+                null = pa.scalar(None, column.type)
+                table = table.set_column(place, name, pc.if_else(missing, null, column))
+        return table
+
+
+def missing_values(given: Any, names: Collection[str]) -> tuple[MissingValues, list[Fault]]:
+    """What ``na_values`` means, and what is wrong with it.
+
+    Examples
+    --------
+    >>> missing_values(["-", -999], ["a"])[0].everywhere
+    ('-', '-999', '-999.0')
+    """
+    if isinstance(given, Mapping):
+        unknown = [name for name in given if name not in names]
+        faults = [
+            Fault("na_values", repr(name)[:80], "a column of the files", near(str(name), names))
+            for name in unknown
+        ]
+        found = {name: _texts(given[name]) for name in given if name not in unknown}
+        faults += [_fault(given[name]) for name, texts in found.items() if texts is None]
+        return MissingValues((), tuple((n, t) for n, t in found.items() if t is not None)), faults
+    texts = _texts(given)
+    return (MissingValues(), [_fault(given)]) if texts is None else (MissingValues(texts), [])
+
+
+def _fault(given: Any) -> Fault:
+    return Fault("na_values", repr(given)[:80], _ALLOWED)
+
+
+def _texts(given: Any) -> tuple[str, ...] | None:
+    """As pandas does, every form in which a number is written; None for what is none of these."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        given = [given]
+    found: list[str] = []
+    for one in given:
+        if isinstance(one, bool) or not (isinstance(one, str) or hasattr(one, "__float__")):
+            return None
+        found.append(str(one))
+        with suppress(ValueError, OverflowError, TypeError):
+            number = float(one)
+            if number == int(number):
+                found += [str(int(number)), f"{int(number)}.0"]
+    return tuple(dict.fromkeys(found))
+
+
+def _floats(texts: Sequence[str]) -> list[float]:
+    numbers = []
+    for text in texts:
+        with suppress(ValueError):
+            numbers.append(float(text))
+    return [number for number in numbers if not math.isnan(number)]
