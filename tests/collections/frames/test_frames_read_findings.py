@@ -38,14 +38,14 @@ def stray(count, *places):
 @pytest.mark.parametrize("count", [100, 2_500, 20_000, 90_000])
 def test_a_quote_that_is_not_closed_is_named(tmp_path, count, multiline):
     (tmp_path / "q.csv").write_text(stray(count, 9))
-    with pytest.raises(ReadError, match=r"in line 11 a quote opens.*'9,\"oops'") as caught:
+    with pytest.raises(ReadError, match=r"in line 11 of the file a quote opens.*'9,\"oops'") as caught:
         read(tmp_path / "q.csv", multiline=multiline).compute()
     assert caught.value.url == str(tmp_path / "q.csv")
 
 
 def test_a_quote_that_is_not_closed_in_a_packed_file(tmp_path):
     (tmp_path / "q.csv.gz").write_bytes(gzip.compress(stray(100_000, 90_000).encode()))
-    with pytest.raises(ReadError, match=r"in line 90002 a quote opens"):
+    with pytest.raises(ReadError, match=r"in line 90002 of the file a quote opens"):
         read(tmp_path / "q.csv.gz").compute()
 
 
@@ -53,7 +53,7 @@ def test_a_quote_that_is_not_closed_in_a_packed_file(tmp_path):
 def test_two_quotes_that_are_not_closed_swallow_no_rows(tmp_path, multiline):
     # pandas reads these as one long value, and loses the rows between.
     (tmp_path / "q.csv").write_text(stray(60_000, 30_000, 40_000))
-    with pytest.raises(ReadError, match=r"in line 30002 a quote opens"):
+    with pytest.raises(ReadError, match=r"in line 30002 of the file a quote opens"):
         read(tmp_path / "q.csv", multiline=multiline).compute()
 
 
@@ -172,8 +172,11 @@ def test_missing_values_are_no_floats_where_whole_numbers_are_asked_for(tmp_path
     path = tmp_path / f"a.{suffix}"
     csv, json = f"id,b\n{LARGE},true\n,\n", f'{{"id": {LARGE}, "b": true}}\n{{"b": null}}\n'
     path.write_text(csv if suffix == "csv" else json)
+    line = 3 if suffix == "csv" else 2
     for name, asked, advice in (("id", "uint64", "UInt64"), ("b", "bool", "boolean")):
-        wrong = rf"{name!r} holds nothing.* asks for {asked} \(row 2 .*{{'{name}': '{advice}'}}"
+        wrong = (
+            rf"{name!r} holds nothing.* asks for {asked} \(line {line} .*{{'{name}': '{advice}'}}"
+        )
         with pytest.raises(ReadError, match=wrong):
             read(path, dtypes={name: asked}).compute()
         found = read(path, dtypes={name: advice}).compute()
@@ -188,11 +191,12 @@ def test_one_wrong_line_of_many_is_found_by_few(tmp_path, monkeypatch):
         decoded.append(line)
         return json.loads(line)
 
-    monkeypatch.setattr(json_decoder, "json", SimpleNamespace(loads=loads))
     line = '{"id": 1}\n'
     (tmp_path / "a.jsonl").write_text(line * 200_000 + '{"id": "x"}\n' + line * 100_000)
+    frame = read(tmp_path / "a.jsonl")
+    monkeypatch.setattr(json_decoder, "json", SimpleNamespace(loads=loads))
     with pytest.raises(ReadError, match=r"holds 'x'.*line 200001 of"):
-        read(tmp_path / "a.jsonl").compute()
+        frame.compute()
     assert 0 < len(decoded) <= json_decoder.PIECE // len(line) + 2
 
 
@@ -246,7 +250,10 @@ def test_a_type_that_the_caller_set_is_not_blamed_on_the_sample(tmp_path):
 def test_the_line_of_a_short_row_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "WORTHWHILE", 1)
     (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 200_000 + "1\n" + "1,2\n" * 200_000)
-    wrong = r"line 200002: Expected 2 columns, got 1: '1'; correct the line, .*on_error=\"skip\""
+    wrong = (
+        r"line 200002 of the file: Expected 2 columns, got 1: '1'; correct the line, "
+        r".*on_error=\"skip\""
+    )
     found = read(tmp_path / "a.csv", partition_size="1MB")
     assert found.npartitions > 3
     with pytest.raises(ReadError, match=wrong):

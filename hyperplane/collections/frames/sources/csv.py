@@ -6,6 +6,7 @@ import codecs
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -106,9 +107,10 @@ class CsvDecoder:
         except pa.ArrowInvalid as error:
             raise ReadError(span.file.url, self._wrong(error, data, span)) from error
         frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
-        text_errors.check_full(frame, self.full, span)
+        place = partial(record_place, self.form, data, span.file, span.start)
+        text_errors.check_full(frame, self.full, span.file.url, place)
         return frame.with_columns(
-            times.column(frame.get_column(name), form, span.file.url)
+            times.column(frame.get_column(name), form, span.file.url, place)
             for name, form in self.times
             if name in wanted
         )
@@ -144,38 +146,37 @@ class CsvDecoder:
             row = inference.first_hexadecimal(texts.column(name))
             if row is not None:
                 held = texts.column(name)[row].as_py()
-                place = f"row {row + 1} of bytes {span.start} to {span.stop}"
+                place = record_place(self.form, data, span.file, span.start, row)
                 wrong = text_errors.value(name, held, str(types[name]), name in self.asked, place)
                 raise ReadError(span.file.url, wrong)
 
     def _wrong(self, error: pa.ArrowInvalid, data: bytes, span: Span) -> str:
-        place = f"bytes {span.start} to {span.stop}"
         value = _BAD_VALUE.match(str(error))
         if value is None:
             return row_error(error, self.form, data, span.file, span.start)
         name = self.form.names[int(value[1])]
+        place = record_place(self.form, data, span.file, span.start, int(value[2] or 1) - 1)
         if "UTF8" in value[4]:
-            return f"column {name!r}: {value[4]}; write encoding='latin-1' or what it is in"
+            fix = "write encoding='latin-1' or what it is in"
+            return f"column {name!r}: {value[4]} ({place}); {fix}"
         held = value[4].removeprefix("invalid value ").strip("'")
-        place = f"row {value[2]} of {place}"
         wrong = text_errors.value(name, held, value[3], name in self.asked, place)
         if text_errors.type_advice(held, value[3]) == "str":
             wrong += f", or na_values={{{name!r}: {held!r}}} where that is a missing value"
         return wrong
 
 
+def record_place(form: CsvForm, data: bytes, file: File, start: int, number: int) -> str:
+    """The line of a file in which a record of a span begins, by its number from 0."""
+    return text_errors.line(file, start, data, quoting.record_start(data, form.between, number))
+
+
 def row_error(error: pa.ArrowInvalid, form: CsvForm, data: bytes, file: File, start: int) -> str:
-    """What is wrong with a row, and where: the text of it is all that pyarrow says for sure."""
+    """What is wrong with a row, and where."""
     row = _BAD_ROW.match(str(error))
     if row is None:
         return f"{error}, in bytes {start} to {start + len(data)}"
-    text = row[3].removesuffix(" ...")
-    ending = rb"\r?(?:\n|\Z)" if text == row[3] else b""
-    line = re.compile(
-        rb"^" + re.escape(text.encode(form.encoding, "replace")) + ending, re.MULTILINE
-    )
-    found = line.search(data)
-    place = text_errors.line(file, start, data, found.start()) if found else f"row {row[1] or '?'}"
+    place = record_place(form, data, file, start, int(row[1]) - 1) if row[1] else "a line"
     return text_errors.row(f"{place}: {row[2]}: {row[3]!r}", form.names, form.separator)
 
 

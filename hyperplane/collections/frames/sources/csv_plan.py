@@ -137,7 +137,7 @@ def _seen(sample: Sample, options: TextOptions) -> _Seen:
         wrong = row_error(error, form, sample.head[start:], sample.file, start)
         raise ReadError(sample.file.url, wrong) from error
     length = len(sample.head) - start
-    for text in () if breaking else sample.inside:
+    for _, text in () if breaking else sample.inside:
         # One that does not parse may begin within quotes; when it is read it will be said.
         try:
             tables.append(_typed(text, form))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import polars as pl
@@ -17,6 +19,7 @@ from hyperplane.collections.frames.sources.csv import BLOCK, LARGE_BLOCK
 from hyperplane.collections.frames.sources.spans import Span
 from hyperplane.collections.frames.sources.times import TimeFormat
 from hyperplane.errors import ReadError
+from hyperplane.stores.places import File
 
 #: Bytes that are decoded line by line where one of their lines is not as expected.
 PIECE = 64_000
@@ -68,9 +71,10 @@ class JsonDecoder:
             held = [pl.Series(f"c{place}", one) for place, one in enumerate(table.columns)]
             frame = pl.DataFrame(held)
             frame.columns = list(wanted)  # set last: Polars finds another for an empty one
-        text_errors.check_full(frame, self.full, span)
+        place = partial(_place, data, span)
+        text_errors.check_full(frame, self.full, span.file.url, place)
         return frame.with_columns(
-            times.column(frame.get_column(name), forms[name], span.file.url)
+            times.column(frame.get_column(name), forms[name], span.file.url, place)
             for name in wanted
             if name in forms
         )
@@ -130,9 +134,10 @@ class JsonDecoder:
         """The columns, or the first line that is not as expected."""
         columns: dict[str, list[Any]] = {name: [] for name in wanted}
         strict = len(wanted) == len(every) and not self.chosen
-        for place, record in _records(data, span, before):
+        for number, record in _records(data, span, before):
             for name in record if strict else ():
                 if name not in every:
+                    place = text_errors.numbered(span.file, span.start, number)
                     raise ReadError(
                         span.file.url,
                         f"{place} has the field {name!r}, which no sample had; write "
@@ -144,6 +149,7 @@ class JsonDecoder:
                     value = json_types.as_text(value)
                 elif not json_types.fits(value, kind):
                     asked = name in self.asked
+                    place = text_errors.numbered(span.file, span.start, number)
                     wrong = text_errors.value(name, value, str(kind), asked, place)
                     raise ReadError(span.file.url, wrong)
                 columns[name].append(json_types.with_floats(value, kind))
@@ -172,6 +178,38 @@ def _may_be_inexact(column: pa.ChunkedArray) -> bool:
     return any(end is not None and abs(end) >= json_types.EXACT for end in ends)
 
 
+def _place(data: bytes, span: Span, row: int) -> str:
+    """The line of a file that holds an object, by its number in the span from 0."""
+    lines = (number for number, line in enumerate(data.split(b"\n"), 1) if line.strip())
+    return text_errors.numbered(span.file, span.start, next(islice(lines, row, None)))
+
+
+def parsed(line: bytes, file: File, start: int, number: int) -> dict[str, Any]:
+    """The object in a line.
+
+    Parameters
+    ----------
+    line : bytes
+        The line.
+    file : File
+        For messages, as are ``start``, where the lines begin, and ``number``, of the line from 1.
+
+    Raises
+    ------
+    ReadError
+        When the line is no JSON, or no object.
+    """
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as wrong:
+        place = text_errors.numbered(file, start, number)
+        raise ReadError(file.url, f"{place} is no JSON ({wrong}): {line[:60]!r}") from wrong
+    if not isinstance(record, dict):
+        place = text_errors.numbered(file, start, number)
+        raise ReadError(file.url, f"{place} is no JSON object: {line[:60]!r}")
+    return record
+
+
 def _is_blank(data: bytes) -> bool:
     """Whether there is no line; without the copy that strip makes of lines that end."""
     return not data or data.isspace()
@@ -186,17 +224,9 @@ def _pieces(data: bytes) -> Iterator[bytes]:
         start = stop
 
 
-def _records(data: bytes, span: Span, before: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each object, and where it is; so many lines of the span come before the data."""
+def _records(data: bytes, span: Span, before: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each object and its line in the span; so many lines of the span come before the data."""
     for number, line in enumerate(data.split(b"\n"), before + 1):
         if not line.strip():
             continue
-        place = f"line {number} of bytes {span.start} to {span.stop}"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as wrong:
-            said = f"{place} is no JSON ({wrong}): {line[:60]!r}"
-            raise ReadError(span.file.url, said) from wrong
-        if not isinstance(record, dict):
-            raise ReadError(span.file.url, f"{place} is no JSON object: {line[:60]!r}")
-        yield place, record
+        yield number, parsed(line, span.file, span.start, number)

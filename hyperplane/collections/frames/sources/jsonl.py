@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from hyperplane.collections.frames.sources import samples, text_plan, times
-from hyperplane.collections.frames.sources.json_decoder import JsonDecoder
+from hyperplane.collections.frames.sources.json_decoder import JsonDecoder, parsed
 from hyperplane.collections.frames.sources.json_types import as_text, kind_of
 from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.collections.frames.sources.samples import Sample
@@ -41,7 +40,11 @@ def plan(files: Sequence[File], request: Request, options: TextOptions) -> Table
             errors.append(error)
             continue
         left.append(sample)
-        text += len(sample.head) + sum(map(len, sample.inside)) if sample.close else 0
+        text += (
+            len(sample.head) + sum(len(inside) for _, inside in sample.inside)
+            if sample.close
+            else 0
+        )
         for record in found:
             records += 1
             for name, value in record.items():
@@ -87,19 +90,12 @@ def _records(sample: Sample) -> list[dict[str, Any]]:
             "it is a JSON array, not a JSON object a line; "
             "pandas.read_json(...).to_json(..., orient='records', lines=True) makes one of it",
         )
-    found = []
-    for number, line in enumerate(b"\n".join([sample.head, *sample.inside]).split(b"\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            wrong = f"line {number} is no JSON ({error}): {line[:60]!r}"
-            raise ReadError(sample.file.url, wrong) from error
-        if not isinstance(record, dict):
-            raise ReadError(sample.file.url, f"line {number} is no JSON object: {line[:60]!r}")
-        found.append(record)
-    return found
+    return [
+        parsed(line, sample.file, start, number)
+        for start, text in ((0, sample.head), *sample.inside)
+        for number, line in enumerate(text.split(b"\n"), 1)
+        if line.strip()
+    ]
 
 
 def _memory(values: Sequence[Any], kind: pl.DataType) -> int:

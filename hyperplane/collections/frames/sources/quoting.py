@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -67,6 +68,29 @@ def last_end(text: bytes, separator: bytes) -> int:
     >>> last_end(b'1,a\n2,"b\nc', b",")
     4
     """
+    ends = _line_ends(text, separator)
+    return int(ends[-1]) + 1 if len(ends) else 0
+
+
+def record_start(text: bytes, separator: bytes, number: int) -> int:
+    r"""Where a record begins, by its number from 0; blank lines are none.
+
+    Examples
+    --------
+    >>> record_start(b'1,"a\nb"\n\n2,c\n', b",", 1)
+    9
+    """
+    values = np.frombuffer(text, np.uint8)
+    ends = _line_ends(text, separator)
+    starts = np.append(0, ends + 1)
+    lengths = np.append(ends, len(text)) - starts
+    firsts = values[np.minimum(starts, max(0, len(text) - 1))]
+    blank = (lengths <= 0) | ((lengths == 1) & (firsts == ord("\r")))
+    return int(starts[~blank][number])
+
+
+def _line_ends(text: bytes, separator: bytes) -> np.ndarray[Any, Any]:
+    """Where lines end outside of quotes."""
     values = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(values == _LINE)
     if b'"' in text:
@@ -78,7 +102,7 @@ def last_end(text: bytes, separator: bytes) -> int:
             opened = np.array([start for start, _ in found], np.int64)
             closed = np.array([end for _, end in found if end >= 0], np.int64)
         ends = ends[np.searchsorted(opened, ends) == np.searchsorted(closed, ends)]
-    return int(ends[-1]) + 1 if len(ends) else 0
+    return ends
 
 
 def _regular(data: bytes, separator: bytes) -> int | None:

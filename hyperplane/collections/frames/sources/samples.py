@@ -36,8 +36,8 @@ class Sample:
         The file.
     head : bytes
         Its first lines.
-    inside : tuple of bytes
-        Lines from its middle and its end.
+    inside : tuple of (int, bytes)
+        Lines from its middle and its end, and where they begin.
     whole : bool
         Whether the head is all there is.
     close : bool
@@ -46,7 +46,7 @@ class Sample:
 
     file: File
     head: bytes = b""
-    inside: tuple[bytes, ...] = ()
+    inside: tuple[tuple[int, bytes], ...] = ()
     whole: bool = False
     close: bool = True
 
@@ -96,7 +96,8 @@ def _sample(file: File, close: bool, end: End) -> Sample:
         for start in {max(length, file.size // 2), max(length, file.size - INSIDE)}:
             text = file.between(start, min(file.size, start + INSIDE))
             first, last = text.find(b"\n") + 1, text.rfind(b"\n") + 1
-            inside.append(text[first:] if start + INSIDE >= file.size else text[first:last])
+            last = len(text) if start + INSIDE >= file.size else last
+            inside.append((start + first, text[first:last]))
     return Sample(file, head, tuple(inside), whole, close)
 
 

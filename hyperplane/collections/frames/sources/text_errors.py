@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -13,13 +13,14 @@ from hyperplane.collections.frames.sources import types
 from hyperplane.errors import ReadError
 
 if TYPE_CHECKING:
-    from hyperplane.collections.frames.sources.spans import Span
     from hyperplane.stores.places import File
 
 #: Separators that files have in place of the one that was expected.
 SEPARATORS = (",", ";", "\t", "|")
-#: Bytes before a span in which lines are still counted for a message.
-NEAR = 50_000_000
+#: Bytes before a span in which lines are counted for a message: of a store, and of this machine.
+NEAR, FAR = 50_000_000, 4_000_000_000
+#: Bytes that are read at once for it.
+STEP = 1 << 24
 #: Lines that are compared with the header where another separator is looked for.
 COMPARED = 10
 
@@ -76,17 +77,31 @@ def value(name: str, held: object, kind: str, asked: bool, place: str) -> str:
     return f"column {name!r} holds {held!r}, but {why} ({place}); {fix}"
 
 
-def check_full(frame: pl.DataFrame, names: Collection[str], span: Span) -> None:
-    """Refuse missing values where the caller's type has none; as floats numbers lose digits."""
+def check_full(
+    frame: pl.DataFrame, names: Collection[str], url: str, place: Callable[[int], str]
+) -> None:
+    """Refuse missing values where the caller's type has none; as floats numbers lose digits.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        The rows.
+    names : collection of str
+        Columns without missing values.
+    url : str
+        The file.
+    place : callable
+        Names the line of a row.
+    """
     for name in names:
         if name in frame.columns and frame.get_column(name).null_count():
             kind = frame.schema[name]
             row = frame.get_column(name).is_null().arg_max() or 0
             asked, other = (types.in_pandas(kind, nullable) for nullable in (False, True))
             raise ReadError(
-                span.file.url,
-                f"column {name!r} holds nothing, but dtypes asks for {asked} (row {row + 1} of "
-                f"bytes {span.start} to {span.stop}); write dtypes={{{name!r}: '{other}'}}",
+                url,
+                f"column {name!r} holds nothing, but dtypes asks for {asked} ({place(row)}); "
+                f"write dtypes={{{name!r}: '{other}'}}",
             )
 
 
@@ -104,16 +119,31 @@ def line(file: File, start: int, data: bytes, offset: int) -> str:
     offset : int
         A byte of it.
     """
-    here = data.count(b"\n", 0, offset) + 1
-    if start > NEAR:
-        return f"line {here} of what begins at byte {start}"
+    return numbered(file, start, data.count(b"\n", 0, offset) + 1)
+
+
+def numbered(file: File, start: int, number: int) -> str:
+    """Which line of a file one of a span of it is.
+
+    Parameters
+    ----------
+    file : File
+        The file.
+    start : int
+        Where the span begins.
+    number : int
+        The number of the line in the span, from 1.
+    """
+    if start > (FAR if file.store.local else NEAR):
+        return f"line {number} of what begins at byte {start}"
+    before = 0
     if file.packing:
         with file.opened() as opened:
-            before = bytes(opened.read(start))
+            before = bytes(opened.read(start)).count(b"\n")
     else:
-        before = file.between(0, start)
-    lines = before.count(b"\n")
-    return f"line {lines + here}"
+        for position in range(0, start, STEP):
+            before += file.between(position, min(start, position + STEP)).count(b"\n")
+    return f"line {before + number} of the file"
 
 
 def begun(data: bytes, offset: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,8 +148,19 @@ def _advice(name: str, texts: pl.Series, bad: str) -> str:
     )
 
 
-def column(texts: pl.Series, form: TimeFormat, url: str) -> pl.Series:
+def column(texts: pl.Series, form: TimeFormat, url: str, place: Callable[[int], str]) -> pl.Series:
     """Times of texts of a file.
+
+    Parameters
+    ----------
+    texts : polars.Series
+        Of the column.
+    form : TimeFormat
+        How they are written.
+    url : str
+        The file.
+    place : callable
+        Names the line of a row.
 
     Raises
     ------
@@ -159,10 +170,10 @@ def column(texts: pl.Series, form: TimeFormat, url: str) -> pl.Series:
     try:
         return form.converted(texts)
     except (pa.ArrowException, pl.exceptions.PolarsError) as error:
-        first_line = str(error).splitlines()[0]
+        row = _good(form, texts)
         wrong = (
-            f"column {texts.name!r} holds what is no time in the format "
-            f"{form.shown or 'ISO 8601'} ({first_line}); "
+            f"column {texts.name!r} holds {texts[row]!r}, which is no time in the format "
+            f"{form.shown or 'ISO 8601'} ({place(row)}); "
             "leave it out of parse_dates and use to_datetime"
         )
         raise ReadError(url, wrong) from error
