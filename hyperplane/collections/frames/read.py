@@ -45,7 +45,7 @@ def read(
     *,
     format: Literal["parquet", "csv", "jsonl", "avro"] | None = None,  # noqa: A002
     storage_options: Mapping[str, Any] | None = None,
-    partition_size: str | int = "100MB",
+    partition_size: str | int | None = None,
     schema: Mixing = "strict",
     decimals: types.Decimals = "float",
     on_error: OnError = "raise",
@@ -79,9 +79,10 @@ def read(
         By the suffix of the files when not given.
     storage_options : dict, optional
         For fsspec: keys, projects, timeouts. They are never shown.
-    partition_size : str or int
-        Memory of a partition, in bytes or as text. Large files are divided, small ones joined;
-        partitions are smaller where threads of the cluster would be idle, down to 10 MB.
+    partition_size : str or int, optional
+        Memory of a partition, in bytes or as text; small files are then joined. When not given,
+        each file is a separate partition, and those of more than 100 MB are divided. Partitions
+        are smaller where threads of the cluster would be idle, down to 10 MB.
     schema : {"strict", "union"}
         What to do with files of different columns: name all differences, or fill the missing
         columns and widen numbers and times.
@@ -133,13 +134,14 @@ def read(
     >>> frame.compute().price.to_list()
     [9.5, 12.0]
     """
-    size, faults = plan.size_of(partition_size)
+    size, faults = plan.size_of(plan.USUAL if partition_size is None else partition_size)
     faults += places_faults(urls)
     faults += _choices(schema=schema, decimals=decimals, on_error=on_error)
     check(faults)
     files = listing.find(urls, storage_options)
     kind = formats.format_of(files, format)
-    request = Request(columns, filters, size, schema, decimals, on_error)
+    apart = partition_size is None
+    request = Request(columns, filters, size, schema, decimals, on_error, apart)
     table = planned(
         files,
         kind,

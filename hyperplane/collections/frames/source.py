@@ -20,6 +20,7 @@ from hyperplane.collections.frames.column_names import unescape
 from hyperplane.collections.frames.convert import from_pandas
 from hyperplane.collections.frames.parts import Part
 from hyperplane.collections.frames.read import read
+from hyperplane.collections.frames.sources.plan import USUAL
 from hyperplane.errors import DataError, Fault, RequestError
 
 Frame = dd.DataFrame | str | PathLike[str] | Sequence[str]
@@ -34,7 +35,7 @@ def collection(df: Frame) -> dd.DataFrame:
         When it is neither.
     """
     if isinstance(df, (str, PathLike)) or (isinstance(df, (list, tuple)) and df):
-        return read(df)
+        return read(df, partition_size=USUAL)  # which joins small files
     if isinstance(df, dd.DataFrame):
         # Partitions of a GPU become those of pandas, by Dask's own means.
         return df if isinstance(df._meta, pd.DataFrame) else df.to_backend("pandas")

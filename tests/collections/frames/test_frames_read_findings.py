@@ -38,7 +38,9 @@ def stray(count, *places):
 @pytest.mark.parametrize("count", [100, 2_500, 20_000, 90_000])
 def test_a_quote_that_is_not_closed_is_named(tmp_path, count, multiline):
     (tmp_path / "q.csv").write_text(stray(count, 9))
-    with pytest.raises(ReadError, match=r"in line 11 of the file a quote opens.*'9,\"oops'") as caught:
+    with pytest.raises(
+        ReadError, match=r"in line 11 of the file a quote opens.*'9,\"oops'"
+    ) as caught:
         read(tmp_path / "q.csv", multiline=multiline).compute()
     assert caught.value.url == str(tmp_path / "q.csv")
 

@@ -35,6 +35,39 @@ def test_joined_keeps_all_in_order_and_near_the_size(sizes, partition_size):
 
 
 @given(
+    files=st.lists(st.lists(st.integers(1, 10**8), min_size=1, max_size=5), max_size=8),
+    partition_size=st.integers(1, 10**9),
+)
+def test_files_that_are_apart_share_no_part(files, partition_size):
+    units = [(number, place) for number, file in enumerate(files) for place in range(len(file))]
+    sizes = [size for file in files for size in file]
+    names = [str(number) for number, _ in units]
+    parts = plan.joined(units, sizes, partition_size, names)
+    assert [unit for part in parts for unit in part] == units
+    assert all(len({number for number, _ in part}) == 1 for part in parts)
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "csv.gz", "jsonl", "avro"])
+def test_each_file_is_a_separate_partition_unless_a_size_is_given(tmp_path, form):
+    rows = pd.DataFrame({"n": [1, 2, 3]})
+    for number in range(3):
+        file = tmp_path / f"part-{number}.{form}"
+        if form == "csv.gz":
+            rows.to_csv(file, index=False)
+        else:
+            hyperplane.save(rows + number, file)
+    frame = read(tmp_path / f"*.{form}")
+    assert frame.npartitions == 3
+    assert [len(frame.partitions[number]) for number in range(3)] == [3, 3, 3]
+    assert read(sorted(tmp_path.glob(f"*.{form}"))).npartitions == 3
+    joined = read(tmp_path / f"*.{form}", partition_size="100MB")
+    assert joined.npartitions == 1
+    assert joined.n.compute().to_list() == frame.n.compute().to_list()
+    # Helpers that are given files instead of a collection have small files joined.
+    assert hyperplane.dataframe.group_agg(str(tmp_path), "n", {"n": "count"}).npartitions == 1
+
+
+@given(
     texts=st.lists(st.text(alphabet='ab"', max_size=6), max_size=60),
     count=st.integers(1, 9),
     newline=st.sampled_from(["\n", "\r\n"]),

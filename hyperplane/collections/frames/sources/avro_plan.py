@@ -66,7 +66,9 @@ def plan_files(files: Sequence[File], request: Request) -> Table:
         if (head.schema, fixed) not in recipes:
             recipes[head.schema, fixed] = _recipe(head, dict(fixed), chosen, looked_at)
         spans += _spans(file, head, recipes[head.schema, fixed], density, aim)
-    groups = plan.joined(spans, [span.nbytes for span in spans], request.partition_size)
+    groups = plan.joined(
+        spans, [span.nbytes for span in spans], request.partition_size, request.files(spans)
+    )
     parts = [SpanPart(tuple(group), filters, request.on_error) for group in groups]
     return Table(parts, chosen, _optional(found, chosen, key_kinds))
 

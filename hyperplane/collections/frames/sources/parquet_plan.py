@@ -60,6 +60,10 @@ class _Unit:
     start: int
     group: Any
 
+    @property
+    def file(self) -> File:
+        return self.footer.file
+
     def bound(self, name: str, kind: pl.DataType) -> Bound | None:
         fixed = dict(self.recipe.fixed)
         rows = self.group.num_rows
@@ -112,7 +116,8 @@ def plan(files: Sequence[File], request: Request) -> Table:
     optional = {name for name in chosen if _optional(name, chosen[name], families, key_kinds)}
     kept = [unit for unit in units if _may_match(unit, filters, looked_at)]
     sizes = {id(unit): unit.memory(list(chosen)) for unit in kept}
-    groups = joined(kept, [sizes[id(unit)] for unit in kept], request.partition_size)
+    each = [sizes[id(unit)] for unit in kept]
+    groups = joined(kept, each, request.partition_size, request.files(kept))
     parts = [
         ParquetPart(
             tuple(_pieces(group)),

@@ -69,6 +69,12 @@ class Request:
     mixing: Mixing = "strict"
     decimals: Decimals = "float"
     on_error: OnError = "raise"
+    #: Whether no part holds rows of two files.
+    apart: bool = False
+
+    def files(self, units: Sequence[Any]) -> list[str] | None:
+        """The file of each of some units, where none are joined with those of other files."""
+        return [unit.file.path for unit in units] if self.apart else None
 
     def checked(
         self, known: Mapping[str, pl.DataType], usual: Sequence[str]

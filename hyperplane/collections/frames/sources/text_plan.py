@@ -176,7 +176,8 @@ def _spans(content: Content, decoder: Decoder, recipe: Recipe, aim: float) -> li
 
 
 def _parts(spans: Sequence[Span], filters: Filters, request: Request) -> list[SpanPart]:
-    groups = plan.joined(spans, [max(1, span.nbytes) for span in spans], request.partition_size)
+    sizes = [max(1, span.nbytes) for span in spans]
+    groups = plan.joined(spans, sizes, request.partition_size, request.files(spans))
     return [SpanPart(tuple(group), filters, request.on_error) for group in groups]
 
 
