@@ -117,7 +117,8 @@ def test_what_a_writer_quotes_is_sound(monkeypatch, rows, block):
         ([LARGE, None, 1], "UInt64"),
         ([2**64, 1], "str"),
         ([LARGE, -1], "str"),
-        ([LARGE, 1.5], "float64"),
+        ([LARGE, 1.5], "str"),
+        ([2**60, 1.5], "float64"),
         ([1e30, 2], "float64"),
     ],
 )

@@ -14,7 +14,7 @@ from hyperplane.collections.frames.sources.avro import SYNC, AvroDecoder, Header
 from hyperplane.collections.frames.sources.filters import columns_of
 from hyperplane.collections.frames.sources.footers import READERS
 from hyperplane.collections.frames.sources.reader import reading
-from hyperplane.collections.frames.sources.recipe import Recipe
+from hyperplane.collections.frames.sources.recipe import Recipe, may_lose
 from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.collections.frames.sources.samples import Sample
 from hyperplane.collections.frames.sources.spans import Span, SpanPart
@@ -111,7 +111,10 @@ def _recipe(
     here = {field.name: types.of_arrow(field.arrow) for field in head.fields}
     cast = frozenset(name for name, kind in used.items() if here.get(name, kind) != kind)
     absent = {name: fixed.get(name) for name in used if name not in here}
-    return Recipe(tuple(chosen.items()), tuple(looked_at.items()), cast, tuple(absent.items()))
+    lossy = frozenset(name for name in cast if may_lose(here[name], used[name]))
+    return Recipe(
+        tuple(chosen.items()), tuple(looked_at.items()), cast, tuple(absent.items()), lossy=lossy
+    )
 
 
 def _spans(file: File, head: Header, recipe: Recipe, density: float, aim: float) -> list[Span]:

@@ -104,6 +104,7 @@ class CsvDecoder:
         try:
             table = parsed(data, self.form, wanted)
             self._check_whole(data, wanted, span)
+            self._check_floats(data, table, span)
         except pa.ArrowInvalid as error:
             raise ReadError(span.file.url, self._wrong(error, data, span)) from error
         frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
@@ -149,6 +150,28 @@ class CsvDecoder:
                 place = record_place(self.form, data, span.file, span.start, row)
                 wrong = text_errors.value(name, held, str(types[name]), name in self.asked, place)
                 raise ReadError(span.file.url, wrong)
+
+    def _check_floats(self, data: bytes, table: pa.Table, span: Span) -> None:
+        """Refuse whole numbers that are not the same as floats, unless these are asked for."""
+        suspect = [
+            name
+            for name, column in zip(table.column_names, table.columns, strict=True)
+            if name not in self.asked and inference.may_be_inexact(column)
+        ]
+        if not suspect:
+            return
+        texts = parsed(data, self.form, dict.fromkeys(suspect, pa.string()))
+        for name in suspect:
+            row = inference.first_inexact(table.column(name), texts.column(name))
+            if row is not None:
+                held = texts.column(name)[row].as_py()
+                place = record_place(self.form, data, span.file, span.start, row)
+                raise ReadError(
+                    span.file.url,
+                    f"column {name!r} holds {held}, which is not the same as a float, but the "
+                    f"column has fractions ({place}); write dtypes={{{name!r}: 'str'}} to keep "
+                    "its digits, or 'float64' to round it",
+                )
 
     def _wrong(self, error: pa.ArrowInvalid, data: bytes, span: Span) -> str:
         value = _BAD_VALUE.match(str(error))

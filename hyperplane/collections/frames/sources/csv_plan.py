@@ -209,7 +209,8 @@ def _kinds(names: Sequence[str], seen: Sequence[_Seen]) -> tuple[Kinds, set[str]
     optional: set[str] = set()
     for name in names:
         columns = [table.column(name) for table in tables if name in table.column_names]
-        kinds[name] = inference.kind(set(map(inference.family, columns)), complete)
+        found = set().union(*map(inference.families, columns))
+        kinds[name] = inference.kind(found, complete)
         if not complete or any(column.null_count for column in columns):
             optional.add(name)
     return kinds, optional

@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 
 _HEXADECIMAL = r"^\s*[+-]?0[xX]"
 _WHOLE = r"^\s*[+-]?\d+\s*$"
+#: From here on a float may be another number than the whole one that is written.
+_EXACT = 2.0**53
 #: From here on a whole number is no int64.
 _LARGE = 2.0**63
 
@@ -32,7 +34,7 @@ def as_pandas(table: pa.Table, data: bytes, as_text: AsText) -> pa.Table:
     """A table with the types that pandas finds, where pyarrow finds others in the same text.
 
     Hexadecimal numbers are text. Whole numbers beyond int64 are uint64 or else text, not floats,
-    which would lose digits.
+    which would lose digits; so are those beside fractions that are not the same as floats.
 
     Parameters
     ----------
@@ -47,7 +49,7 @@ def as_pandas(table: pa.Table, data: bytes, as_text: AsText) -> pa.Table:
     odd = [
         name
         for name, column in zip(table.column_names, table.columns, strict=True)
-        if (marked and pa.types.is_integer(column.type)) or _is_large(column)
+        if (marked and pa.types.is_integer(column.type)) or may_be_inexact(column)
     ]
     if not odd:
         return table
@@ -58,19 +60,41 @@ def as_pandas(table: pa.Table, data: bytes, as_text: AsText) -> pa.Table:
     return table
 
 
-def _is_large(column: pa.ChunkedArray) -> bool:
-    """Whether among numbers taken for floats there may be whole ones that are no int64."""
+def may_be_inexact(column: pa.ChunkedArray) -> bool:
+    """Whether numbers taken for floats may be whole ones that are no floats."""
     if not pa.types.is_floating(column.type):
         return False
+    return bool(pc.any(_above(column, _EXACT)).as_py())
+
+
+def _above(column: pa.ChunkedArray, least: float) -> pa.ChunkedArray:
     size = pc.abs(column)
-    large = pc.and_(pc.greater_equal(size, _LARGE), pc.is_finite(size))
-    return bool(pc.any(large).as_py())
+    return pc.and_(pc.greater_equal(size, least), pc.is_finite(size))
+
+
+def first_inexact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> int | None:
+    """The row of the first whole number that is not the same as a float.
+
+    Parameters
+    ----------
+    numbers : pyarrow.ChunkedArray
+        Floats.
+    texts : pyarrow.ChunkedArray
+        How they are written.
+    """
+    suspect = pc.and_(_above(numbers, _EXACT), pc.match_substring_regex(texts, _WHOLE))
+    for row in pc.indices_nonzero(pc.fill_null(suspect, False)).to_pylist():
+        if int(texts[row].as_py()) != int(numbers[row].as_py()):
+            return int(row)
+    return None
 
 
 def _kept(found: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_integer(found.type):
         return found if first_hexadecimal(texts) is None else texts
     if not pc.all(pc.match_substring_regex(texts, _WHOLE)).as_py():
+        return found if first_inexact(found, texts) is None else texts
+    if not pc.any(_above(found, _LARGE)).as_py():
         return found
     try:
         return pc.utf8_trim_whitespace(texts).cast(pa.uint64())
@@ -78,26 +102,31 @@ def _kept(found: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
         return texts
 
 
-def family(column: pa.ChunkedArray) -> str:
+def families(column: pa.ChunkedArray) -> set[str]:
     """What the values of a column are, for :func:`kind`."""
     found = column.type
     if pa.types.is_null(found):
-        return "nothing"
+        return {"nothing"}
     if pa.types.is_boolean(found):
-        return "truth"
+        return {"truth"}
+    if not pa.types.is_integer(found):
+        return {"number" if pa.types.is_floating(found) else "text"}
+    ends = [end for end in pc.min_max(column).as_py().values() if end is not None]
+    made = {"negative" if min(ends, default=0) < 0 else "whole"}
     if pa.types.is_uint64(found):
-        return "large"
-    if pa.types.is_integer(found):
-        return "negative" if (pc.min(column).as_py() or 0) < 0 else "whole"
-    return "number" if pa.types.is_floating(found) else "text"
+        made = {"large"}
+    if any(abs(end) > _EXACT for end in ends):
+        values = column.drop_null().to_pylist()
+        made |= {"inexact"} if any(int(float(value)) != value for value in values) else set()
+    return made
 
 
-def kind(families: set[str], complete: bool) -> pl.DataType:
+def kind(found: set[str], complete: bool) -> pl.DataType:
     """The type that holds the values of several tables.
 
     Parameters
     ----------
-    families : set of str
+    found : set of str
         What they are.
     complete : bool
         Whether these are all values.
@@ -106,18 +135,21 @@ def kind(families: set[str], complete: bool) -> pl.DataType:
     --------
     >>> kind({"whole", "number"}, True), kind({"whole", "large"}, True), kind({"truth"}, True)
     (Float64, UInt64, Boolean)
+    >>> kind({"whole", "inexact", "number"}, True)
+    String
     """
-    families = families - {"nothing"}
-    if families == {"truth"}:
+    exact = "inexact" not in found
+    found = found - {"nothing", "inexact"}
+    if found == {"truth"}:
         return pl.Boolean()
-    if families and families <= {"whole", "negative"}:
+    if found and found <= {"whole", "negative"}:
         return pl.Int64()
-    if families and families <= {"whole", "large"}:
+    if found and found <= {"whole", "large"}:
         return pl.UInt64()
-    if "number" in families and families <= {"number", "whole", "negative", "large"}:
+    if exact and "number" in found and found <= {"number", "whole", "negative", "large"}:
         return pl.Float64()
     # A column of nothing: of numbers for pandas; but what was not seen may be anything.
-    return pl.Float64() if complete and not families else pl.String()
+    return pl.Float64() if complete and not found else pl.String()
 
 
 def distinct(names: Collection[str]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from hyperplane.collections.frames.sources.filters import (
 from hyperplane.collections.frames.sources.footers import Footer
 from hyperplane.collections.frames.sources.parquet import ParquetPart, Piece
 from hyperplane.collections.frames.sources.plan import joined
-from hyperplane.collections.frames.sources.recipe import Recipe
+from hyperplane.collections.frames.sources.recipe import Recipe, may_lose
 from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.errors import Fault, check
 from hyperplane.stores.places import File
@@ -71,7 +71,8 @@ class _Unit:
             value = fixed[name]
             return Bound(value, value, 0 if value is not None else rows, rows)
         leaves = self.family.leaves[name]
-        if len(leaves) > 1 or kind.is_nested():
+        # What a type does not hold is an error, and no reason to pass over the row group.
+        if len(leaves) > 1 or kind.is_nested() or name in self.recipe.lossy:
             return None
         held = self.family.schema.field(name).type
         return footers.bound(self.group, leaves[0], kind, held)
@@ -198,6 +199,7 @@ def _recipe(
         cast,
         tuple(absent.items()),
         tuple(words.items()),
+        frozenset(n for n in cast if may_lose(here[n], used[n])),
     )
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from hyperplane.collections.frames.convert import to_pandas
 from hyperplane.collections.frames.sources.names import columns
+from hyperplane.collections.frames.sources.recipe import InexactValue
 from hyperplane.errors import ReadError
 from hyperplane.stores import naming
 from hyperplane.stores.secrets import said
@@ -107,7 +108,9 @@ def reading(part: Any) -> Iterator[None]:
         named = [url for url in urls if url in str(error)] or urls
         named = _damaged(part) or named if len(named) > 1 else named
         more = f" (or one of {len(named) - 1} more files)" if len(named) > 1 else ""
-        raise ReadError(named[0] + more, said(error, _options(part)).splitlines()[0]) from error
+        exact = isinstance(error, InexactValue)
+        wrong = str(error) if exact else said(error, _options(part)).splitlines()[0]
+        raise ReadError(named[0] + more, wrong) from error
 
 
 def _options(part: Any) -> Mapping[str, Any]:
@@ -123,7 +126,8 @@ def _damaged(part: Any) -> Sequence[str]:
     """The first file of a part that cannot be read by itself: a scan of many names none."""
     for unit in getattr(part, "units", ()):
         try:
-            unit.fetch(unit.recipe.raw(dict(unit.recipe.schema))).collect()
+            raw = unit.fetch(unit.recipe.raw(dict(unit.recipe.schema)))
+            unit.recipe.applied(raw, ()).collect()
         except DAMAGE:
             urls: Sequence[str] = unit.urls
             return urls

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -12,6 +13,8 @@ from polars.io.plugins import register_io_source
 from hyperplane.collections.frames.sources import filters as row_filters
 from hyperplane.collections.frames.sources.filters import Filters
 from hyperplane.collections.frames.sources.names import column, columns
+
+_SMALL = (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16)
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Recipe:
         Columns that the files do not have, and their one value; None where it is missing.
     words : tuple of (str, tuple of str)
         Columns that hold none but these words.
+    lossy : frozenset of str
+        Those of ``cast`` whose values the other type may not hold: each is checked.
     """
 
     schema: tuple[tuple[str, pl.DataType], ...]
@@ -37,6 +42,7 @@ class Recipe:
     cast: frozenset[str] = frozenset()
     fixed: tuple[tuple[str, Any], ...] = ()
     words: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    lossy: frozenset[str] = frozenset()
 
     def applied(
         self,
@@ -76,6 +82,8 @@ class Recipe:
     def _had(self, name: str, kind: pl.DataType, values: dict[str, Any]) -> pl.Expr:
         if name in values:
             return pl.lit(values[name], kind)
+        if name in self.lossy:
+            return column(name).map_batches(partial(exact_cast, kind=kind), return_dtype=kind)
         return column(name).cast(kind) if name in self.cast else column(name)
 
     def _made(self, name: str, kind: pl.DataType, values: dict[str, Any]) -> pl.Expr | None:
@@ -87,6 +95,47 @@ class Recipe:
         if kind.is_float() and name not in values:
             return had.fill_nan(None)  # one kind of missing value, as in pandas
         return had.alias(name) if name in self.cast or name in values else None
+
+
+def may_lose(one: pl.DataType, other: pl.DataType) -> bool:
+    """Whether a cast from one type to a wider one may change values.
+
+    Examples
+    --------
+    >>> may_lose(pl.Int64(), pl.Float64()), may_lose(pl.Int32(), pl.Float64())
+    (True, False)
+    """
+    if one.is_integer() and other.is_float():
+        return one in (pl.Int64, pl.UInt64) or (other == pl.Float32 and one not in _SMALL)
+    return one.is_temporal() and one != other
+
+
+class InexactValue(ValueError):
+    """A value that the type of its column in all files together does not hold."""
+
+
+def exact_cast(values: pl.Series, kind: pl.DataType) -> pl.Series:
+    """Values in another type.
+
+    Raises
+    ------
+    InexactValue
+        When the type does not hold one of them.
+    """
+    made = values.cast(kind)
+    back = made.cast(values.dtype, strict=False)
+    lost = values.is_not_null() & ~back.eq_missing(values)
+    if values.dtype.is_integer():
+        # The largest number of 64 bits comes back as itself from the float above it.
+        lost |= made.is_not_null() & (made >= float(2 ** (63 + (values.dtype == pl.UInt64))))
+    row = lost.arg_max() if lost.any() else None
+    if row is not None:
+        raise InexactValue(
+            f"column {values.name!r} holds {values[row]}, which {kind}, the type of the column in "
+            "all files together, does not hold; leave the column out with columns=[...], or read "
+            "files of one type by themselves"
+        )
+    return made
 
 
 #: What is done with the rows of one piece: it is collected, after more steps perhaps.

@@ -43,6 +43,8 @@ def type_advice(held: object, kind: str) -> str:
     text = str(held).strip()
     if "bool" in kind.lower() or isinstance(held, (bool, dict, list)):
         return "str"
+    if kind.lower().startswith(("float", "double")):  # which holds all but such numbers
+        return "str"
     if re.fullmatch(r"[+-]?\d+", text):
         value, unsigned = int(text), kind.lower() == "uint64"
         if -(2**63) <= value < 2**63 and not (unsigned and value < 0):
