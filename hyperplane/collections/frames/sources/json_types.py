@@ -14,6 +14,10 @@ import pyarrow as pa
 EXACT = 2**53
 
 
+#: One encoder for all values: json.dumps makes one for each.
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
+
+
 class _Mixed(ValueError):
     """Values that no type but text holds."""
 
@@ -76,9 +80,35 @@ def _as_float(value: int) -> float | None:
 
 def as_text(value: Any) -> str | None:
     """A value of a column of text: text as it is, anything else as JSON."""
-    return (
-        value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    )
+    if value is None or isinstance(value, str):
+        return value
+    return repr(value) if type(value) is int else _ENCODE(value)
+
+
+def converted(values: Sequence[Any], kind: Any) -> list[Any] | None:
+    """Values as a column of a type has them; None where one does not fit.
+
+    Examples
+    --------
+    >>> converted([1, None, 2.5], pl.Float64()), converted([1, True], pl.Int64())
+    ([1.0, None, 2.5], None)
+    >>> converted(["a", 1, [True]], pl.String())
+    ['a', '1', '[true]']
+    """
+    found = set(map(type, values)) - {type(None)}
+    if isinstance(kind, pl.String):
+        return list(values) if found <= {str} else list(map(as_text, values))
+    if isinstance(kind, pl.Boolean):
+        return list(values) if found <= {bool} else None
+    if kind.is_integer() and found <= {int}:
+        held = [value for value in values if value is not None]
+        least, most = _bounds(kind)
+        return list(values) if not held or (least <= min(held) and max(held) <= most) else None
+    if kind.is_float() and found <= {float}:
+        return list(values)
+    if not all(fits(value, kind) for value in values):
+        return None
+    return [with_floats(value, kind) for value in values]
 
 
 def with_floats(value: Any, kind: Any) -> Any:
