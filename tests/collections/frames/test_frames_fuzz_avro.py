@@ -145,7 +145,8 @@ def plain(value, column=None):
     return str(value) if isinstance(value, uuid.UUID) else value
 
 
-@settings(QUICK, max_examples=scaled(30, 1500))
+@pytest.mark.timeout(scaled(180, 1800))
+@settings(QUICK, max_examples=scaled(30, 1000))
 @given(
     case=files(),
     codec=st.sampled_from(["null", "deflate", "xz"]),

@@ -115,7 +115,8 @@ def check(value, text):
             assert int(value) == int(text)
 
 
-@settings(QUICK, max_examples=scaled(40, 1500))
+@pytest.mark.timeout(scaled(180, 1800))
+@settings(QUICK, max_examples=scaled(40, 1000))
 @given(
     case=files(),
     form=forms(),

@@ -11,7 +11,7 @@ import pytest
 
 import hyperplane
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import plan, samples
+from hyperplane.collections.frames.sources import json_decoder, json_types, plan, samples
 from hyperplane.errors import ReadError, RequestError
 
 
@@ -122,3 +122,43 @@ def test_durations_of_avro_are_no_numbers(tmp_path, unit):
     made = read(tmp_path / "a.avro").compute()
     assert made.d.dtype.kind == "m"
     assert made.d.to_list() == spans.to_list()
+
+
+def test_lines_that_are_objects_only_together_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(samples, "HEAD", 200)
+    monkeypatch.setattr(samples, "INSIDE", 0)
+    between = json.dumps(json_decoder.BETWEEN)
+    for late in ('{"a": ["x"\n"y"]}\n{"a": "z"}, {"a": 1}', f'{{"a": 1}},{between},{{"a": 2}}'):
+        (tmp_path / "a.jsonl").write_text('{"a": "b"}\n' * 100 + late + "\n")
+        with pytest.raises(ReadError, match=r"line 101 of the file is no JSON"):
+            read(tmp_path / "a.jsonl").compute()
+
+
+def test_large_floats_and_mixed_values_are_not_decoded_line_by_line(tmp_path, monkeypatch):
+    values = [1e18, 2.5, 123456789012345.0, 1e300, -7e20]
+    floats = "".join(f'{{"v": {value!r}, "n": 1}}\n' for value in values * 1_000)
+    (tmp_path / "floats.jsonl").write_text(floats)
+    mixed = ['"a"', "1", "true", "2.50", "[1, {}]", "1e400", "null"]
+    (tmp_path / "mixed.jsonl").write_text("".join(f'{{"v": {one}}}\n' for one in mixed * 1_000))
+    frames = [read(tmp_path / f"{name}.jsonl") for name in ("floats", "mixed")]
+    calls = []
+    monkeypatch.setattr(json_decoder, "parsed", lambda *_: calls.append(1))
+    assert frames[0].v.compute().to_list() == values * 1_000
+    found = frames[1].v.compute().astype(object)
+    assert found.where(found.notna(), None).to_list() == [
+        None if one == "null" else json_types.as_text(json.loads(one)) for one in mixed * 1_000
+    ]
+    assert not calls
+
+
+@pytest.mark.parametrize("late", [f"{2**53 + 1}", f"[{2**63}]", f'{{"x": -{2**60 + 1}}}'])
+def test_long_numbers_among_large_floats_are_still_found(tmp_path, monkeypatch, late):
+    monkeypatch.setattr(samples, "HEAD", 200)
+    monkeypatch.setattr(samples, "INSIDE", 0)
+    early = {"[": "[1e18]", "{": '{"x": 1e18}'}.get(late[0], "1e18")
+    if late == f"[{2**63}]":
+        late = f"[{2**63 + 1}]"
+    lines = [f'{{"v": {early}}}'] * 100 + [f'{{"v": {late}}}']
+    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(ReadError, match=r"column 'v' holds .*line 101 of"):
+        read(tmp_path / "a.jsonl").compute()
