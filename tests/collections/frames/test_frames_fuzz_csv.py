@@ -154,7 +154,7 @@ def test_csv(tmp_path_factory, case, form, head, size, multiline):
             event("refused")
             return
         # Shares know of no union: the files are of the same columns.
-        alike = len({frozenset(names) for names, _ in case}) == 1 and not form["packed"]
+        alike = len({frozenset(one.columns) for one in expected}) == 1 and not form["packed"]
         shares = (
             [hyperplane.shard_rows(folder, 2, idx, multiline=multiline) for idx in range(2)]
             if alike and head > 60
