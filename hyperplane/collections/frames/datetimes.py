@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import dask.dataframe as dd
 import pandas as pd
+import pyarrow as pa
 
 from hyperplane.collections.flags import flag_faults
 from hyperplane.collections.frames import predicate
@@ -62,7 +63,8 @@ def to_datetime(
     dask.dataframe.DataFrame
         Lazy, with the column of type ``datetime64[us]`` or ``datetime64[us, UTC]``: the type is
         known before the values are, and what text says beyond microseconds is cut off. Numbers
-        with ``unit="ns"`` become ``datetime64[ns]``; a column of times keeps its unit.
+        with ``unit="ns"`` become ``datetime64[ns]``; a column of times keeps its type and unit,
+        and dates of Arrow become ``datetime64[s]``, as in Dask.
 
     Raises
     ------
@@ -96,9 +98,9 @@ def to_datetime(
     kind: Any = own.categories.dtype if isinstance(own, pd.CategoricalDtype) else own
     if pd.api.types.is_datetime64_any_dtype(kind):
         given = df if kind is own else df.assign(**{column: df[column].astype(kind)})
-        if not utc and predicate.taken_apart(given.expr) is not None:
+        if not utc and not _is_date(kind) and predicate.taken_apart(given.expr) is not None:
             return given  # of files, whose readers have seen the types
-        meta = given._meta[column].iloc[:0]
+        meta = _midnights(given._meta[column].iloc[:0])
         keep = partial(run_task, times_of, column=column, utc=utc)
         times = given[column].map_partitions(
             keep, meta=in_utc(meta) if utc else meta, enforce_metadata=False
@@ -153,7 +155,18 @@ def times_of(values: Any, column: str, utc: bool) -> Any:
                 f"holds {first!r:.60} of type {values.dtype}, where the collection says times; "
                 "make it of type object first, so that text is read as times",
             )
+    values = _midnights(values)
     return in_utc(values) if utc else values
+
+
+def _is_date(dtype: Any) -> bool:
+    """Whether a type is one of dates of Arrow, which pandas counts among times."""
+    return isinstance(dtype, pd.ArrowDtype) and pa.types.is_date(dtype.pyarrow_dtype)
+
+
+def _midnights(values: Any) -> Any:
+    """Times as they are, and dates of Arrow as the times at which they begin."""
+    return values.astype("datetime64[s]") if _is_date(values.dtype) else values
 
 
 def in_utc(times: Any) -> Any:

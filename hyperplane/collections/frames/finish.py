@@ -26,8 +26,6 @@ from hyperplane.errors import DataError
 if TYPE_CHECKING:
     from hyperplane.collections.frames.grouped import Grouping
 
-#: Functions that are computed in double precision.
-_COMPUTED = frozenset({"mean", "std", "var"})
 #: Number of a window among all.
 WINDOW = "__window__"
 
@@ -199,23 +197,9 @@ def _column(values: pl.Series, out: Output) -> Any:
     """One column of the result, with the type that pandas gives it."""
     if out.function in ZERO_WHEN_EMPTY:
         values = values.fill_null(pl.lit(0).cast(values.dtype))
-    if out.function in _COMPUTED:
-        return column_to_pandas(values, _double(out.dtype))
-    if out.function in ("sum", "median") and out.dtype == np.dtype("float16"):
-        return column_to_pandas(values, np.dtype("float32"))
     if isinstance(out.dtype, np.dtype) and out.dtype.kind == "b" and values.null_count():
         return values.cast(pl.Float64).to_numpy()
     made = column_to_pandas(values, out.dtype)
     if out.function in ("min", "max") and out.dtype == np.dtype(object):
         return pd.Series(made.to_numpy())  # pandas finds text among objects here, and only here
     return made
-
-
-def _double(dtype: Any) -> Any:
-    """A type of floats for what is computed in double precision."""
-    numbers = getattr(dtype, "numpy_dtype", dtype)
-    if not isinstance(numbers, np.dtype) or numbers.kind != "f" or numbers.itemsize >= 8:
-        return dtype
-    if isinstance(dtype, pd.ArrowDtype):
-        return pd.ArrowDtype(pa.float64())
-    return np.dtype("float64") if isinstance(dtype, np.dtype) else pd.Float64Dtype()
