@@ -14,7 +14,7 @@ from hyperplane.collections.flags import flag_faults
 from hyperplane.collections.frames import predicate
 from hyperplane.collections.frames.arguments import collect_faults, columns_fault, has_column
 from hyperplane.collections.frames.source import Frame, collection
-from hyperplane.collections.frames.task_errors import run_task
+from hyperplane.collections.frames.task_errors import run_in_partition
 from hyperplane.errors import DataError, Fault
 
 _UNITS = ("s", "ms", "us", "ns")
@@ -101,7 +101,7 @@ def to_datetime(
         if not utc and not _is_date(kind) and predicate.taken_apart(given.expr) is not None:
             return given  # of files, whose readers have seen the types
         meta = _midnights(given._meta[column].iloc[:0])
-        keep = partial(run_task, times_of, column=column, utc=utc)
+        keep = partial(run_in_partition, times_of, column=column, utc=utc)
         times = given[column].map_partitions(
             keep, meta=in_utc(meta) if utc else meta, enforce_metadata=False
         )
@@ -113,7 +113,7 @@ def to_datetime(
     meta = pd.Series(
         dtype=f"datetime64[{kept}, UTC]" if utc else f"datetime64[{kept}]", name=column
     )
-    run = partial(run_task, parse)
+    run = partial(run_in_partition, parse)
     times = df[column].map_partitions(run, meta=meta, enforce_metadata=False)
     return df.assign(**{column: times})
 

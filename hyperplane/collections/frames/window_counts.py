@@ -41,6 +41,7 @@ from hyperplane.collections.frames.finish import (
     without_freq,
 )
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.kernels.concatenate import TypeConflict
 from hyperplane.collections.frames.object_columns import holds_whole_numbers_and_fractions
 from hyperplane.collections.frames.source import Frame, collection, opened, source
 from hyperplane.collections.frames.task_errors import on_piece
@@ -341,6 +342,9 @@ def _merged(
         kinds = [table.schema[target] for table in each]
         mixed = any(kind.is_integer() for kind in kinds) and any(kind.is_float() for kind in kinds)
         if mixed and not pd.api.types.is_numeric_dtype(like[target].dtype):
-            raise DataError(unescape(target), _TWO_NAMES)
+            whole = next(place for place, kind in enumerate(kinds) if kind.is_integer())
+            other = next(place for place, kind in enumerate(kinds) if kind.is_float())
+            texts = ("holds whole numbers", " and fractions", f"; it {_TWO_NAMES}")
+            raise TypeConflict(unescape(target), texts, (whole, other))
         merged.append(kernel.add_counts(list(each), keys, target))
     return merged

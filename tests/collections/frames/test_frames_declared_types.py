@@ -85,13 +85,65 @@ def test_what_cannot_be_held_names_column_partition_and_value():
     )
     with pytest.raises(DataError, match=r"column 'v': holds text, such as 'many'.*partition 1"):
         group_agg(df, "k", {"v": "sum"}).compute()
-    with pytest.raises(DataError, match=r"column 'v': holds int64 .* and text .* such as 'many'"):
-        sort_values(df, "v").compute()
+    told = r"column 'v': holds int64 in partition 0 and text in partition 1, such as 'many'"
+    for made in (
+        sort_values(df, "v"),
+        sort_values(df, "v", split_out=1),
+        drop_duplicates(df),
+        drop_duplicates(df, split_out=2),
+        value_counts(df, "v"),
+        group_agg(df, "v", {"k": "sum"}, split_out=2),
+        group_agg(df, "k", {"v": ["first", "nunique"]}),
+        top_n_per_group(df, "k", "v", 1),
+    ):
+        with pytest.raises(DataError, match=told):
+            made.compute()
+
+
+def test_conflicts_name_partitions_whatever_lies_between():
+    number, text = pd.DataFrame({"v": [1]}), pd.DataFrame({"v": ["many"]})
+    far = parts(*[number] * 21, text, *[number] * 20)
+    with pytest.raises(DataError, match=r"int64 in partition 16 and text in partition 21"):
+        value_counts(far, "v").compute()
+    # Tables of sixteen partitions each are what the next task sees.
+    halves = parts(*[number] * 16, *[text] * 16)
+    told = r"holds int64 in partitions 0 to 15 and text in partitions 16 to 31, such as 'many'"
+    with pytest.raises(DataError, match=told):
+        value_counts(halves, "v").compute()
+    # More senders than an exchange takes are joined before.
+    many = parts(*[number] * 199, text, meta=number.iloc[:0])
+    with pytest.raises(DataError, match=r"partitions? 1\d\d.* and text in partition 199"):
+        drop_duplicates(many, split_out=2).compute()
+    # Of a column without values before: the first that has some.
+    none = pd.DataFrame({"v": pd.Series([None], dtype=object)})
+    with pytest.raises(DataError, match=r"int64 in partition 1 and text in partition 3"):
+        value_counts(parts(none, number, none, text), "v").compute()
+
+
+def test_partitions_of_other_types_than_declared_are_named_by_join_and_to_datetime():
+    number, text = pd.DataFrame({"v": [1]}), pd.DataFrame({"v": ["many"]})
+    for count in (1, 2):
+        with pytest.raises(DataError, match=r"column 'v': holds 'many' .*\(partition 1\)"):
+            join(parts(number, text), parts(*[number] * count), "v").compute()
+    at = pd.DataFrame({"v": pd.to_datetime(["2024-01-01"])})
+    with pytest.raises(DataError, match=r"column 'v': holds .*1.* of type int64.*\(partition 1\)"):
+        to_datetime(parts(at, number), "v").compute()
+
+
+def test_whole_numbers_and_fractions_of_two_partitions_name_both():
+    times = pd.date_range("2024", periods=1)
+    df = parts(
+        *(pd.DataFrame({"t": times, "c": pd.Series([c], dtype=object)}) for c in ("a", 1, 2.5))
+    ).partitions[1:]
+    told = r"column 'c': holds whole numbers in partition 0 and fractions in partition 1"
+    with pytest.raises(DataError, match=told):
+        window_counts(df, "t", "1D", "c").compute()
 
 
 def test_numbers_that_no_common_type_holds_are_an_error():
     df = parts(pd.DataFrame({"v": [2**53 + 1]}), pd.DataFrame({"v": [0.5]}))
-    with pytest.raises(DataError, match=r"column 'v'.*9007199254740993"):
+    told = r"'v': holds int64, such as 9007199254740993, in partition 0 and float64 in partition 1"
+    with pytest.raises(DataError, match=told):
         value_counts(df, "v").compute()
 
 
