@@ -121,12 +121,16 @@ def with_index(
 
 
 def _level(values: pl.Series, dtype: Any) -> pd.Index[Any]:
+    name = values.name
     if values.dtype.is_float():
-        values = values + 0.0  # zero has one sign: an index would take two for two labels
+        # Zero has one sign: an index would take two for two labels. To add 0.0 is not enough,
+        # since Polars leaves that out.
+        one_zero = pl.when(values == 0).then(0.0).otherwise(values).cast(values.dtype)
+        values = pl.select(one_zero.alias("values")).to_series()
     made = column_to_pandas(values, index_dtype(dtype))
     # Of objects pandas looks at the values, and finds text, numbers or times.
     made = made.to_list() if dtype == np.dtype(object) else made
-    return pd.Index(made, name=values.name)
+    return pd.Index(made, name=name)
 
 
 def index_dtype(dtype: Any) -> Any:

@@ -31,7 +31,7 @@ from hyperplane.collections.frames.column_names import (
     unescape,
     unescape_columns,
 )
-from hyperplane.collections.frames.convert import column_to_pandas
+from hyperplane.collections.frames.convert import column_to_pandas, is_coded
 from hyperplane.collections.frames.finish import (
     empty_index,
     group_rows,
@@ -281,6 +281,10 @@ def _values(
     table: pl.DataFrame, target: str, known: tuple[Any, ...] | None, counting: Counting
 ) -> pl.Series:
     """The values that get a column, in the order of the columns."""
+    dtype: Any = counting.like[target].dtype
+    if known is not None and isinstance(dtype, pd.CategoricalDtype) and is_coded(dtype):
+        codes = dtype.categories.get_indexer(pd.Index(known, dtype=object)).tolist()
+        return pl.Series([code if code >= 0 else None for code in codes], dtype=pl.Int64)
     if known is not None:
         return _known_values(known, table.schema[target])
     if counting.top is None:

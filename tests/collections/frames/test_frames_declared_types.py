@@ -272,6 +272,37 @@ def test_zeros_of_both_signs_beside_categories():
     assert made["v"].to_list() == [1, 2]
 
 
+@pytest.mark.parametrize("kind", ["float64", "Float64", pd.ArrowDtype(pa.float64())])
+def test_zeros_of_both_signs_in_two_windows(kind):
+    times = pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-02"])
+    frame = pd.DataFrame({"t": times, "k": pd.array([0.0, -0.0, 1.5], dtype=kind), "v": 1})
+    df = dd.from_pandas(frame, npartitions=1)
+    made = window_agg(df, "t", "1D", {"v": "sum"}, "k", closed="left", label="left").compute()
+    assert made.index.get_level_values("k").to_list() == [0.0, 0.0, 1.5]
+    assert len(made.index.levels[0]) == 2
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series(["a", 1, "a"], dtype=pd.CategoricalDtype(["a", 1, "c"])),
+        pd.cut(pd.Series([1, 2, 2]), [0, 1, 2, 3]),
+        pd.Series(pd.period_range("2024-01", periods=3, freq="M")).astype("category"),
+    ],
+    ids=["mixed", "bins", "months"],
+)
+def test_categories_of_any_kind_are_counted_in_windows(values):
+    frame = pd.DataFrame({"t": pd.date_range("2024", periods=3), "c": values})
+    df = dd.from_pandas(frame, npartitions=2)
+    made = window_counts(df, "t", "3D", "c", closed="left", label="left").compute()
+    want = pd.get_dummies(frame, columns=["c"]).groupby(pd.Grouper(key="t", freq="3D")).sum()
+    assert made.to_numpy().tolist() == want.to_numpy().tolist()
+    assert list(made.columns) == list(want.columns)
+    some = list(values.cat.categories[2:])
+    made = window_counts(df, "t", "3D", "c", closed="left", label="left", categories=some)
+    assert made.compute().to_numpy().tolist() == want.iloc[:, 2:].to_numpy().tolist()
+
+
 @pytest.mark.parametrize("form", ["%Y-%m-%d %H:%M%z", "%Y-%m-%d %Z"])
 def test_a_format_with_a_zone_needs_utc(form):
     df = dd.from_pandas(pd.DataFrame({"at": ["2026-01-31 10:00+02:00"]}), npartitions=1)
