@@ -189,7 +189,7 @@ def _choices(**given: Any) -> list[Fault]:
     return [
         Fault(name, repr(value)[:80], " or ".join(map(repr, allowed[name])))
         for name, value in given.items()
-        if value not in allowed[name]
+        if not isinstance(value, str) or value not in allowed[name]
     ]
 
 
