@@ -70,11 +70,27 @@ def _fits(column: pl.Series, wanted: pa.DataType) -> bool:
         return isinstance(kind, pl.Duration) and _in_unit(column, kind.time_unit, wanted.unit)
     try:
         arrow = column.to_arrow()
-        return bool(arrow.cast(wanted).cast(arrow.type).equals(arrow)) and (
-            types.is_decimal(arrow.type) == types.is_decimal(wanted)
-        )
+        if _family(arrow.type) != _family(wanted):
+            return False  # Arrow casts 2 to two microseconds of a time of day, and text to bytes
+        return bool(arrow.cast(wanted).cast(arrow.type).equals(arrow))
     except pa.ArrowException:
         return False
+
+
+def _family(kind: pa.DataType) -> str:
+    """What values of a type are, other than numbers and text."""
+    types = pa.types
+    for name, holds in (
+        ("decimal", types.is_decimal),
+        ("time", types.is_time),
+        ("date", types.is_date),
+        ("temporal", types.is_temporal),
+        ("nested", types.is_nested),
+    ):
+        if holds(kind):
+            return name
+    binary = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
+    return "bytes" if any(holds(kind) for holds in binary) else "other"
 
 
 def _in_range(column: pl.Series, wanted: pa.DataType) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from frame_strategies import arrow
 from polars.exceptions import PanicException
 
 from hyperplane.collections.frames.task_errors import run_task
@@ -270,6 +271,24 @@ def test_zeros_of_both_signs_beside_categories():
     )
     made = group_agg(dd.from_pandas(frame, npartitions=2), ["k", "c"], {"v": "sum"}).compute()
     assert made["v"].to_list() == [1, 2]
+
+
+@pytest.mark.parametrize("kind", [pa.time64("us"), pa.date32(), pa.binary()])
+def test_numbers_and_text_become_no_times_and_no_bytes(kind):
+    for value in (2, "a"):
+        values = pd.Series([value, value], dtype=object)
+        df = parts(pd.DataFrame({"v": values}), meta=pd.DataFrame({"v": []}, dtype=arrow(kind)))
+        made = value_counts(df, "v").compute()
+        assert made.to_dict() == {value: 2}
+        assert drop_duplicates(df, "v").compute()["v"].to_list() == [value]
+
+
+def test_categories_that_are_declared_beside_numbers_name_the_column():
+    like = pd.DataFrame({"v": pd.Series([], dtype=pd.CategoricalDtype(["a", "b"]))})
+    number = pd.DataFrame({"v": pd.Series([0.5, None], dtype="Float32")})
+    for some in ((number[:0], number), (number,)):
+        with pytest.raises(DataError, match=r"column 'v': holds 0.5.* says categories of type"):
+            drop_duplicates(parts(*some, meta=like)).compute()
 
 
 @pytest.mark.parametrize("kind", ["float64", "Float64", pd.ArrowDtype(pa.float64())])
