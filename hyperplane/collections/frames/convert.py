@@ -11,7 +11,12 @@ import pyarrow as pa
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
 from hyperplane.collections.frames.column_names import unescape
-from hyperplane.collections.frames.fitting import EXACT, fitting_dtype, nullable_dtype, storage_of
+from hyperplane.collections.frames.fitting import (
+    fitting_dtype,
+    is_exact_float,
+    nullable_dtype,
+    storage_of,
+)
 from hyperplane.collections.frames.object_columns import array_of_objects
 from hyperplane.errors import DataError
 
@@ -194,7 +199,7 @@ def to_pandas(frame: pl.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     [<StringDtype(na_value=nan)>, dtype('int64')]
     """
     columns = {
-        position: column_to_pandas(column, _missing_allowed(column, dtype))
+        position: column_to_pandas(column, missing_allowed(column, dtype))
         for position, (column, dtype) in enumerate(
             (frame.get_column(str(name)), dtype) for name, dtype in like.dtypes.items()
         )
@@ -204,7 +209,7 @@ def to_pandas(frame: pl.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     return made
 
 
-def _missing_allowed(column: pl.Series, dtype: Any) -> Any:
+def missing_allowed(column: pl.Series, dtype: Any) -> Any:
     """The type, or the nullable one of whole numbers of which some are missing."""
     whole = isinstance(dtype, np.dtype) and dtype.kind in "iu"
     missing = column.null_count() and (column.dtype.is_integer() or column.dtype == pl.Null)
@@ -323,9 +328,7 @@ def _numpy(column: pl.Series, dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "b" and column.null_count():
         return _objects(column)
     if dtype.kind in "iu" and column.null_count():
-        least: Any = column.min()
-        most: Any = column.max()
-        if least is not None and (least < -EXACT or most > EXACT):  # no longer exact as floats
+        if not is_exact_float(column):
             return _objects(column)
         return column.cast(pl.Float64).to_numpy()
     if column.dtype == pl.Date:

@@ -17,7 +17,7 @@ from dask.tokenize import tokenize
 from hyperplane.collections.frames.aggregates import ZERO_WHEN_EMPTY, Output
 from hyperplane.collections.frames.cells import CELL, INSTANT, LAST, Windows
 from hyperplane.collections.frames.column_names import has_escaped, unescape_columns
-from hyperplane.collections.frames.convert import column_to_pandas
+from hyperplane.collections.frames.convert import column_to_pandas, missing_allowed
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.states import value
 from hyperplane.collections.frames.plan import tasks
@@ -31,9 +31,19 @@ WINDOW = "__window__"
 
 
 def assemble(
-    tables: list[pl.DataFrame], cells: pl.DataFrame | None, grouping: Grouping
+    tables: list[pl.DataFrame],
+    cells: pl.DataFrame | None,
+    grouping: Grouping,
+    several: bool = False,
 ) -> pd.DataFrame:
-    """Combine the last tables, put cells into windows, and make pandas of it."""
+    """Combine the last tables, put cells into windows, and make pandas of it.
+
+    Parameters
+    ----------
+    several : bool
+        Whether the result has more partitions than this one: whole numbers of which some are
+        missing are then nullable, since pandas makes floats of floats beside whole numbers.
+    """
     states = grouping.aggregation.states
     table = tables[0] if len(tables) == 1 else kernel.merge(tables, grouping.keys, states)
     keys, labels = list(grouping.by), None
@@ -49,7 +59,9 @@ def assemble(
     table = table.select(*keys, *values)
     rows = group_rows(table, grouping.by, labels)
     table = rows.join(table, on=keys, how="left", maintain_order="left")
-    columns = [_column(table.get_column(f"__out_{i}__"), out) for i, out in enumerate(outputs)]
+    columns = [
+        _column(table.get_column(f"__out_{i}__"), out, several) for i, out in enumerate(outputs)
+    ]
     made = pd.DataFrame(dict(enumerate(columns)), copy=False)
     made.columns = grouping.aggregation.labels
     if grouping.aggregation.nested and labels is not None:
@@ -197,13 +209,14 @@ def _check_first_midnight(first: pd.DatetimeIndex, windows: Windows) -> None:
         )
 
 
-def _column(values: pl.Series, out: Output) -> Any:
+def _column(values: pl.Series, out: Output, several: bool) -> Any:
     """One column of the result, with the type that pandas gives it."""
     if out.function in ZERO_WHEN_EMPTY:
         values = values.fill_null(pl.lit(0).cast(values.dtype))
     if isinstance(out.dtype, np.dtype) and out.dtype.kind == "b" and values.null_count():
         return values.cast(pl.Float64).to_numpy()
-    made = column_to_pandas(values, out.dtype)
+    dtype = missing_allowed(values, out.dtype) if several else out.dtype
+    made = column_to_pandas(values, dtype)
     if out.function in ("min", "max") and out.dtype == np.dtype(object):
         return pd.Series(made.to_numpy())  # pandas finds text among objects here, and only here
     return made

@@ -29,7 +29,18 @@ def fitting_dtype(column: pl.Series, declared: Any) -> Any:
     objects = not isinstance(declared, np.dtype) or declared.kind == "O"
     if (wanted is None and objects) or (wanted is not None and _fits(column, wanted)):
         return declared
+    floats = wanted is not None and pa.types.is_floating(wanted)
+    if floats and column.dtype.is_integer() and not is_exact_float(column):
+        # A partition without values is of the declared type, and pandas would make these floats.
+        return np.dtype(object)
     return _own_dtype(column, declared)
+
+
+def is_exact_float(column: pl.Series) -> bool:
+    """Whether all whole numbers of a column are themselves as floats."""
+    least: Any = column.min()
+    most: Any = column.max()
+    return least is None or bool(least >= -EXACT and most <= EXACT)
 
 
 def storage_of(dtype: Any) -> pa.DataType | None:

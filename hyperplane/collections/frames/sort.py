@@ -16,9 +16,9 @@ from hyperplane.collections.frames import plan
 from hyperplane.collections.frames.arguments import (
     collect_faults,
     columns_fault,
-    count_fault,
     has_column,
     names_of,
+    parts_fault,
 )
 from hyperplane.collections.frames.column_names import escape_all, escape_columns
 from hyperplane.collections.frames.convert import to_pandas
@@ -110,7 +110,7 @@ def sort_values(
     ways = [ascending] * len(keys) if isinstance(ascending, bool) else ascending
     with collect_faults() as faults:
         faults += columns_fault(like, by=keys)
-        faults += count_fault("split_out", split_out) if split_out is not None else []
+        faults += parts_fault(split_out) if split_out is not None else []
         if not keys:
             faults.append(Fault("by", repr(by), "at least one column"))
         if not _are_ways(ways, len(keys)):

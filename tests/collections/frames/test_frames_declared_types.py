@@ -371,6 +371,24 @@ def test_distinct_whole_numbers_keep_their_digits_beside_missing_ones():
         assert made.isna().sum() == 1
 
 
+@pytest.mark.parametrize("kind", ["float64", "Float64", pd.ArrowDtype(pa.float64())])
+def test_whole_numbers_declared_as_floats_keep_their_digits(kind):
+    df = parts(
+        pd.DataFrame({"v": pd.array([None, 2**53 + 1], dtype="Int64")}),
+        meta=pd.DataFrame({"v": pd.Series([], dtype=kind)}),
+    )
+    for made in (sort_values(df, "v", split_out=3), drop_duplicates(df, split_out=3)):
+        assert made.compute()["v"].dropna().to_list() == [2**53 + 1]
+
+
+def test_groups_in_several_partitions_keep_digits_beside_missing_values():
+    keys = list(range(8))
+    rows = pd.DataFrame({"k": keys, "v": pd.array([2**53 + 1, None] * 4, dtype="Int64")})
+    df = parts(rows, meta=pd.DataFrame({"k": [0], "v": [0]}).iloc[:0])
+    made = group_agg(df, "k", {"v": "first"}, split_out=3).compute()["v"].sort_index()
+    assert made.dropna().to_list() == [2**53 + 1] * 4
+
+
 def test_a_panic_of_polars_is_an_error_of_ours():
     def panics():
         raise PanicException("not implemented")
