@@ -108,6 +108,7 @@ def test_errors_are_ours_and_come_soon(name: str) -> None:
 def test_numbers_beyond_all_rows_are_all_rows() -> None:
     made = hyperplane.dataframe.top_n_per_group(frame(), "a", "b", HUGE)
     assert len(made.compute()) == len(FRAME)
+    assert hyperplane.closest_pool(1, np.float16(0.5)) == hyperplane.closest_pool(1, 0.5)
     assert hyperplane.bag.take(db.from_sequence([1, 2], npartitions=1), HUGE) == (1, 2)
 
 

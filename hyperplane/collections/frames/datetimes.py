@@ -10,7 +10,7 @@ import dask.dataframe as dd
 import pandas as pd
 import pyarrow as pa
 
-from hyperplane.collections.flags import flag_faults
+from hyperplane.collections.flags import flag_faults, is_one_of
 from hyperplane.collections.frames import predicate
 from hyperplane.collections.frames.arguments import collect_faults, columns_fault, has_column
 from hyperplane.collections.frames.source import Frame, collection
@@ -85,10 +85,10 @@ def to_datetime(
     like = df._meta
     with collect_faults() as faults:
         faults += columns_fault(like, column=[column]) + flag_faults(utc=utc, dayfirst=dayfirst)
-        if errors not in ("raise", "coerce"):
-            faults.append(Fault("errors", repr(errors), "'raise' or 'coerce'"))
-        if unit not in (None, *_UNITS):
-            faults.append(Fault("unit", repr(unit), f"one of {', '.join(_UNITS)}"))
+        if not is_one_of(errors, ("raise", "coerce")):
+            faults.append(Fault("errors", repr(errors)[:80], "'raise' or 'coerce'"))
+        if not is_one_of(unit, (None, *_UNITS)):
+            faults.append(Fault("unit", repr(unit)[:80], f"one of {', '.join(_UNITS)}"))
         if isinstance(format, str) and not utc and re.search(r"(?<!%)(?:%%)*%:?[zZ]", format):
             advice = "write utc=True to get times of UTC"
             faults.append(Fault("format", repr(format), "no %z or %Z without utc=True", advice))

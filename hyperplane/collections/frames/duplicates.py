@@ -11,6 +11,7 @@ import pandas as pd
 import polars as pl
 from dask.tokenize import tokenize
 
+from hyperplane.collections.flags import is_one_of
 from hyperplane.collections.frames import plan
 from hyperplane.collections.frames.arguments import (
     collect_faults,
@@ -81,8 +82,8 @@ def drop_duplicates(
         faults += parts_fault(split_out) if split_out is not None else []
         if subset is not None and not columns:
             faults.append(Fault("subset", repr(subset), "at least one column, or None for all"))
-        if keep not in ("first", "last"):
-            faults.append(Fault("keep", repr(keep), "'first' or 'last'"))
+        if not is_one_of(keep, ("first", "last")):
+            faults.append(Fault("keep", repr(keep)[:80], "'first' or 'last'"))
     read = source(df, list(like.columns))
     like, columns = escape_columns(like), escape_all(columns)
     into = split_out or plan.receivers_of_rows(len(read.pieces))

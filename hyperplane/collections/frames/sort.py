@@ -12,6 +12,7 @@ import pandas as pd
 import polars as pl
 from dask.tokenize import tokenize
 
+from hyperplane.collections.flags import is_one_of
 from hyperplane.collections.frames import plan
 from hyperplane.collections.frames.arguments import (
     collect_faults,
@@ -116,8 +117,8 @@ def sort_values(
         if not _are_ways(ways, len(keys)):
             allowed = f"True or False, or {len(keys)} of them: one for each column of by"
             faults.append(Fault("ascending", repr(ascending), allowed))
-        if na_position not in ("first", "last"):
-            faults.append(Fault("na_position", repr(na_position), "'first' or 'last'"))
+        if not is_one_of(na_position, ("first", "last")):
+            faults.append(Fault("na_position", repr(na_position)[:80], "'first' or 'last'"))
         faults += [
             Fault("by", f"{key!r} of type category", "numbers, times or text", "take its codes")
             for key in keys

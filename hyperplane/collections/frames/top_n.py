@@ -109,7 +109,7 @@ def top_n_per_group(
         faults += flag_faults(ascending=ascending)
         if not keys:
             faults.append(Fault("by", repr(by), "at least one column"))
-        if has_column(like, column) and column in keys:
+        if has_column(like, column) and column in [key for key in keys if isinstance(key, str)]:
             faults.append(Fault("column", repr(column), "a column that is not in by"))
         if has_column(like, column) and isinstance(like[column].dtype, pd.CategoricalDtype):
             kind = f"{column!r} of type category"

@@ -147,7 +147,8 @@ def window_counts(
     with collect_faults() as faults:
         faults += columns_fault(like, time=[time], target=targets, by=keys)
         faults += keys_fault(like, "by", keys) + keys_fault(like, "target", targets)
-        both = [name for name in targets if has_column(like, name) and name in keys]
+        texts = [name for name in keys if isinstance(name, str)]
+        both = [name for name in targets if has_column(like, name) and name in texts]
         faults += [Fault("target", repr(name), "a column that is not in by") for name in both]
         if not targets:
             faults.append(Fault("target", repr(target), "at least one column"))
