@@ -95,6 +95,9 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "blocksize=inf": (
         lambda: hyperplane.bag.read_records("x", blocksize=float("inf")), "blocksize = inf",
     ),
+    "an encoding of a zero byte": (
+        lambda: hyperplane.bag.read_records("x", encoding="\0"), "encoding = ",
+    ),
     "chunks of 1e999": (
         lambda: hyperplane.array.rechunk(da.zeros((4, 6)), "1e999"), "chunks = '1e999'",
     ),

@@ -28,7 +28,7 @@ def with_flat_columns(obj: Any, stacklevel: int = 3) -> Any:
     ...     list(with_flat_columns(pd.DataFrame([[1, 2, 3]], columns=columns)).columns)
     ['t', 'v_sum', 'v_mean']
     """
-    columns = getattr(obj, "columns", None)
+    columns: Any = getattr(obj, "columns", None)
     if getattr(columns, "nlevels", 1) < 2:
         return obj
     names = [flat_name(name) for name in columns]

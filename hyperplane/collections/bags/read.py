@@ -119,7 +119,7 @@ def _settings(
     try:
         name = codecs.lookup(encoding).name
         usable = "\n".encode(encoding) == b"\n"
-    except (LookupError, TypeError):
+    except (LookupError, TypeError, ValueError):
         name, usable = "", False
     if not usable:
         allowed = "an encoding in which a line end is one byte, such as utf-8, cp1252 or shift_jis"

@@ -223,7 +223,7 @@ def _is_one_ascii(separator: Any) -> bool:
 def _is_like_ascii(encoding: Any) -> bool:
     try:
         return "\n,".encode(encoding) == b"\n,"
-    except (LookupError, TypeError):
+    except (LookupError, TypeError, ValueError):
         return False
 
 
