@@ -201,6 +201,6 @@ def _at_most(value: object) -> str:
 def _is_amount(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
-    # Short floats of NumPy do not hold the limit, whole numbers of Python may be no float.
-    number: Any = value if isinstance(value, int) else float(value)
+    # Short floats of NumPy do not hold the limit.
+    number: Any = value.item() if hasattr(value, "item") else value
     return bool(0 <= number <= _MOST)
