@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from hyperplane import defaults
 from hyperplane.config_memory import memory_policy
 from hyperplane.config_sources import SET, VARIABLE, source_of, underscored, value_at
-from hyperplane.errors import ConfigError, Fault, UnknownPool
+from hyperplane.errors import ConfigError, Fault, RequestError, UnknownPool
 from hyperplane.sizing.rules import SizingRules
 from hyperplane.spec.faults import faults_of, with_known
 from hyperplane.spec.pool import PoolSpec, canonical_pool_name, listing_order
@@ -66,8 +66,8 @@ def pools() -> dict[str, PoolSpec]:
     for name, entry in entries.items():
         try:
             specs[name] = PoolSpec(name=name, **entry.values)
-        except ValidationError as error:
-            for fault in faults_of(error):
+        except RequestError as error:
+            for fault in error.faults:
                 path = entry.paths.get(fault.where, f"{entry.path}.{fault.where}")
                 found += _with_sources([replace(fault, where=path)])
     if found:

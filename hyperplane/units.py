@@ -30,8 +30,11 @@ def gb_to_bytes(gigabytes: float) -> int:
     >>> gb_to_bytes(2.4)
     2400000000
     """
+    if isinstance(gigabytes, int):
+        return gigabytes * GB
+    number = float(gigabytes)  # a short float of NumPy would make an infinite product
     # A product of so large a number could be infinite; it has no decimals to lose.
-    return round(gigabytes * GB) if abs(gigabytes) < 2**53 else int(gigabytes) * GB
+    return round(number * GB) if abs(number) < 2**53 else int(number) * GB
 
 
 def bytes_to_gb(size: int) -> float:

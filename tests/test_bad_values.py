@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import dask.bag as db
 import dask.config
 import dask.dataframe as dd
@@ -25,11 +26,17 @@ import pytest
 from scale import scaled
 
 import hyperplane
+import hyperplane.array
 import hyperplane.bag
 import hyperplane.dataframe
 import hyperplane.jobs
 import hyperplane.storage
+import hyperplane.utils
 from hyperplane import notebook_common, planning, units
+from hyperplane.asl.checking import check_machine
+from hyperplane.asl.items import object_reader
+from hyperplane.asl.reading import read_machine
+from hyperplane.asl.running import run_machine
 from hyperplane.errors import HyperplaneError
 from hyperplane.jobs import wake
 
@@ -82,10 +89,30 @@ def step(**values: Any) -> Any:
     return hyperplane.jobs.Step(**{"name": "s", "kind": "command", "argv": ("true",), **values})
 
 
+def numbers() -> da.Array:
+    return da.zeros((4, 6), chunks=2)
+
+
+def steps() -> None:
+    """The body of a job."""
+
+
+#: A machine of one state that does nothing.
+MACHINE = {"StartAt": "a", "States": {"a": {"Type": "Succeed"}}}
+
 #: Each function with what makes a good call of it; the fuzz replaces some of that.
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "plan_cluster": (hyperplane.plan_cluster, {"num_workers": 1}),
     "MemoryPolicy": (hyperplane.MemoryPolicy, {}),
+    "ClusterRequest": (hyperplane.ClusterRequest, {"num_workers": 1}),
+    "PoolSpec": (
+        hyperplane.PoolSpec,
+        {"name": "p", "cores": 2, "ram_gb": 4, "allocatable_cores": 2, "allocatable_ram_gb": 3},
+    ),
+    "WorkerSpec": (
+        hyperplane.WorkerSpec,
+        {"nprocs": 1, "nthreads": 1, "ram_per_proc": 10**9, "cores_per_worker": 1},
+    ),
     "initialize_cluster": (hyperplane.initialize_cluster, {"num_workers": 1}),
     "quickstart": (hyperplane.quickstart, {"num_workers": 1, "size": "16_16"}),
     "start": (hyperplane.start, {"plan": None}),
@@ -121,6 +148,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         hyperplane.dataframe.window_counts,
         {"df": table, "time": "t", "every": "1D", "target": "a"},
     ),
+    "explain": (lambda df: hyperplane.dataframe.explain(df), {"df": table}),
     "read_records": (hyperplane.bag.read_records, {"urls": "x.jsonl"}),
     "select": (hyperplane.bag.select, {"bag": records}),
     "take": (hyperplane.bag.take, {"bag": records, "n": 1}),
@@ -138,16 +166,40 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "get_a_job_output": (notebook_common.get_a_job_output, {"jobID": "x"}),
     "set_current_job_output": (notebook_common.set_current_job_output, {"s": "x"}),
     "submit_pipeline_job": (notebook_common.submit_pipeline_job, {"pipelineYamlPath": "x.yaml"}),
+    "cancel_pipeline_jobs": (notebook_common.cancel_pipeline_jobs, {"jobID": "x"}),
+    "quickstart_dask": (notebook_common.quickstart_dask, {"num_workers": 1, "size": "medium"}),
+    "cancel": (hyperplane.jobs.cancel, {"job_id": "x"}),
+    "Pipeline": (hyperplane.jobs.Pipeline, {"name": "p", "steps": [], "root": "/"}),
+    "Resources": (hyperplane.jobs.Resources, {}),
+    "job": (lambda **options: hyperplane.job(**options)(steps), {"name": "p"}),
+    "open_zarr_many": (hyperplane.array.open_zarr_many, {"urls": "x.zarr"}),
+    "propose_chunks": (hyperplane.array.propose_chunks, {"array": numbers}),
+    "rechunk": (hyperplane.array.rechunk, {"array": numbers, "chunks": 2}),
+    "get_service_url": (hyperplane.utils.get_service_url, {"name": "x"}),
+    "post_message": (hyperplane.utils.post_message, {"message": "x"}),
+    "post_table": (hyperplane.utils.post_table, {"message_dict": {"a": 1}}),
+    "read_machine": (read_machine, {"source": MACHINE}),
+    "check_machine": (check_machine, {"document": MACHINE}),
+    "run_machine": (run_machine, {"machine": read_machine(MACHINE), "input": {}, "tasks": {}}),
+    "object_reader": (object_reader, {"root": "."}),
     "get_dask_cluster": (notebook_common.get_dask_cluster, {"dask_cluster_name": "x"}),
 }  # fmt: skip
 #: More arguments of functions whose signature does not name them.
 MORE = {
     "plan_cluster": list(hyperplane.ClusterRequest.model_fields),
     "initialize_cluster": list(hyperplane.ClusterRequest.model_fields),
+    "ClusterRequest": list(hyperplane.ClusterRequest.model_fields),
+    "PoolSpec": list(hyperplane.PoolSpec.model_fields),
     "Step": list(hyperplane.jobs.Step.model_fields),
+    "Pipeline": list(hyperplane.jobs.Pipeline.model_fields),
+    "Resources": list(hyperplane.jobs.Resources.model_fields),
+    "job": ["name", "requirements", "working_dir", "env", "timeout", "schedule", "on_failure"],
 }
 #: Arguments that make a call wait by their meaning, or that are functions of the caller.
-SKIPPED = {("checkjobs", "loop"), ("checkjobs", "interval")}
+SKIPPED = {
+    ("checkjobs", "loop"), ("checkjobs", "interval"),
+    ("run_machine", "sleep"), ("run_machine", "now"), ("run_machine", "on_event"),
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -187,7 +239,9 @@ def arguments_of(name: str) -> list[str]:
 def call_of(name: str, draw: random.Random) -> tuple[Callable[..., Any], dict[str, Any]]:
     """A function, and arguments of which some are bad."""
     function, good = CALLS[name]
-    arguments = {key: one() if one in (table, records) else one for key, one in good.items()}
+    arguments = {
+        key: one() if one in (table, records, numbers) else one for key, one in good.items()
+    }
     names = arguments_of(name)
     for key in draw.sample(names, min(len(names), draw.choice((1, 1, 1, 2, 3)))):
         kind = draw.choice((NUMBERS, TEXTS, OBJECTS))
@@ -239,8 +293,14 @@ def test_every_public_function_is_tried() -> None:
     tried = {function for function, _ in CALLS.values()}
     known = {
         hyperplane.job, hyperplane.jobs.Pipeline, hyperplane.pools, hyperplane.dataframe.explain,
+        hyperplane.utils.is_jhub, notebook_common.get_current_job_output,
+        notebook_common.get_previous_job_runs, notebook_common.is_jhub,
     }  # fmt: skip
-    for module in (hyperplane, hyperplane.dataframe, hyperplane.bag, hyperplane.storage):
+    modules = (
+        hyperplane, hyperplane.array, hyperplane.dataframe, hyperplane.bag, hyperplane.jobs,
+        hyperplane.storage, hyperplane.utils, notebook_common,
+    )  # fmt: skip
+    for module in modules:
         for name in module.__all__:
             found = getattr(module, name)
             if inspect.isfunction(found):

@@ -65,12 +65,13 @@ def by_token(token: str, text: str, channel: str) -> None:
         When Slack does not take it.
     """
     api = str(dask.config.get("hyperplane.slack.api", default="https://slack.com/api"))
-    where = channel or dask.config.get("hyperplane.slack.channel", default=None) or ""
+    own = dask.config.get("hyperplane.slack.channel", default=None) or ""
     url = f"{api.rstrip('/')}/chat.postMessage"
-    faults = _url_faults("hyperplane.slack.api", url, shown=True)
+    faults = [*_url_faults("hyperplane.slack.api", url, shown=True), *_text_faults(text, channel)]
     if not _is_secret(token):
         advice = "set the variable SLACK_TOKEN to the token of a bot of your workspace"
         faults.append(Fault("SLACK_TOKEN", _kind(token), "a token in one line", advice))
+    where = channel if isinstance(channel, str) and channel else own
     if not where:
         advice = "name one, or set hyperplane.slack.channel"
         faults.append(Fault("channel", "nothing", "'#channel' or the id of one", advice))
@@ -105,8 +106,18 @@ def by_webhook(url: str, text: str, channel: str = "") -> None:
     NotSent
         When the server does not take it.
     """
-    check(_url_faults("WEBHOOK_URL", url, shown=False))
+    check([*_url_faults("WEBHOOK_URL", url, shown=False), *_text_faults(text, channel)])
     _post(url, {"text": _cut(text), **({"channel": channel} if channel else {})}, {})
+
+
+def _text_faults(text: object, channel: object) -> list[Fault]:
+    """A fault for a message and a channel that are no text."""
+    faults = []
+    if not isinstance(text, str):
+        faults.append(Fault("message", repr(text)[:80], "text", "write str(message)"))
+    if not isinstance(channel, str):
+        faults.append(Fault("channel", repr(channel)[:80], "'#channel' or the id of one"))
+    return faults
 
 
 def table(values: Mapping[str, Any]) -> str:
@@ -120,6 +131,11 @@ def table(values: Mapping[str, Any]) -> str:
     Returns
     -------
     str
+
+    Raises
+    ------
+    RequestError
+        When it is no mapping.
 
     Examples
     --------
@@ -136,6 +152,10 @@ def table(values: Mapping[str, Any]) -> str:
     tue  1200
     ```
     """
+    given: Any = values
+    if not isinstance(given, Mapping):
+        allowed = "a mapping such as {'rows': 1200}"
+        check([Fault("message_dict", repr(given)[:80], allowed)])
     if values and all(isinstance(value, (list, tuple)) for value in values.values()):
         columns = [_column(str(name), value) for name, value in values.items()]
         height = max(map(len, columns))

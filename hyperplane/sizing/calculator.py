@@ -201,4 +201,6 @@ def _at_most(value: object) -> str:
 def _is_amount(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
-    return bool(0 <= value <= _MOST)  # type: ignore[operator]
+    # Short floats of NumPy do not hold the limit.
+    number: Any = value.item() if hasattr(value, "item") else value
+    return bool(0 <= number <= _MOST)

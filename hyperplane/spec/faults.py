@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from hyperplane.errors import Fault
+from hyperplane.errors import Fault, RequestError
 
 _LIMITS = {
     "greater_than": ("more than {gt}", "gt"),
@@ -65,6 +65,18 @@ def faults_of(
         for path, fault in faults.items()
         if not any(other.startswith(f"{path}.") for other in faults)
     ]
+
+
+class CheckedModel(BaseModel):
+    """A model whose users build it themselves: what is wrong is a :class:`RequestError`."""
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, /, **values: Any) -> None:
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                raise RequestError(faults_of(error)) from error
 
 
 def with_known(fault: Fault, known: Iterable[str], prefix: str = "") -> Fault:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
+from hyperplane.spec.faults import CheckedModel
 from hyperplane.units import format_number, gb_to_bytes
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -26,7 +27,7 @@ def canonical_pool_name(name: str) -> str:
     return name
 
 
-class PoolSpec(BaseModel):
+class PoolSpec(CheckedModel):
     """One kind of node: what its name promises and what a job can really have.
 
     Parameters

@@ -10,16 +10,14 @@ from dask.utils import parse_timedelta
 from pydantic import (
     AfterValidator,
     AliasChoices,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     InstanceOf,
-    ValidationError,
 )
 
-from hyperplane.errors import Fault
-from hyperplane.spec.faults import faults_of
+from hyperplane.errors import Fault, RequestError
+from hyperplane.spec.faults import CheckedModel
 from hyperplane.spec.memory import MemoryPolicy, policy_faults
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
@@ -115,7 +113,7 @@ Gigabytes = Annotated[float, BeforeValidator(_gigabytes), Field(gt=0, le=1e12, a
 Seconds = Annotated[float, BeforeValidator(_duration), Field(gt=0, le=LONGEST, allow_inf_nan=False)]
 
 
-class ClusterRequest(BaseModel):
+class ClusterRequest(CheckedModel):
     """The arguments of ``initialize_cluster``, each one checked.
 
     The defaults are the documented ones. Sizes are per node: ``nprocs`` worker processes of
@@ -182,8 +180,8 @@ def read_request(arguments: Mapping[str, Any]) -> tuple[ClusterRequest, list[Fau
         faults.append(Fault("ram_gb_proc", asked, "one of the two names"))
     try:
         request = ClusterRequest(**known)
-    except ValidationError as error:
-        found = faults_of(error)
+    except RequestError as error:
+        found = error.faults
         faults += found
         faulty = {fault.where.partition(".")[0] for fault in found}
         request = ClusterRequest(**{k: v for k, v in known.items() if k not in faulty})

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 from typing import Any
 
 from hyperplane.errors import Fault, RequestError
 from hyperplane.units import bytes_to_gb, format_number, gb_to_bytes, plural
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is a number of Python or NumPy, other than True and False."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -53,9 +59,9 @@ class WorkerSpec:
                 ("ram_per_proc", self.ram_per_proc, 1),
                 ("ngpus", self.ngpus, 0),
             )
-            if value < minimum
+            if not _is_number(value) or value < minimum
         ]
-        if not self.cores_per_worker > 0:
+        if not _is_number(self.cores_per_worker) or not self.cores_per_worker > 0:
             faults.append(Fault("cores_per_worker", repr(self.cores_per_worker), "more than 0"))
         if faults:
             raise RequestError(faults)

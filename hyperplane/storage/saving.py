@@ -10,13 +10,14 @@ from typing import Any
 
 from hyperplane.errors import check
 from hyperplane.storage.arrays import save_array
+from hyperplane.storage.column_levels import with_flat_columns
 from hyperplane.storage.copies import save_path
 from hyperplane.storage.files import save_file
 from hyperplane.storage.parts import save_parts
 from hyperplane.storage.request import Mode, is_shard, understood
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.shards import save_shard
-from hyperplane.storage.target import check_options, has_field, target_of
+from hyperplane.storage.target import check_options, check_partitioned, has_field, target_of
 from hyperplane.stores.templates import fill_template
 
 
@@ -42,7 +43,8 @@ def save(
         A Dask dataframe or bag becomes a folder with a file for each partition, a Dask array or
         an xarray object a Zarr store; a pandas, Polars or Arrow table, a NumPy array, a dict or
         list, text, bytes, a matplotlib figure or a fitted scikit-learn model becomes one file. A
-        ``pathlib.Path`` is the file or folder of this machine of that name.
+        ``pathlib.Path`` is the file or folder of this machine of that name. Columns of several
+        levels, such as ``("v", "sum")``, get one name, ``v_sum``, with a warning.
     url : str or path
         A path, or any URL of fsspec: ``gs://``, ``s3://``, ``az://``, ``memory://``.
     format : str, optional
@@ -95,6 +97,8 @@ def save(
         url, faults = fill_template(str(url), *shard)
         check(replace(fault, where="url") for fault in faults)
         shard = None  # each has a place of its own
+    check_partitioned(options)
+    obj = with_flat_columns(obj)
     target = target_of(url, storage_options, options)
     check_options(target, options)
     request = understood(obj, target, format, mode, shard, run)

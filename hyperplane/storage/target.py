@@ -20,6 +20,8 @@ from hyperplane.stores.secrets import said, shown
 LONGEST_NAME = 200
 #: File systems of fsspec to which nothing can be written.
 _READ_ONLY = {"http", "https", "data", "zip", "tar", "libarchive", "reference", "git", "github"}
+#: What other writers call the columns by whose values they make folders.
+_PARTITIONED = {"partition_by", "partition_on", "partition_cols", "partitionBy"}
 _FIELD = re.compile(r"\{[^{}/]*\}")
 
 
@@ -185,3 +187,20 @@ def check_options(target: Target, options: Mapping[str, Any]) -> None:
     if target.store.local:
         allowed = "an argument of this call; files of this machine have no options"
         check(Fault(name, repr(value)[:80], allowed) for name, value in options.items())
+
+
+def check_partitioned(options: Mapping[str, Any]) -> None:
+    """Refuse what other writers take for folders by value, and say how to write these.
+
+    Raises
+    ------
+    RequestError
+        Also for stores, whose libraries would take it for an option of theirs.
+    """
+    allowed = "an argument of this call, which writes a file for each partition"
+    advice = "for folders by value write df.reset_index().to_parquet(url, partition_on=[...])"
+    check(
+        Fault(name, repr(value)[:80], allowed, advice)
+        for name, value in options.items()
+        if name in _PARTITIONED
+    )

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from hyperplane.spec.faults import faults_of
+from hyperplane.errors import RequestError
 from hyperplane.spec.pool import PoolSpec, canonical_pool_name
 
 GOOD = {
@@ -17,9 +17,9 @@ GOOD = {
 
 def _faults(**changes):
     values = {key: value for key, value in {**GOOD, **changes}.items() if value is not ...}
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(RequestError) as caught:
         PoolSpec(**values)
-    return {fault.where: (fault.asked, fault.allowed) for fault in faults_of(caught.value)}
+    return {fault.where: (fault.asked, fault.allowed) for fault in caught.value.faults}
 
 
 def test_has_exact_bytes_and_whole_cores():

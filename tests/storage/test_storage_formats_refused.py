@@ -120,8 +120,10 @@ def test_names_of_columns_are_text_and_differ(tmp_path, form):
         assert said in faults_of(df, tmp_path, "a", format=form)[1]
     table = pa.table([[1], [2]], names=["a", "a"])
     assert "2 columns 'a'" in faults_of(table, tmp_path, "a", format=form)[1]
-    deep = pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", "b")]))
-    assert "'_'.join" in faults_of(deep, tmp_path, "a", format=form)[1]
+    twice = pd.MultiIndex.from_tuples([("a", "b_c"), ("a_b", "c")])
+    with pytest.warns(UserWarning, match="several levels"):
+        deep = faults_of(pd.DataFrame([[1, 2]], columns=twice), tmp_path, "a", format=form)
+    assert "2 columns 'a_b_c'" in deep[1]
     assert "rename" in faults_of(pd.Series([1]), tmp_path, "a", format=form)[1]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import dask
 
 from hyperplane.collections.arrays.urls import listed, nested
-from hyperplane.collections.flags import flag_faults
+from hyperplane.collections.flags import flag_faults, is_one_of
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.stores import listing
 from hyperplane.stores.secrets import given, said
@@ -49,18 +49,20 @@ def faults_of(
     """Everything that is wrong with the arguments, but for the URLs."""
     words = {"combine": combine, "compat": compat, "combine_attrs": combine_attrs, "join": join}
     for where, asked in words.items():
-        if asked not in _ALLOWED[where] and not (where == "combine_attrs" and callable(asked)):
+        if not is_one_of(asked, _ALLOWED[where]) and not (
+            where == "combine_attrs" and callable(asked)
+        ):
             yield Fault(where, repr(asked)[:80], "one of " + ", ".join(_ALLOWED[where]))
-    if combine in ("merge", "by_coords") and concat_dim is not None:
+    if is_one_of(combine, ("merge", "by_coords")) and concat_dim is not None:
         advice = "combine='concat' puts stores in a row"
         yield Fault("concat_dim", repr(concat_dim)[:80], f"nothing for {combine!r}", advice)
-    if combine in ("concat", "nested"):
+    if is_one_of(combine, ("concat", "nested")):
         for dim in concat_dim if isinstance(concat_dim, list) else [concat_dim]:
             between = dim is None and isinstance(concat_dim, list)  # xarray merges there
             if not between and not isinstance(getattr(dim, "name", dim), str):
                 allowed = "the name of a dimension, or an index or array that has a name"
                 yield Fault("concat_dim", repr(dim)[:80], allowed)
-    if combine == "concat" and isinstance(concat_dim, list):
+    if is_one_of(combine, ("concat",)) and isinstance(concat_dim, list):
         yield Fault("concat_dim", repr(concat_dim)[:80], "one dimension", "or combine='nested'")
     yield from flag_faults(load=load)
     known = _options()

@@ -92,7 +92,7 @@ def _described(array: Any, dtype: Any) -> tuple[tuple[int, ...], list[Hashable],
     """Shape, names of dimensions if there are any, bytes of an element, and stored chunks."""
     names: list[Hashable] = []
     stored: Any = {}
-    if hasattr(array, "shape"):
+    if hasattr(array, "shape") and hasattr(array, "dtype"):
         shape = tuple(array.shape)
         dtype = array.dtype if dtype is None else dtype
         if hasattr(array, "dims"):
@@ -107,7 +107,7 @@ def _described(array: Any, dtype: Any) -> tuple[tuple[int, ...], list[Hashable],
         raise RequestError([Fault("array", repr(array)[:80], _ARRAYS)])
     try:
         itemsize = max(1, np.dtype(dtype).itemsize)
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):  # of text NumPy parses numbers
         raise RequestError([Fault("dtype", repr(dtype)[:80], "a type of NumPy")]) from None
     whole = tuple(size for size in sizes if size is not None)
     units = [_unit(stored.get(key, 1)) for key in (names or range(len(whole)))]

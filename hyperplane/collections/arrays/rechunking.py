@@ -124,7 +124,7 @@ def _normal(array: Any, chunks: Any) -> Chunks:
         found: Chunks = normalize_chunks(
             chunks, array.shape, dtype=array.dtype, previous_chunks=array.chunks
         )
-    except (ValueError, TypeError, ZeroDivisionError) as error:
+    except (ArithmeticError, TypeError, ValueError) as error:
         allowed = f"sizes for an array of shape {array.shape}"
         given = chunks if isinstance(chunks, list | tuple) else [chunks]
         advice = " ".join(str(error).split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -104,10 +105,10 @@ def to_dataframe(
     kinds, more = read_types(types)
     count = whole_number(sample)
     if count is None or count < 1:
-        more.append(Fault("sample", repr(sample), "a whole number from 1"))
+        more.append(Fault("sample", repr(sample)[:80], "a whole number from 1"))
     more += bag_faults(bag) + flag_faults(flatten=flatten)
     check([*faults, *more])
-    records = _sampled(bag, count or 1)
+    records = _sampled(bag, min(count or 1, sys.maxsize))
     pairs = chosen.pairs if chosen else _pairs(records, flatten, kinds)
     if chosen:
         check(_absent(records, [pair for pair in pairs if pair[0] not in kinds], "fields"))

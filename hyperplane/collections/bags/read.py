@@ -18,6 +18,7 @@ from hyperplane.collections.bags.files import Part
 from hyperplane.collections.bags.graph import Reading, lazy, read_bag, reading_of
 from hyperplane.collections.bags.lines import chunks
 from hyperplane.collections.bags.records import Bad, Source, Tally, parse, read_part
+from hyperplane.collections.flags import is_one_of
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.units import parse_bytes
 
@@ -104,21 +105,21 @@ def _settings(
 ) -> tuple[int | None, str, list[Fault]]:
     """Block size in bytes, name of the encoding, and what is wrong with the arguments."""
     faults = []
-    if kind not in (None, "json", "text"):
-        faults.append(Fault("format", repr(kind), "'json' or 'text'"))
+    if not is_one_of(kind, (None, "json", "text")):
+        faults.append(Fault("format", repr(kind)[:80], "'json' or 'text'"))
     size = None
     if blocksize is not None:
         try:
             size = parse_bytes(blocksize) if isinstance(blocksize, str) else int(blocksize)
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             size = 0
         if size < 1 or isinstance(blocksize, bool):
             allowed = "a size such as '64MB', or a number of bytes"
-            faults.append(Fault("blocksize", repr(blocksize), allowed))
+            faults.append(Fault("blocksize", repr(blocksize)[:80], allowed))
     try:
         name = codecs.lookup(encoding).name
         usable = "\n".encode(encoding) == b"\n"
-    except (LookupError, TypeError):
+    except (LookupError, TypeError, ValueError):
         name, usable = "", False
     if not usable:
         allowed = "an encoding in which a line end is one byte, such as utf-8, cp1252 or shift_jis"

@@ -45,6 +45,9 @@ ZERO_WHEN_EMPTY = frozenset({"sum", "count", "size", "nunique"})
 #: Functions that text and times do not have; durations have sums.
 NUMBERS_ONLY = frozenset({"sum", "mean", "std", "var", "median"})
 
+#: Functions that are computed in double precision.
+COMPUTED = frozenset({"mean", "std", "var"})
+
 #: What pandas raises where a type has no such function, or no groups.
 _NO_RESULT = (KeyError, TypeError, ValueError, NotImplementedError, AttributeError, ArithmeticError)
 #: Callables that mean the same as a name: by identity, since anybody may name a function "first".
@@ -241,4 +244,18 @@ def _result_type(dtype: Any, function: str) -> Any:
         if pd.api.types.is_bool_dtype(dtype):
             column = pd.Series([True, True]).astype(dtype)
     made = pd.DataFrame({"k": [0, 1], "v": column}).groupby("k").agg({"v": function})
-    return made["v"].dtype
+    return _computed_type(made["v"].dtype, function)
+
+
+def _computed_type(dtype: Any, function: str) -> Any:
+    """The type of the values that are computed, where it is wider than that of pandas."""
+    if function in ("sum", "median") and dtype == np.dtype("float16"):
+        return np.dtype("float32")  # the least that the kernel computes with
+    numbers = getattr(dtype, "numpy_dtype", dtype)
+    decimal = isinstance(dtype, pd.ArrowDtype) and pa.types.is_decimal(dtype.pyarrow_dtype)
+    short = isinstance(numbers, np.dtype) and numbers.kind == "f" and numbers.itemsize < 8
+    if function not in COMPUTED or not (short or decimal):
+        return dtype
+    if isinstance(dtype, pd.ArrowDtype):
+        return pd.ArrowDtype(pa.float64())
+    return np.dtype("float64") if isinstance(dtype, np.dtype) else pd.Float64Dtype()

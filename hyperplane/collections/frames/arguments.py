@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from hyperplane.errors import Fault, RequestError, check
 
+#: Partitions of a result at most: an exchange plans as many tasks for each partition of the rows.
+MOST_PARTS = 10_000
 _NAMES = "columns of different names that are text and do not begin and end with '__'"
 
 
@@ -104,12 +106,21 @@ def keys_fault(like: pd.DataFrame, where: str, keys: Sequence[Any]) -> list[Faul
 def count_fault(where: str, value: object) -> list[Fault]:
     """A fault when a value is no whole number of at least one."""
     whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    return [] if whole else [Fault(where, repr(value), "a whole number, 1 or more")]
+    return [] if whole else [Fault(where, repr(value)[:80], "a whole number, 1 or more")]
+
+
+def parts_fault(value: object) -> list[Fault]:
+    """A fault when ``split_out`` is no number of partitions that tasks can be planned for."""
+    faults = count_fault("split_out", value)
+    if not faults and isinstance(value, int) and value > MOST_PARTS:
+        asked = f"{value:,}"[:80] if value < 10**60 else "a number of more than 60 digits"
+        faults.append(Fault("split_out", asked, f"at most {MOST_PARTS:,}"))
+    return faults
 
 
 def split_fault(split_out: object, keys: Sequence[str]) -> list[Fault]:
     """A fault when a result cannot be in so many partitions."""
-    faults = count_fault("split_out", split_out)
+    faults = parts_fault(split_out)
     if not faults and split_out != 1 and not keys:
         advice = "windows alone are few; leave split_out out"
         faults.append(Fault("split_out", repr(split_out), "1 without by", advice))

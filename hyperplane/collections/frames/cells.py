@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from hyperplane.collections.flags import is_one_of
 from hyperplane.collections.frames.arguments import has_column
 from hyperplane.errors import Fault, check
 
@@ -105,9 +106,9 @@ def windows(like: pd.DataFrame, time: str, every: str, closed: Any, label: Any) 
     """
     dtype: Any = like[time].dtype if has_column(like, time) else None
     faults = [
-        Fault(name, repr(side), "'left', 'right' or None for the default of pandas")
+        Fault(name, repr(side)[:80], "'left', 'right' or None for the default of pandas")
         for name, side in (("closed", closed), ("label", label))
-        if side not in ("left", "right", None)
+        if not is_one_of(side, ("left", "right", None))
     ]
     is_date = isinstance(dtype, pd.ArrowDtype) and pa.types.is_date(dtype.pyarrow_dtype)
     if is_date:

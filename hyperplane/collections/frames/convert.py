@@ -10,7 +10,13 @@ import polars as pl
 import pyarrow as pa
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
-from hyperplane.collections.frames.fitting import EXACT, fitting_dtype, nullable_dtype, storage_of
+from hyperplane.collections.frames.column_names import unescape
+from hyperplane.collections.frames.fitting import (
+    fitting_dtype,
+    is_exact_float,
+    nullable_dtype,
+    storage_of,
+)
 from hyperplane.collections.frames.object_columns import array_of_objects
 from hyperplane.errors import DataError
 
@@ -193,7 +199,7 @@ def to_pandas(frame: pl.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     [<StringDtype(na_value=nan)>, dtype('int64')]
     """
     columns = {
-        position: column_to_pandas(column, _missing_allowed(column, dtype))
+        position: column_to_pandas(column, missing_allowed(column, dtype))
         for position, (column, dtype) in enumerate(
             (frame.get_column(str(name)), dtype) for name, dtype in like.dtypes.items()
         )
@@ -203,7 +209,7 @@ def to_pandas(frame: pl.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     return made
 
 
-def _missing_allowed(column: pl.Series, dtype: Any) -> Any:
+def missing_allowed(column: pl.Series, dtype: Any) -> Any:
     """The type, or the nullable one of whole numbers of which some are missing."""
     whole = isinstance(dtype, np.dtype) and dtype.kind in "iu"
     missing = column.null_count() and (column.dtype.is_integer() or column.dtype == pl.Null)
@@ -212,9 +218,12 @@ def _missing_allowed(column: pl.Series, dtype: Any) -> Any:
 
 def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
     """One column as an array of a pandas type, or of another one that it fits into."""
-    column = column.alias("values")  # to methods of Polars a name such as ^x$ is a pattern
+    name, column = (
+        column.name,
+        column.alias("values"),
+    )  # to methods of Polars a name such as ^x$ is a pattern
     if isinstance(dtype, pd.CategoricalDtype):
-        return _categorical(column, dtype)
+        return _categorical(column, dtype, name)
     dtype = fitting_dtype(column, dtype)
     if column.dtype == pl.Null or (
         storage_of(dtype) is not None and column.null_count() == len(column)
@@ -254,7 +263,7 @@ def _zoned(column: pl.Series, dtype: pd.DatetimeTZDtype) -> Any:
     return index.tz_localize("UTC").tz_convert(dtype.tz).array
 
 
-def _categorical(column: pl.Series, dtype: pd.CategoricalDtype) -> Any:
+def _categorical(column: pl.Series, dtype: pd.CategoricalDtype, name: str) -> Any:
     """Categories; of values that a type does not have, the type and these values."""
     if not known_categories(dtype):
         return pd.Categorical(column_to_pandas(column, np.dtype(object)))
@@ -264,7 +273,12 @@ def _categorical(column: pl.Series, dtype: pd.CategoricalDtype) -> Any:
     fitting = fitting_dtype(column, inner)
     values = column_to_pandas(column, inner)
     if fitting != inner and inner != np.dtype(object):
-        return values
+        # Beside a partition without values, which is of the declared type, no type is common.
+        raise DataError(
+            unescape(name),
+            f"holds {column.drop_nulls().first()!r:.60}, where the collection says categories of "
+            f"type {inner}; make them one, as with astype(...)",
+        )
     made = pd.Categorical(values, dtype=dtype)
     if int((made.codes < 0).sum()) == column.null_count():
         return made
@@ -272,7 +286,7 @@ def _categorical(column: pl.Series, dtype: pd.CategoricalDtype) -> Any:
     found = [value for value in column_to_pandas(others, inner) if value not in dtype.categories]
     if dtype.ordered:
         raise DataError(
-            column.name,
+            unescape(name),
             f"holds {found[0]!r:.60}, which is none of the ordered categories that the collection "
             "says; set them with .cat.set_categories(...)",
         )
@@ -314,9 +328,7 @@ def _numpy(column: pl.Series, dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "b" and column.null_count():
         return _objects(column)
     if dtype.kind in "iu" and column.null_count():
-        least: Any = column.min()
-        most: Any = column.max()
-        if least is not None and (least < -EXACT or most > EXACT):  # no longer exact as floats
+        if not is_exact_float(column):
             return _objects(column)
         return column.cast(pl.Float64).to_numpy()
     if column.dtype == pl.Date:

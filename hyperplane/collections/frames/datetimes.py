@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 import dask.dataframe as dd
 import pandas as pd
+import pyarrow as pa
 
-from hyperplane.collections.flags import flag_faults
+from hyperplane.collections.flags import flag_faults, is_one_of
 from hyperplane.collections.frames import predicate
 from hyperplane.collections.frames.arguments import collect_faults, columns_fault, has_column
 from hyperplane.collections.frames.source import Frame, collection
-from hyperplane.collections.frames.task_errors import run_task
+from hyperplane.collections.frames.task_errors import run_in_partition
 from hyperplane.errors import DataError, Fault
 
 _UNITS = ("s", "ms", "us", "ns")
@@ -62,7 +63,8 @@ def to_datetime(
     dask.dataframe.DataFrame
         Lazy, with the column of type ``datetime64[us]`` or ``datetime64[us, UTC]``: the type is
         known before the values are, and what text says beyond microseconds is cut off. Numbers
-        with ``unit="ns"`` become ``datetime64[ns]``; a column of times keeps its unit.
+        with ``unit="ns"`` become ``datetime64[ns]``; a column of times keeps its type and unit,
+        and dates of Arrow become ``datetime64[s]``, as in Dask.
 
     Raises
     ------
@@ -83,10 +85,10 @@ def to_datetime(
     like = df._meta
     with collect_faults() as faults:
         faults += columns_fault(like, column=[column]) + flag_faults(utc=utc, dayfirst=dayfirst)
-        if errors not in ("raise", "coerce"):
-            faults.append(Fault("errors", repr(errors), "'raise' or 'coerce'"))
-        if unit not in (None, *_UNITS):
-            faults.append(Fault("unit", repr(unit), f"one of {', '.join(_UNITS)}"))
+        if not is_one_of(errors, ("raise", "coerce")):
+            faults.append(Fault("errors", repr(errors)[:80], "'raise' or 'coerce'"))
+        if not is_one_of(unit, (None, *_UNITS)):
+            faults.append(Fault("unit", repr(unit)[:80], f"one of {', '.join(_UNITS)}"))
         if isinstance(format, str) and not utc and re.search(r"(?<!%)(?:%%)*%:?[zZ]", format):
             advice = "write utc=True to get times of UTC"
             faults.append(Fault("format", repr(format), "no %z or %Z without utc=True", advice))
@@ -96,10 +98,10 @@ def to_datetime(
     kind: Any = own.categories.dtype if isinstance(own, pd.CategoricalDtype) else own
     if pd.api.types.is_datetime64_any_dtype(kind):
         given = df if kind is own else df.assign(**{column: df[column].astype(kind)})
-        if not utc and predicate.taken_apart(given.expr) is not None:
+        if not utc and not _is_date(kind) and predicate.taken_apart(given.expr) is not None:
             return given  # of files, whose readers have seen the types
-        meta = given._meta[column].iloc[:0]
-        keep = partial(run_task, times_of, column=column, utc=utc)
+        meta = _midnights(given._meta[column].iloc[:0])
+        keep = partial(run_in_partition, times_of, column=column, utc=utc)
         times = given[column].map_partitions(
             keep, meta=in_utc(meta) if utc else meta, enforce_metadata=False
         )
@@ -111,7 +113,7 @@ def to_datetime(
     meta = pd.Series(
         dtype=f"datetime64[{kept}, UTC]" if utc else f"datetime64[{kept}]", name=column
     )
-    run = partial(run_task, parse)
+    run = partial(run_in_partition, parse)
     times = df[column].map_partitions(run, meta=meta, enforce_metadata=False)
     return df.assign(**{column: times})
 
@@ -153,7 +155,18 @@ def times_of(values: Any, column: str, utc: bool) -> Any:
                 f"holds {first!r:.60} of type {values.dtype}, where the collection says times; "
                 "make it of type object first, so that text is read as times",
             )
+    values = _midnights(values)
     return in_utc(values) if utc else values
+
+
+def _is_date(dtype: Any) -> bool:
+    """Whether a type is one of dates of Arrow, which pandas counts among times."""
+    return isinstance(dtype, pd.ArrowDtype) and pa.types.is_date(dtype.pyarrow_dtype)
+
+
+def _midnights(values: Any) -> Any:
+    """Times as they are, and dates of Arrow as the times at which they begin."""
+    return values.astype("datetime64[s]") if _is_date(values.dtype) else values
 
 
 def in_utc(times: Any) -> Any:

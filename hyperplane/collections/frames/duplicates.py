@@ -11,12 +11,13 @@ import pandas as pd
 import polars as pl
 from dask.tokenize import tokenize
 
+from hyperplane.collections.flags import is_one_of
 from hyperplane.collections.frames import plan
 from hyperplane.collections.frames.arguments import (
     collect_faults,
     columns_fault,
-    count_fault,
     names_of,
+    parts_fault,
 )
 from hyperplane.collections.frames.column_names import escape_all, escape_columns
 from hyperplane.collections.frames.convert import to_pandas
@@ -78,11 +79,11 @@ def drop_duplicates(
     columns = list(like.columns) if subset is None else names_of(subset)
     with collect_faults() as faults:
         faults += columns_fault(like, subset=columns)
-        faults += count_fault("split_out", split_out) if split_out is not None else []
+        faults += parts_fault(split_out) if split_out is not None else []
         if subset is not None and not columns:
             faults.append(Fault("subset", repr(subset), "at least one column, or None for all"))
-        if keep not in ("first", "last"):
-            faults.append(Fault("keep", repr(keep), "'first' or 'last'"))
+        if not is_one_of(keep, ("first", "last")):
+            faults.append(Fault("keep", repr(keep)[:80], "'first' or 'last'"))
     read = source(df, list(like.columns))
     like, columns = escape_columns(like), escape_all(columns)
     into = split_out or plan.receivers_of_rows(len(read.pieces))

@@ -17,7 +17,7 @@ from dask.tokenize import tokenize
 from hyperplane.collections.frames.aggregates import ZERO_WHEN_EMPTY, Output
 from hyperplane.collections.frames.cells import CELL, INSTANT, LAST, Windows
 from hyperplane.collections.frames.column_names import has_escaped, unescape_columns
-from hyperplane.collections.frames.convert import column_to_pandas
+from hyperplane.collections.frames.convert import column_to_pandas, missing_allowed
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.states import value
 from hyperplane.collections.frames.plan import tasks
@@ -26,16 +26,24 @@ from hyperplane.errors import DataError
 if TYPE_CHECKING:
     from hyperplane.collections.frames.grouped import Grouping
 
-#: Functions that are computed in double precision.
-_COMPUTED = frozenset({"mean", "std", "var"})
 #: Number of a window among all.
 WINDOW = "__window__"
 
 
 def assemble(
-    tables: list[pl.DataFrame], cells: pl.DataFrame | None, grouping: Grouping
+    tables: list[pl.DataFrame],
+    cells: pl.DataFrame | None,
+    grouping: Grouping,
+    several: bool = False,
 ) -> pd.DataFrame:
-    """Combine the last tables, put cells into windows, and make pandas of it."""
+    """Combine the last tables, put cells into windows, and make pandas of it.
+
+    Parameters
+    ----------
+    several : bool
+        Whether the result has more partitions than this one: whole numbers of which some are
+        missing are then nullable, since pandas makes floats of floats beside whole numbers.
+    """
     states = grouping.aggregation.states
     table = tables[0] if len(tables) == 1 else kernel.merge(tables, grouping.keys, states)
     keys, labels = list(grouping.by), None
@@ -51,7 +59,9 @@ def assemble(
     table = table.select(*keys, *values)
     rows = group_rows(table, grouping.by, labels)
     table = rows.join(table, on=keys, how="left", maintain_order="left")
-    columns = [_column(table.get_column(f"__out_{i}__"), out) for i, out in enumerate(outputs)]
+    columns = [
+        _column(table.get_column(f"__out_{i}__"), out, several) for i, out in enumerate(outputs)
+    ]
     made = pd.DataFrame(dict(enumerate(columns)), copy=False)
     made.columns = grouping.aggregation.labels
     if grouping.aggregation.nested and labels is not None:
@@ -123,12 +133,16 @@ def with_index(
 
 
 def _level(values: pl.Series, dtype: Any) -> pd.Index[Any]:
+    name = values.name
     if values.dtype.is_float():
-        values = values + 0.0  # zero has one sign: an index would take two for two labels
+        # Zero has one sign: an index would take two for two labels. To add 0.0 is not enough,
+        # since Polars leaves that out.
+        one_zero = pl.when(values == 0).then(0.0).otherwise(values).cast(values.dtype)
+        values = pl.select(one_zero.alias("values")).to_series()
     made = column_to_pandas(values, index_dtype(dtype))
     # Of objects pandas looks at the values, and finds text, numbers or times.
     made = made.to_list() if dtype == np.dtype(object) else made
-    return pd.Index(made, name=values.name)
+    return pd.Index(made, name=name)
 
 
 def index_dtype(dtype: Any) -> Any:
@@ -195,27 +209,14 @@ def _check_first_midnight(first: pd.DatetimeIndex, windows: Windows) -> None:
         )
 
 
-def _column(values: pl.Series, out: Output) -> Any:
+def _column(values: pl.Series, out: Output, several: bool) -> Any:
     """One column of the result, with the type that pandas gives it."""
     if out.function in ZERO_WHEN_EMPTY:
         values = values.fill_null(pl.lit(0).cast(values.dtype))
-    if out.function in _COMPUTED:
-        return column_to_pandas(values, _double(out.dtype))
-    if out.function in ("sum", "median") and out.dtype == np.dtype("float16"):
-        return column_to_pandas(values, np.dtype("float32"))
     if isinstance(out.dtype, np.dtype) and out.dtype.kind == "b" and values.null_count():
         return values.cast(pl.Float64).to_numpy()
-    made = column_to_pandas(values, out.dtype)
+    dtype = missing_allowed(values, out.dtype) if several else out.dtype
+    made = column_to_pandas(values, dtype)
     if out.function in ("min", "max") and out.dtype == np.dtype(object):
         return pd.Series(made.to_numpy())  # pandas finds text among objects here, and only here
     return made
-
-
-def _double(dtype: Any) -> Any:
-    """A type of floats for what is computed in double precision."""
-    numbers = getattr(dtype, "numpy_dtype", dtype)
-    if not isinstance(numbers, np.dtype) or numbers.kind != "f" or numbers.itemsize >= 8:
-        return dtype
-    if isinstance(dtype, pd.ArrowDtype):
-        return pd.ArrowDtype(pa.float64())
-    return np.dtype("float64") if isinstance(dtype, np.dtype) else pd.Float64Dtype()

@@ -29,7 +29,18 @@ def fitting_dtype(column: pl.Series, declared: Any) -> Any:
     objects = not isinstance(declared, np.dtype) or declared.kind == "O"
     if (wanted is None and objects) or (wanted is not None and _fits(column, wanted)):
         return declared
+    floats = wanted is not None and pa.types.is_floating(wanted)
+    if floats and column.dtype.is_integer() and not is_exact_float(column):
+        # A partition without values is of the declared type, and pandas would make these floats.
+        return np.dtype(object)
     return _own_dtype(column, declared)
+
+
+def is_exact_float(column: pl.Series) -> bool:
+    """Whether all whole numbers of a column are themselves as floats."""
+    least: Any = column.min()
+    most: Any = column.max()
+    return least is None or bool(least >= -EXACT and most <= EXACT)
 
 
 def storage_of(dtype: Any) -> pa.DataType | None:
@@ -70,11 +81,27 @@ def _fits(column: pl.Series, wanted: pa.DataType) -> bool:
         return isinstance(kind, pl.Duration) and _in_unit(column, kind.time_unit, wanted.unit)
     try:
         arrow = column.to_arrow()
-        return bool(arrow.cast(wanted).cast(arrow.type).equals(arrow)) and (
-            types.is_decimal(arrow.type) == types.is_decimal(wanted)
-        )
+        if _family(arrow.type) != _family(wanted):
+            return False  # Arrow casts 2 to two microseconds of a time of day, and text to bytes
+        return bool(arrow.cast(wanted).cast(arrow.type).equals(arrow))
     except pa.ArrowException:
         return False
+
+
+def _family(kind: pa.DataType) -> str:
+    """What values of a type are, other than numbers and text."""
+    types = pa.types
+    for name, holds in (
+        ("decimal", types.is_decimal),
+        ("time", types.is_time),
+        ("date", types.is_date),
+        ("temporal", types.is_temporal),
+        ("nested", types.is_nested),
+    ):
+        if holds(kind):
+            return name
+    binary = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
+    return "bytes" if any(holds(kind) for holds in binary) else "other"
 
 
 def _in_range(column: pl.Series, wanted: pa.DataType) -> bool:

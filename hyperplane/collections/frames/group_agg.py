@@ -148,6 +148,8 @@ def _count_type(dtype: Any) -> Any:
     if isinstance(dtype, pd.ArrowDtype):
         return pd.ArrowDtype(pa.int64())
     nullable = isinstance(dtype, pd.StringDtype) and dtype.na_value is pd.NA
+    if nullable and dtype.storage == "pyarrow":
+        return pd.ArrowDtype(pa.int64())
     return "Int64" if nullable or hasattr(dtype, "numpy_dtype") else "int64"
 
 

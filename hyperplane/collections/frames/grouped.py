@@ -95,7 +95,7 @@ def grouped(df: dd.DataFrame, grouping: Grouping, split_out: int, name: str) -> 
         ],
     )
     merge = partial(kernel.merge, keys=grouping.keys, states=states)
-    finish = partial(assemble, grouping=grouping)
+    finish = partial(assemble, grouping=grouping, several=split_out > 1)
     cut = partial(kernel.split, keys=grouping.whole_keys, into=into)
     last = plan.gathered(name, token, tables, into, cut, merge)
     if split_out == 1 and into > 1:

@@ -13,6 +13,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
+from hyperplane.collections.flags import is_one_of
 from hyperplane.collections.frames import predicate
 from hyperplane.collections.frames.arguments import (
     collect_faults,
@@ -154,8 +155,10 @@ def join(
                 faults += keys_fault(frame._meta, "on", keys)
         if not keys:
             faults.append(Fault("on", repr(on), "at least one column"))
-        if how not in ("inner", "left"):
-            faults.append(Fault("how", repr(how), "'inner' or 'left'", "others: left.merge(right)"))
+        if not is_one_of(how, ("inner", "left")):
+            faults.append(
+                Fault("how", repr(how)[:80], "'inner' or 'left'", "others: left.merge(right)")
+            )
         if not faults:
             faults += _key_faults(left._meta, right._meta, keys)
         if not faults:

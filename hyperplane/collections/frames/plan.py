@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from dask._task_spec import List, Task, TaskRef
@@ -27,7 +28,16 @@ class _Work(dict[Any, Any]):
 
     To call delayed functions would merge the graphs of all arguments once for each task, which
     for an exchange between hundreds of partitions takes minutes.
+
+    Attributes
+    ----------
+    spans : dict
+        Key of a task -> the first and last partition that its result is made of, for errors.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spans: dict[str, tuple[int, int]] = {}
 
 
 def tasks(
@@ -35,15 +45,31 @@ def tasks(
 ) -> list[Delayed]:
     """One task for each tuple of arguments, with keys that say what they do.
 
-    An argument may be a task or a list of tasks; what else it may be is passed as it is.
+    An argument may be a task or a list of tasks; what else it may be is passed as it is. Tasks
+    whose arguments are no results of this function are taken to be of one partition each.
     """
     work = _work_of(each)
     made = []
     for number, arguments in enumerate(each):
         key = f"{name}-{token}-{number}"
-        work[key] = Task(key, run_task, function, *map(_referred, arguments))
+        spans = _spans(work, arguments)
+        work.spans[key] = (spans[0][0], spans[-1][1]) if spans else (number, number)
+        of_list = spans if any(_is_list(value) for value in arguments) else None
+        call = partial(run_task, partitions=of_list) if of_list else run_task
+        work[key] = Task(key, call, function, *map(_referred, arguments))
         made.append(Delayed(key, work))
     return made
+
+
+def _spans(work: _Work, arguments: Sequence[Any]) -> tuple[tuple[int, int], ...] | None:
+    """The partitions that the tables of a task are made of: of a list, or of the first argument."""
+    tables: Any = next((value for value in arguments if _is_list(value)), arguments[:1])
+    found = [work.spans.get(one.key) if isinstance(one, Delayed) else None for one in tables]
+    return None if None in found else tuple(found)  # type: ignore[arg-type]
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and _is_task(value)
 
 
 def _work_of(each: Sequence[Sequence[Any]]) -> _Work:
@@ -59,6 +85,8 @@ def _work_of(each: Sequence[Sequence[Any]]) -> _Work:
     work = _Work()
     for graph in found:
         work.update(graph)
+        if isinstance(graph, _Work):
+            work.spans.update(graph.spans)
     return work
 
 

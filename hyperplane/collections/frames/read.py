@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import dask.dataframe as dd
 
+from hyperplane.collections.flags import is_one_of
 from hyperplane.collections.frames.sources import (
     avro_plan,
     csv_plan,
@@ -195,7 +196,7 @@ def _choices(**given: Any) -> list[Fault]:
     return [
         Fault(name, repr(value)[:80], " or ".join(map(repr, allowed[name])))
         for name, value in given.items()
-        if value not in allowed[name]
+        if not is_one_of(value, allowed[name])
     ]
 
 
@@ -228,7 +229,7 @@ def _is_one_ascii(separator: Any) -> bool:
 def _is_like_ascii(encoding: Any) -> bool:
     try:
         return "\n,".encode(encoding) == b"\n,"
-    except (LookupError, TypeError):
+    except (LookupError, TypeError, ValueError):
         return False
 
 

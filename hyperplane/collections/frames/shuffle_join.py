@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from hyperplane.collections.frames.convert import from_pandas
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.task_errors import run_task
+from hyperplane.collections.frames.task_errors import run_in_partition, run_task
 from hyperplane.errors import DataError
 
 #: Column with the number of the partition where a row is joined.
@@ -51,14 +51,16 @@ def _shuffled(side: dd.DataFrame, keys: Sequence[str], into: int) -> dd.DataFram
     """A side with equal keys in partitions of equal numbers."""
     like = side._meta
     meta = like.assign(**{_BUCKET: np.array([], dtype="int64")})
-    mark = partial(run_task, _with_bucket)
+    mark = partial(run_in_partition, _with_bucket)
     marked = side.map_partitions(mark, like, list(keys), into, meta=meta, enforce_metadata=False)
     return marked.shuffle(on=_BUCKET, npartitions=into)
 
 
 def _conformed(side: dd.DataFrame) -> dd.DataFrame:
     meta = side._meta
-    return side.map_partitions(partial(run_task, conform), meta, meta=meta, enforce_metadata=False)
+    return side.map_partitions(
+        partial(run_in_partition, conform), meta, meta=meta, enforce_metadata=False
+    )
 
 
 def _with_bucket(

@@ -12,13 +12,14 @@ import pandas as pd
 import polars as pl
 from dask.tokenize import tokenize
 
+from hyperplane.collections.flags import is_one_of
 from hyperplane.collections.frames import plan
 from hyperplane.collections.frames.arguments import (
     collect_faults,
     columns_fault,
-    count_fault,
     has_column,
     names_of,
+    parts_fault,
 )
 from hyperplane.collections.frames.column_names import escape_all, escape_columns
 from hyperplane.collections.frames.convert import to_pandas
@@ -110,14 +111,14 @@ def sort_values(
     ways = [ascending] * len(keys) if isinstance(ascending, bool) else ascending
     with collect_faults() as faults:
         faults += columns_fault(like, by=keys)
-        faults += count_fault("split_out", split_out) if split_out is not None else []
+        faults += parts_fault(split_out) if split_out is not None else []
         if not keys:
             faults.append(Fault("by", repr(by), "at least one column"))
         if not _are_ways(ways, len(keys)):
             allowed = f"True or False, or {len(keys)} of them: one for each column of by"
             faults.append(Fault("ascending", repr(ascending), allowed))
-        if na_position not in ("first", "last"):
-            faults.append(Fault("na_position", repr(na_position), "'first' or 'last'"))
+        if not is_one_of(na_position, ("first", "last")):
+            faults.append(Fault("na_position", repr(na_position)[:80], "'first' or 'last'"))
         faults += [
             Fault("by", f"{key!r} of type category", "numbers, times or text", "take its codes")
             for key in keys

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from hyperplane.collections.frames.column_names import unescape
 from hyperplane.collections.frames.convert import from_pandas
+from hyperplane.collections.frames.kernels.concatenate import TypeConflict
 from hyperplane.collections.frames.sources.reader import reading
 from hyperplane.errors import DataError, HyperplaneError
 
@@ -31,14 +32,49 @@ _FOREIGN = (
 _SHOWN = 200
 
 
-def run_task(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """Call a function of a task; errors of the libraries below become a :class:`DataError`."""
+def run_task(
+    function: Callable[..., T],
+    *arguments: Any,
+    partitions: Sequence[tuple[int, int]] | None = None,
+    **named: Any,
+) -> T:
+    """Call a function of a task; errors of the libraries below become a :class:`DataError`.
+
+    Parameters
+    ----------
+    function : callable
+        What the task does.
+    partitions : sequence of (int, int), optional
+        The first and last partition that each of its tables is made of, for errors.
+    """
     try:
         return function(*arguments, **named)
+    except TypeConflict as error:
+        if partitions is None:
+            raise
+        raise error.in_partitions(partitions) from error
     except HyperplaneError:
         raise
     except _FOREIGN as error:
         _raise(error, "of the result")
+
+
+def run_in_partition(
+    function: Callable[..., T],
+    *arguments: Any,
+    partition_info: Mapping[str, Any] | None = None,
+    **named: Any,
+) -> T:
+    """Call a function of ``map_partitions``; its errors name the partition.
+
+    Dask calls without ``partition_info`` where it only wants to know the type of a result.
+    """
+    try:
+        return run_task(function, *arguments, **named)
+    except DataError as error:
+        if not partition_info:
+            raise
+        raise _in_partition(error, partition_info["number"]) from error
 
 
 def on_piece(work: Callable[..., T]) -> Callable[..., T]:

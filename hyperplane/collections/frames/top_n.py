@@ -22,6 +22,7 @@ from hyperplane.collections.frames.arguments import (
     has_column,
     keys_fault,
     names_of,
+    parts_fault,
 )
 from hyperplane.collections.frames.column_names import escape, escape_all, escape_columns
 from hyperplane.collections.frames.convert import to_pandas
@@ -104,11 +105,11 @@ def top_n_per_group(
     with collect_faults() as faults:
         faults += columns_fault(like, by=keys, column=[column])
         faults += keys_fault(like, "by", keys)
-        faults += count_fault("n", n) + count_fault("split_out", split_out)
+        faults += count_fault("n", n) + parts_fault(split_out)
         faults += flag_faults(ascending=ascending)
         if not keys:
             faults.append(Fault("by", repr(by), "at least one column"))
-        if has_column(like, column) and column in keys:
+        if has_column(like, column) and column in [key for key in keys if isinstance(key, str)]:
             faults.append(Fault("column", repr(column), "a column that is not in by"))
         if has_column(like, column) and isinstance(like[column].dtype, pd.CategoricalDtype):
             kind = f"{column!r} of type category"

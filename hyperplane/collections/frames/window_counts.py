@@ -31,7 +31,7 @@ from hyperplane.collections.frames.column_names import (
     unescape,
     unescape_columns,
 )
-from hyperplane.collections.frames.convert import column_to_pandas
+from hyperplane.collections.frames.convert import column_to_pandas, is_coded
 from hyperplane.collections.frames.finish import (
     empty_index,
     group_rows,
@@ -41,6 +41,7 @@ from hyperplane.collections.frames.finish import (
     without_freq,
 )
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.kernels.concatenate import TypeConflict
 from hyperplane.collections.frames.object_columns import holds_whole_numbers_and_fractions
 from hyperplane.collections.frames.source import Frame, collection, opened, source
 from hyperplane.collections.frames.task_errors import on_piece
@@ -146,7 +147,8 @@ def window_counts(
     with collect_faults() as faults:
         faults += columns_fault(like, time=[time], target=targets, by=keys)
         faults += keys_fault(like, "by", keys) + keys_fault(like, "target", targets)
-        both = [name for name in targets if has_column(like, name) and name in keys]
+        texts = [name for name in keys if isinstance(name, str)]
+        both = [name for name in targets if has_column(like, name) and name in texts]
         faults += [Fault("target", repr(name), "a column that is not in by") for name in both]
         if not targets:
             faults.append(Fault("target", repr(target), "at least one column"))
@@ -280,6 +282,10 @@ def _values(
     table: pl.DataFrame, target: str, known: tuple[Any, ...] | None, counting: Counting
 ) -> pl.Series:
     """The values that get a column, in the order of the columns."""
+    dtype: Any = counting.like[target].dtype
+    if known is not None and isinstance(dtype, pd.CategoricalDtype) and is_coded(dtype):
+        codes = dtype.categories.get_indexer(pd.Index(known, dtype=object)).tolist()
+        return pl.Series([code if code >= 0 else None for code in codes], dtype=pl.Int64)
     if known is not None:
         return _known_values(known, table.schema[target])
     if counting.top is None:
@@ -341,6 +347,9 @@ def _merged(
         kinds = [table.schema[target] for table in each]
         mixed = any(kind.is_integer() for kind in kinds) and any(kind.is_float() for kind in kinds)
         if mixed and not pd.api.types.is_numeric_dtype(like[target].dtype):
-            raise DataError(unescape(target), _TWO_NAMES)
+            whole = next(place for place, kind in enumerate(kinds) if kind.is_integer())
+            other = next(place for place, kind in enumerate(kinds) if kind.is_float())
+            texts = ("holds whole numbers", " and fractions", f"; it {_TWO_NAMES}")
+            raise TypeConflict(unescape(target), texts, (whole, other))
         merged.append(kernel.add_counts(list(each), keys, target))
     return merged

@@ -34,6 +34,11 @@ def _top(fault: Fault) -> str:
     return re.split(r"[.\[]", fault.where, maxsplit=1)[0]
 
 
+def _listed(value: Any) -> Any:
+    """A value; a table or array of texts, which pydantic takes for a list, as a list."""
+    return list(value) if hasattr(value, "__array__") and hasattr(value, "__len__") else value
+
+
 class Record(BaseModel):
     """A record that is checked when it is made and can be kept as JSON."""
 
@@ -51,7 +56,7 @@ class Record(BaseModel):
                 faults += [fault for fault in found if fault.where not in told]
             faulty = {_top(fault) for fault in faults}
             known = {name: values[name] for name in values if name in type(self).model_fields}
-            right = {name: value for name, value in known.items() if name not in faulty}
+            right = {name: _listed(value) for name, value in known.items() if name not in faulty}
             check([*faults, *self._rules(right, faulty)])
 
     @classmethod

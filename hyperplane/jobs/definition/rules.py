@@ -62,7 +62,7 @@ def _content(values: Mapping[str, Any], given: Set[str]) -> Iterator[Fault]:
     other = "argv" if needed == "path" else "path"
     if needed not in given or not values.get(needed, True):
         yield Fault(needed, "nothing", f"a value; a step of kind {kind} needs it")
-    elif needed == "argv" and not values.get("argv", [True])[0]:
+    elif needed == "argv" and not next(iter(values.get("argv", [True])), True):
         yield Fault("argv.0", "''", "the name of a program")
     if values.get(other):
         yield Fault(other, shown(values[other]), f"no {other} in a step of kind {kind}")

@@ -14,6 +14,8 @@ from hyperplane.errors import HyperplaneError
 
 #: Functions whose last digits depend on the order of rows.
 INEXACT = {"sum", "mean", "std", "var", "median"}
+#: Functions of short floats and decimals of which the page says that their types are wider.
+COMPUTED = {"mean", "std", "var", "sum", "median"}
 #: What pandas raises where a question has no answer for a type.
 NO_ANSWER = (
     ValueError,
@@ -49,6 +51,52 @@ def pandas_answer(call):
             return None
 
 
+def dask_answer(case, call):
+    """The answer of plain Dask; None where it has none, or the meta does not say the truth."""
+    if not case.honest:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return call(case.df).compute(scheduler="sync")
+        except Exception:  # noqa: BLE001 - of Dask and of what it calls; pandas is asked, too
+            return None
+
+
+def same_types(made, other, agree, said=()):
+    """That types are those of another answer, if that one has the right values.
+
+    Parameters
+    ----------
+    made, other : pandas.DataFrame
+        Ours, and that of plain Dask or pandas, which may be None.
+    agree : callable
+        Raises an AssertionError if the values of the other one are not the right ones.
+    said : container
+        Columns of which the page says that their types differ.
+    """
+    if other is None:
+        return
+    try:
+        agree()
+    except AssertionError:
+        return
+    for name in made.columns:
+        ours, theirs = made[name].dtype, other[name].dtype
+        # Objects turn into text where pandas infers types; a value's own type is in the values.
+        if name not in said and object not in (ours, theirs):
+            assert ours == theirs, (name, ours, theirs)
+    if isinstance(made.index, pd.RangeIndex):
+        return
+    levels = [frame.index.to_frame().dtypes.to_list() for frame in (made, other)]
+    for ours, theirs in zip(*levels, strict=True):
+        categories = all(isinstance(kind, pd.CategoricalDtype) for kind in (ours, theirs))
+        # Windows over times of Arrow have an index of pandas' own, as the page says.
+        windows = pd.api.types.is_datetime64_any_dtype(theirs) and isinstance(theirs, pd.ArrowDtype)
+        if object not in (ours, theirs) and not categories and not windows:
+            assert ours == theirs, ("index", ours, theirs)
+
+
 def near(one, other, scale=0.0, rtol=1e-9):
     """Whether two values are equal, floats but for their last digits."""
     numbers = (int, float, Decimal)
@@ -74,6 +122,12 @@ def _hashable(row):
 def bag(rows):
     """How often each row occurs."""
     return Counter(map(_hashable, rows))
+
+
+def same_rows(made, want):
+    """That two frames have the same rows, in any order."""
+    assert list(made.columns) == list(want.columns)
+    assert bag(rows_of(made)) == bag(rows_of(want))
 
 
 def index_rows(index):

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from frame_strategies import arrow
 from polars.exceptions import PanicException
 
 from hyperplane.collections.frames.task_errors import run_task
@@ -85,13 +86,65 @@ def test_what_cannot_be_held_names_column_partition_and_value():
     )
     with pytest.raises(DataError, match=r"column 'v': holds text, such as 'many'.*partition 1"):
         group_agg(df, "k", {"v": "sum"}).compute()
-    with pytest.raises(DataError, match=r"column 'v': holds int64 .* and text .* such as 'many'"):
-        sort_values(df, "v").compute()
+    told = r"column 'v': holds int64 in partition 0 and text in partition 1, such as 'many'"
+    for made in (
+        sort_values(df, "v"),
+        sort_values(df, "v", split_out=1),
+        drop_duplicates(df),
+        drop_duplicates(df, split_out=2),
+        value_counts(df, "v"),
+        group_agg(df, "v", {"k": "sum"}, split_out=2),
+        group_agg(df, "k", {"v": ["first", "nunique"]}),
+        top_n_per_group(df, "k", "v", 1),
+    ):
+        with pytest.raises(DataError, match=told):
+            made.compute()
+
+
+def test_conflicts_name_partitions_whatever_lies_between():
+    number, text = pd.DataFrame({"v": [1]}), pd.DataFrame({"v": ["many"]})
+    far = parts(*[number] * 21, text, *[number] * 20)
+    with pytest.raises(DataError, match=r"int64 in partition 16 and text in partition 21"):
+        value_counts(far, "v").compute()
+    # Tables of sixteen partitions each are what the next task sees.
+    halves = parts(*[number] * 16, *[text] * 16)
+    told = r"holds int64 in partitions 0 to 15 and text in partitions 16 to 31, such as 'many'"
+    with pytest.raises(DataError, match=told):
+        value_counts(halves, "v").compute()
+    # More senders than an exchange takes are joined before.
+    many = parts(*[number] * 199, text, meta=number.iloc[:0])
+    with pytest.raises(DataError, match=r"partitions? 1\d\d.* and text in partition 199"):
+        drop_duplicates(many, split_out=2).compute()
+    # Of a column without values before: the first that has some.
+    none = pd.DataFrame({"v": pd.Series([None], dtype=object)})
+    with pytest.raises(DataError, match=r"int64 in partition 1 and text in partition 3"):
+        value_counts(parts(none, number, none, text), "v").compute()
+
+
+def test_partitions_of_other_types_than_declared_are_named_by_join_and_to_datetime():
+    number, text = pd.DataFrame({"v": [1]}), pd.DataFrame({"v": ["many"]})
+    for count in (1, 2):
+        with pytest.raises(DataError, match=r"column 'v': holds 'many' .*\(partition 1\)"):
+            join(parts(number, text), parts(*[number] * count), "v").compute()
+    at = pd.DataFrame({"v": pd.to_datetime(["2024-01-01"])})
+    with pytest.raises(DataError, match=r"column 'v': holds .*1.* of type int64.*\(partition 1\)"):
+        to_datetime(parts(at, number), "v").compute()
+
+
+def test_whole_numbers_and_fractions_of_two_partitions_name_both():
+    times = pd.date_range("2024", periods=1)
+    df = parts(
+        *(pd.DataFrame({"t": times, "c": pd.Series([c], dtype=object)}) for c in ("a", 1, 2.5))
+    ).partitions[1:]
+    told = r"column 'c': holds whole numbers in partition 0 and fractions in partition 1"
+    with pytest.raises(DataError, match=told):
+        window_counts(df, "t", "1D", "c").compute()
 
 
 def test_numbers_that_no_common_type_holds_are_an_error():
     df = parts(pd.DataFrame({"v": [2**53 + 1]}), pd.DataFrame({"v": [0.5]}))
-    with pytest.raises(DataError, match=r"column 'v'.*9007199254740993"):
+    told = r"'v': holds int64, such as 9007199254740993, in partition 0 and float64 in partition 1"
+    with pytest.raises(DataError, match=told):
         value_counts(df, "v").compute()
 
 
@@ -220,6 +273,55 @@ def test_zeros_of_both_signs_beside_categories():
     assert made["v"].to_list() == [1, 2]
 
 
+@pytest.mark.parametrize("kind", [pa.time64("us"), pa.date32(), pa.binary()])
+def test_numbers_and_text_become_no_times_and_no_bytes(kind):
+    for value in (2, "a"):
+        values = pd.Series([value, value], dtype=object)
+        df = parts(pd.DataFrame({"v": values}), meta=pd.DataFrame({"v": []}, dtype=arrow(kind)))
+        made = value_counts(df, "v").compute()
+        assert made.to_dict() == {value: 2}
+        assert drop_duplicates(df, "v").compute()["v"].to_list() == [value]
+
+
+def test_categories_that_are_declared_beside_numbers_name_the_column():
+    like = pd.DataFrame({"v": pd.Series([], dtype=pd.CategoricalDtype(["a", "b"]))})
+    number = pd.DataFrame({"v": pd.Series([0.5, None], dtype="Float32")})
+    for some in ((number[:0], number), (number,)):
+        with pytest.raises(DataError, match=r"column 'v': holds 0.5.* says categories of type"):
+            drop_duplicates(parts(*some, meta=like)).compute()
+
+
+@pytest.mark.parametrize("kind", ["float64", "Float64", pd.ArrowDtype(pa.float64())])
+def test_zeros_of_both_signs_in_two_windows(kind):
+    times = pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-02"])
+    frame = pd.DataFrame({"t": times, "k": pd.array([0.0, -0.0, 1.5], dtype=kind), "v": 1})
+    df = dd.from_pandas(frame, npartitions=1)
+    made = window_agg(df, "t", "1D", {"v": "sum"}, "k", closed="left", label="left").compute()
+    assert made.index.get_level_values("k").to_list() == [0.0, 0.0, 1.5]
+    assert len(made.index.levels[0]) == 2
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series(["a", 1, "a"], dtype=pd.CategoricalDtype(["a", 1, "c"])),
+        pd.cut(pd.Series([1, 2, 2]), [0, 1, 2, 3]),
+        pd.Series(pd.period_range("2024-01", periods=3, freq="M")).astype("category"),
+    ],
+    ids=["mixed", "bins", "months"],
+)
+def test_categories_of_any_kind_are_counted_in_windows(values):
+    frame = pd.DataFrame({"t": pd.date_range("2024", periods=3), "c": values})
+    df = dd.from_pandas(frame, npartitions=2)
+    made = window_counts(df, "t", "3D", "c", closed="left", label="left").compute()
+    want = pd.get_dummies(frame, columns=["c"]).groupby(pd.Grouper(key="t", freq="3D")).sum()
+    assert made.to_numpy().tolist() == want.to_numpy().tolist()
+    assert list(made.columns) == list(want.columns)
+    some = list(values.cat.categories[2:])
+    made = window_counts(df, "t", "3D", "c", closed="left", label="left", categories=some)
+    assert made.compute().to_numpy().tolist() == want.iloc[:, 2:].to_numpy().tolist()
+
+
 @pytest.mark.parametrize("form", ["%Y-%m-%d %H:%M%z", "%Y-%m-%d %Z"])
 def test_a_format_with_a_zone_needs_utc(form):
     df = dd.from_pandas(pd.DataFrame({"at": ["2026-01-31 10:00+02:00"]}), npartitions=1)
@@ -267,6 +369,24 @@ def test_distinct_whole_numbers_keep_their_digits_beside_missing_ones():
         made = drop_duplicates(df, split_out=split).compute()["v"]
         assert made.dropna().to_list() == [2**53 + 1]
         assert made.isna().sum() == 1
+
+
+@pytest.mark.parametrize("kind", ["float64", "Float64", pd.ArrowDtype(pa.float64())])
+def test_whole_numbers_declared_as_floats_keep_their_digits(kind):
+    df = parts(
+        pd.DataFrame({"v": pd.array([None, 2**53 + 1], dtype="Int64")}),
+        meta=pd.DataFrame({"v": pd.Series([], dtype=kind)}),
+    )
+    for made in (sort_values(df, "v", split_out=3), drop_duplicates(df, split_out=3)):
+        assert made.compute()["v"].dropna().to_list() == [2**53 + 1]
+
+
+def test_groups_in_several_partitions_keep_digits_beside_missing_values():
+    keys = list(range(8))
+    rows = pd.DataFrame({"k": keys, "v": pd.array([2**53 + 1, None] * 4, dtype="Int64")})
+    df = parts(rows, meta=pd.DataFrame({"k": [0], "v": [0]}).iloc[:0])
+    made = group_agg(df, "k", {"v": "first"}, split_out=3).compute()["v"].sort_index()
+    assert made.dropna().to_list() == [2**53 + 1] * 4
 
 
 def test_a_panic_of_polars_is_an_error_of_ours():

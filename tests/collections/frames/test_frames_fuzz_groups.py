@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import pandas as pd
-from awkward_checks import INEXACT, largest, ours, pandas_answer, same_groups
+from awkward_checks import (
+    COMPUTED,
+    INEXACT,
+    dask_answer,
+    largest,
+    ours,
+    pandas_answer,
+    same_groups,
+    same_types,
+)
 from awkward_frames import cases
 from frame_strategies import QUICK, functions_of
 from hypothesis import assume, given, settings
@@ -36,9 +45,11 @@ def test_groups(data):
     most, short = largest(whole[values])
     nested = isinstance(want.columns, pd.MultiIndex)
     inexact = [c for c in want.columns if (c[1] if nested else spec[c]) in INEXACT]
-    same_groups(
-        made, want, inexact, most * most + most, 1e-3 if short else 1e-9, case.honest and split == 1
-    )
+    loose = most * most + most, 1e-3 if short else 1e-9
+    same_groups(made, want, inexact, *loose, case.honest and split == 1)
+    own = dask_answer(case, lambda df: df.groupby(by, observed=True).agg(spec))
+    said = [c for c in made.columns if (c[1] if nested else spec[c]) in COMPUTED]
+    same_types(made, own, lambda: same_groups(own, want, inexact, *loose, ordered=False), said)
 
 
 @settings(QUICK, max_examples=scaled(40, 800))
@@ -60,4 +71,7 @@ def test_value_counts(data):
     ):  # of categories that differ, and combinations, those that occur
         made, want = made[made.iloc[:, 0] > 0], want[want.iloc[:, 0] > 0]
     same_groups(made, want, list(want.columns), ordered=False)
+    own = dask_answer(case, lambda df: df[names[0]].value_counts(normalize=normalize).to_frame())
+    if len(names) == 1:
+        same_types(made, own, lambda: same_groups(own, want, list(want.columns), ordered=False))
     assert made.iloc[:, 0].is_monotonic_decreasing

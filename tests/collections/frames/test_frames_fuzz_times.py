@@ -87,16 +87,17 @@ def test_times(data):
     form = None if number else data.draw(st.sampled_from(FORMS), "format")
     utc, dayfirst = data.draw(st.booleans(), "utc"), data.draw(st.booleans(), "dayfirst")
     allowed = ["utc=True", "text, numbers or times", "None: 'at' is of type", "no times"]
+    how = {"utc": utc, "unit": unit, "dayfirst": dayfirst}
     made = ours(
         made_case,
-        lambda: to_datetime(
-            made_case.df, "at", form, "coerce", utc=utc, unit=unit, dayfirst=dayfirst
-        ),
+        lambda: to_datetime(made_case.df, "at", form, "coerce", **how),
         [*allowed, "has no form", "column of type"],
     )
     if made is None:
         return
     times = made["at"]
+    if made_case.honest:
+        assert times.dtype == to_datetime(made_case.df, "at", form, "coerce", **how).dtypes["at"]
     assert len(times) == made_case.rows
     assert times.isna().all() or (times.dt.tz is not None) >= utc
     whole = made_case.whole["at"]

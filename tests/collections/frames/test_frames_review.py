@@ -100,7 +100,7 @@ def test_durations_of_different_units_are_equal():
 @pytest.mark.parametrize("helper", [drop_duplicates, lambda df: sort_values(df, "x")])
 def test_text_and_numbers_in_different_partitions_are_not_made_one(helper):
     frame = pd.DataFrame({"x": pd.Series([1, 2, "1", "x"], dtype=object)})
-    told = "column 'x': holds int64 in one partition and text in another"
+    told = "column 'x': holds int64 in partition 0 and text in partition 1, such as '[1x]'"
     with pytest.raises(DataError, match=told):
         helper(cut(frame, [2])).compute()
     with pytest.raises(DataError, match=told):

@@ -20,12 +20,54 @@ _UNITS = ("ms", "us", "ns")
 _ADVICE = "make them one, as with astype('str')"
 
 
-def together(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
+class TypeConflict(DataError):
+    """Two tables hold values of one column that no common type holds.
+
+    A task knows its tables, not the partitions that they come from;
+    :func:`~hyperplane.collections.frames.plan.tasks` does, and has this error name them.
+
+    Attributes
+    ----------
+    column : str
+        The column.
+    places : (int, int)
+        Positions of the two among the tables.
+    """
+
+    def __init__(self, column: str, texts: tuple[str, str, str], places: tuple[int, int]) -> None:
+        self.texts, self.places = texts, places
+        super().__init__(column, self._message("one partition", "another"))
+
+    def in_partitions(self, spans: Sequence[tuple[int, int]]) -> DataError:
+        """The same error, with the numbers of the partitions that each table is made of."""
+        one, other = (spans[place] for place in self.places)
+        if one == other:
+            return DataError(self.column, self._message("one row", f"another of {_named(one)}"))
+        return DataError(self.column, self._message(_named(one), _named(other)))
+
+    def _message(self, one: str, other: str) -> str:
+        start, middle, end = self.texts
+        return f"{start} in {one}{middle} in {other}{end}"
+
+
+def _named(span: tuple[int, int]) -> str:
+    first, last = span
+    return f"partition {first}" if first == last else f"partitions {first} to {last}"
+
+
+def together(tables: Sequence[pl.DataFrame], places: Sequence[int] | None = None) -> pl.DataFrame:
     """Tables of the same columns as one, in their order.
+
+    Parameters
+    ----------
+    tables : sequence of polars.DataFrame
+        At least one.
+    places : sequence of int, optional
+        Where each stands among the tables of the task, if these are only some of them.
 
     Raises
     ------
-    DataError
+    TypeConflict
         When a column has values of different kinds, or numbers that no common type holds.
     """
     if len(tables) == 1:
@@ -33,32 +75,30 @@ def together(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     schema = tables[0].schema
     if all(table.schema == schema for table in tables[1:]):
         return pl.concat(tables)
-    wanted = {
-        name: common_type(name, [table.get_column(name) for table in tables]) for name in schema
-    }
-    return pl.concat([_cast(table, wanted) for table in tables])
+    places = range(len(tables)) if places is None else places
+    columns = {name: [table.get_column(name) for table in tables] for name in schema}
+    wanted = {name: _common_type(name, columns[name], places) for name in schema}
+    for name, kind in wanted.items():
+        columns[name] = [_cast(name, columns[name], n, kind, places) for n in range(len(tables))]
+    return pl.concat(
+        [pl.DataFrame([columns[name][n] for name in schema]) for n in range(len(tables))]
+    )
 
 
-def common_type(name: str, columns: Sequence[pl.Series]) -> pl.DataType:
-    """The type of Polars that holds the values of all of these columns.
-
-    Raises
-    ------
-    DataError
-        When there is none.
-    """
-    made: pl.DataType | None = None
-    for column in columns:
-        found = column.dtype if made is None else _common(made, column.dtype)
+def _common_type(name: str, columns: Sequence[pl.Series], places: Sequence[int]) -> pl.DataType:
+    """The type of Polars that holds the values of all of these columns."""
+    made: pl.DataType = columns[0].dtype
+    before = 0  # the last column that has changed the type
+    for number, column in enumerate(columns):
+        found = _common(made, column.dtype)
         if found is None:
             some = column.drop_nulls().head(1).to_list()
-            raise DataError(
-                _column(name),
-                f"holds {_word(made)} in one partition and {_word(column.dtype)} in another"
-                f"{', such as ' + repr(some[0])[:60] if some else ''}; {_ADVICE}",
-            )
-        made = found
-    return made if made is not None else pl.Null()
+            shown = f", such as {some[0]!r:.60}" if some else ""
+            texts = (f"holds {_word(made)}", f" and {_word(column.dtype)}", f"{shown}; {_ADVICE}")
+            raise TypeConflict(_column(name), texts, (places[before], places[number]))
+        if found != made:
+            made, before = found, number
+    return made
 
 
 def _common(one: Any, other: Any) -> pl.DataType | None:
@@ -106,20 +146,20 @@ def _common_number(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
         return None
 
 
-def _cast(table: pl.DataFrame, wanted: dict[str, pl.DataType]) -> pl.DataFrame:
-    """A table in other types; no value becomes another one."""
-    for name, kind in wanted.items():
-        if table.schema[name] == kind:
-            continue
-        column = table.get_column(name)
-        try:
-            made = column.cast(kind)
-        except pl.exceptions.PolarsError as error:
-            raise DataError(_column(name), _lost(column, kind)) from error
-        if column.dtype != pl.Null and not _is_exact(column, made):
-            raise DataError(_column(name), _lost(column, kind))
-        table = table.with_columns(made)
-    return table
+def _cast(
+    name: str, columns: Sequence[pl.Series], number: int, kind: pl.DataType, places: Sequence[int]
+) -> pl.Series:
+    """One of the columns in another type; no value becomes another one."""
+    column = columns[number]
+    if column.dtype == kind:
+        return column
+    try:
+        made = column.cast(kind)
+    except pl.exceptions.PolarsError as error:
+        raise _lost(name, columns, number, places) from error
+    if column.dtype != pl.Null and not _is_exact(column, made):
+        raise _lost(name, columns, number, places)
+    return made
 
 
 def _is_exact(column: pl.Series, made: pl.Series) -> bool:
@@ -142,14 +182,20 @@ def _is_exact(column: pl.Series, made: pl.Series) -> bool:
     return True
 
 
-def _lost(column: pl.Series, kind: pl.DataType) -> str:
+def _lost(
+    name: str, columns: Sequence[pl.Series], number: int, places: Sequence[int]
+) -> TypeConflict:
+    """The error of a value that the common type does not hold; it names a column that needs it."""
+    column = columns[number]
+    others = [n for n, one in enumerate(columns) if one.dtype not in (column.dtype, pl.Null)]
     there = column.drop_nulls()
-    numbers = there.dtype.is_numeric()
-    value = (there.max() if numbers else there.first()) if len(there) else None
-    return (
-        f"holds {_word(column.dtype)} in one partition, such as {value!r:.60}, and {_word(kind)} "
-        "in another, which cannot hold all of them; make partitions of one type with astype(...)"
+    value = (there.max() if there.dtype.is_numeric() else there.first()) if len(there) else None
+    texts = (
+        f"holds {_word(column.dtype)}, such as {value!r:.60},",
+        f" and {_word(columns[others[0]].dtype)}",
+        ", and no type holds the values of both; make partitions of one type with astype(...)",
     )
+    return TypeConflict(_column(name), texts, (places[number], places[others[0]]))
 
 
 def _word(kind: Any) -> str:

@@ -32,12 +32,13 @@ def edges(
 
     None where no value is known.
     """
-    some = [(values, rows) for values, rows in samples if len(values)]
+    known = [place for place, (values, _) in enumerate(samples) if len(values)]
+    some = [samples[place] for place in known]
     if not some:
         return None
     name = some[0][0].name
     weights = np.concatenate([np.full(len(values), rows / len(values)) for values, rows in some])
-    table = together([pl.DataFrame({name: values}) for values, _ in some])
+    table = together([pl.DataFrame({name: values}) for values, _ in some], known)
     table = table.rename({name: "value"}).with_columns(weight=pl.Series(weights))
     table = table.sort("value", descending=descending)
     share = np.cumsum(table.get_column("weight").to_numpy()) / weights.sum()

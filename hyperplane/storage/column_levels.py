@@ -1,0 +1,49 @@
+"""Columns of several levels, as ``agg`` with lists of functions makes them, with one name each."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+
+def with_flat_columns(obj: Any, stacklevel: int = 3) -> Any:
+    """The same dataframe with columns of one level; what is none, or has one level, as it is.
+
+    A column's name is that of its levels with ``_`` between them, empty ones left out: of the
+    formats only Parquet could hold several, and Dask, Polars and Arrow would read other names.
+
+    Parameters
+    ----------
+    obj : object
+        What is to be saved.
+    stacklevel : int
+        Of the warning that says the new names.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> columns = pd.MultiIndex.from_tuples([("t", ""), ("v", "sum"), ("v", "mean")])
+    >>> with warnings.catch_warnings(record=True):
+    ...     list(with_flat_columns(pd.DataFrame([[1, 2, 3]], columns=columns)).columns)
+    ['t', 'v_sum', 'v_mean']
+    """
+    columns: Any = getattr(obj, "columns", None)
+    if getattr(columns, "nlevels", 1) < 2:
+        return obj
+    names = [flat_name(name) for name in columns]
+    changed = [(old, new) for old, new in zip(columns, names, strict=True) if "" not in old]
+    if changed:
+        some = ", ".join(f"{old!r} as {new!r}" for old, new in changed[:2])
+        more = f" and {len(changed) - 2} more" if len(changed) > 2 else ""
+        warnings.warn(
+            f"columns of several levels are saved with one: {some}{more}", stacklevel=stacklevel
+        )
+    made = obj.copy(deep=False) if type(obj).__module__.startswith("pandas") else obj.copy()
+    made.columns = names
+    return made
+
+
+def flat_name(name: Sequence[Hashable]) -> str:
+    """The name of a column of several levels as one text."""
+    return "_".join(text for text in map(str, name) if text)
