@@ -1,8 +1,9 @@
 """A pytest plugin: tests of Dask's own run on a cluster of this package.
 
 Used by :mod:`run_suites` in a separate process, with ``-p on_cluster``. Its environment variables:
-``COMPAT_CLUSTER`` (``hyperplane`` or ``plain``), ``COMPAT_EVERY`` (n: run each n-th test) and
-``COMPAT_REPORT`` (the file for the results).
+``COMPAT_CLUSTER`` (``hyperplane`` or ``plain``), ``COMPAT_EVERY`` (n: run each n-th test),
+``COMPAT_ONLY`` (a file with the names of the tests to run; empty for all) and ``COMPAT_REPORT``
+(the file for the results, a line for each: tests that it has already do not run again).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ EXCLUDED = Path(__file__).with_name("excluded.txt")
 #: Names of Dask's schedulers that run in the process of the caller.
 NAMES = ("sync", "synchronous", "single-threaded", "threads", "threading")
 
-_results: dict[str, str] = {}
+_report = Path(os.environ["COMPAT_REPORT"])
 
 
 def start() -> tuple[Client, Any]:
@@ -65,24 +66,46 @@ def excluded() -> dict[str, str]:
     return found
 
 
+def note(name: str, outcome: str) -> None:
+    """Add the outcome of a test to the report at once: the process may end in the next test."""
+    with _report.open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps([name, outcome]) + "\n")
+
+
+def known() -> set[str]:
+    """Names that the report has."""
+    if not _report.exists():
+        return set()
+    return {json.loads(line)[0] for line in _report.read_text(encoding="utf-8").splitlines()}
+
+
 def _of_client_suite(item: pytest.Item) -> bool:
     return item.path.name == "test_client.py"
 
 
+def _has_own_cluster(item: pytest.Item) -> bool:
+    if _of_client_suite(item):
+        return not FROM_SUITE & set(getattr(item, "fixturenames", ()))
+    # The tests of collections that use `gen_cluster` or start a LocalCluster are all in these.
+    return item.path.name == "test_distributed.py"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what builds its own cluster, what is excluded, and all but each n-th test."""
-    every = int(os.environ["COMPAT_EVERY"])
-    reasons = excluded()
+    every, reasons, done = int(os.environ["COMPAT_EVERY"]), excluded(), known()
+    only = set(Path(os.environ["COMPAT_ONLY"]).read_text(encoding="utf-8").splitlines())
     chosen = []
     for number, item in enumerate(items):
+        if item.nodeid in done or (only and item.nodeid not in only):
+            continue
         name = item.nodeid.partition("/tests/")[2] or item.nodeid
-        if _of_client_suite(item) and not FROM_SUITE & set(getattr(item, "fixturenames", ())):
-            _results[item.nodeid] = "own cluster"
+        if _has_own_cluster(item):
+            note(item.nodeid, "own cluster")
         elif reason := next((why for part, why in reasons.items() if part in name), None):
-            _results[item.nodeid] = f"excluded: {reason}"
+            note(item.nodeid, f"excluded: {reason}")
         elif marks := {"network", "gpu", "slow"} & {mark.name for mark in item.iter_markers()}:
-            _results[item.nodeid] = f"excluded: marked by Dask as {min(marks)}"
-        elif number % every == 0:
+            note(item.nodeid, f"excluded: marked by Dask as {min(marks)}")
+        elif number % every == 0 or only:
             chosen.append(item)
     kept = set(chosen)
     left_out = [item for item in items if item not in kept]
@@ -125,13 +148,13 @@ def collections_on_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
     dask.base.named_schedulers.update(before)
 
 
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Note which test runs, for the case that it ends this process."""
+    note(nodeid, "begun")
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Note the outcome of a test."""
     if report.when == "call" or report.outcome != "passed":
         expected = hasattr(report, "wasxfail")
-        _results[report.nodeid] = "expected to fail" if expected else report.outcome
-
-
-def pytest_sessionfinish() -> None:
-    """Write all outcomes."""
-    Path(os.environ["COMPAT_REPORT"]).write_text(json.dumps(_results), encoding="utf-8")
+        note(report.nodeid, "expected to fail" if expected else report.outcome)
