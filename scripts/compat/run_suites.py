@@ -120,7 +120,7 @@ def run_once(asked: Run, report: Path) -> tuple[bool, str]:
         output = ["-q", "--tb=short", "--show-capture=no", "--disable-warnings"]
         # The environment may be a folder of this project, whose conftest.py is not for them.
         places = ["-c", os.devnull, f"--rootdir={asked.top}", f"--confcutdir={asked.top}"]
-        places += [f"--basetemp={folder}/tmp", f"--timeout={LIMIT}"]
+        places += [f"--basetemp={Path(folder) / 'tmp'}", f"--timeout={LIMIT}"]
         paths = [str(asked.top / test) for test in asked.tests]
         printed = Path(folder) / "printed.txt"
         with printed.open("wb") as file:
