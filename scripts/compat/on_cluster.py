@@ -8,8 +8,10 @@ Used by :mod:`run_suites` in a separate process, with ``-p on_cluster``. Its env
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from typing import Any
 import dask
 import pytest
 from distributed import Client, LocalCluster
+from run_suites import read
 
 # First, because Dask's test utilities put the configuration of their import back for each test.
 import hyperplane.cluster
@@ -39,16 +42,20 @@ from distributed.utils_test import (  # noqa: F401
 #: Fixtures with which a test of Dask gets its cluster from the suite.
 FROM_SUITE = {"client", "c", "s", "a", "b", "client_no_amm", "client_secondary", "cluster_fixture"}
 EXCLUDED = Path(__file__).with_name("excluded.txt")
-#: Names of Dask's schedulers that run in the process of the caller.
-NAMES = ("sync", "synchronous", "single-threaded", "threads", "threading")
+#: Names of Dask's schedulers on one machine.
+NAMES = (
+    *("sync", "synchronous", "single-threaded", "threads", "threading"),
+    *("processes", "multiprocessing"),
+)
 
 _report = Path(os.environ["COMPAT_REPORT"])
 
 
 def start() -> tuple[Client, Any]:
-    """Start the kind of cluster that is asked for, with two processes of one thread."""
+    """Start the kind of cluster that is asked for: two processes of one thread and 1 GB."""
     if os.environ["COMPAT_CLUSTER"] == "plain":
-        cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0")
+        options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": 10**9}
+        cluster = LocalCluster(dashboard_address="127.0.0.1:0", **options)
         return Client(cluster), cluster
     # The tuning profile is the one in force by default, `fast`.
     return hyperplane.cluster.initialize_cluster(
@@ -72,13 +79,6 @@ def note(name: str, outcome: str) -> None:
         lines.write(json.dumps([name, outcome]) + "\n")
 
 
-def known() -> set[str]:
-    """Names that the report has."""
-    if not _report.exists():
-        return set()
-    return {json.loads(line)[0] for line in _report.read_text(encoding="utf-8").splitlines()}
-
-
 def _of_client_suite(item: pytest.Item) -> bool:
     return item.path.name == "test_client.py"
 
@@ -92,7 +92,7 @@ def _has_own_cluster(item: pytest.Item) -> bool:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what builds its own cluster, what is excluded, and all but each n-th test."""
-    every, reasons, done = int(os.environ["COMPAT_EVERY"]), excluded(), known()
+    every, reasons, done = int(os.environ["COMPAT_EVERY"]), excluded(), read(_report)
     only = set(Path(os.environ["COMPAT_ONLY"]).read_text(encoding="utf-8").splitlines())
     chosen = []
     for number, item in enumerate(items):
@@ -124,13 +124,40 @@ def cluster_fixture(loop: Any) -> Iterator[tuple[dict[str, Any], list[dict[str, 
     cluster.close()
 
 
+class Shared:
+    """One cluster for all tests of collections; a new one where a test has left tasks behind."""
+
+    def __init__(self) -> None:
+        self.own, self.cluster = start()
+
+    def close(self) -> None:
+        """End the cluster."""
+        self.own.close()
+        self.cluster.close()
+
+    def clean(self) -> None:
+        """Wait until the scheduler has forgotten a test's tasks.
+
+        Tests of arrays give the same names to other data, and the cluster would take the tasks of
+        one test for those of the next. Dask's scheduler keeps released tasks for good when a name
+        came with two graphs.
+        """
+        for look in range(200):
+            if not self.cluster.scheduler.tasks:
+                return
+            if look == 0:
+                gc.collect()
+            time.sleep(0.01)
+        self.close()
+        self.own, self.cluster = start()
+
+
 @pytest.fixture(scope="session")
-def session_cluster() -> Iterator[Client]:
-    """One cluster for all tests of collections."""
-    own, cluster = start()
-    yield own
-    own.close()
-    cluster.close()
+def shared() -> Iterator[Shared]:
+    """The cluster of the tests of collections."""
+    found = Shared()
+    yield found
+    found.close()
 
 
 @pytest.fixture(autouse=True)
@@ -139,13 +166,14 @@ def collections_on_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
     if _of_client_suite(request.node):
         yield
         return
-    own = request.getfixturevalue("session_cluster")
+    on_it: Shared = request.getfixturevalue("shared")
     before = dict(dask.base.named_schedulers)
-    dask.base.named_schedulers.update(dict.fromkeys(NAMES, own.get))
+    dask.base.named_schedulers.update(dict.fromkeys(NAMES, on_it.own.get))
     with dask.config.set(scheduler="dask.distributed"):
         yield
     dask.base.named_schedulers.clear()
     dask.base.named_schedulers.update(before)
+    on_it.clean()
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
