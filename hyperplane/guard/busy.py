@@ -85,13 +85,14 @@ def process_activity(dask_worker: Nanny) -> tuple[int, float] | None:
 def _by_value(function: Callable[..., Any]) -> bytes:
     """A function pickled with its code: where it runs, this module need not be."""
     module = sys.modules.get(function.__module__)
-    if module is None:  # it came here by value itself, and goes on so
-        return cloudpickle.dumps(function)
-    cloudpickle.register_pickle_by_value(module)
+    if module is not None:  # else it came here by value itself, and goes on so
+        cloudpickle.register_pickle_by_value(module)
     try:
-        return cloudpickle.dumps(function)
+        pickled: bytes = cloudpickle.dumps(function)
     finally:
-        cloudpickle.unregister_pickle_by_value(module)
+        if module is not None:
+            cloudpickle.unregister_pickle_by_value(module)
+    return pickled
 
 
 class BusyWorkerGuard(SchedulerPlugin):

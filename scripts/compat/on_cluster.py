@@ -90,6 +90,11 @@ def _has_own_cluster(item: pytest.Item) -> bool:
     return item.path.name == "test_distributed.py"
 
 
+def _left_out(item: pytest.Item) -> set[str]:
+    """Marks of tests that do not run; slow ones of the client are few, and do."""
+    return {"network", "gpu"} if _of_client_suite(item) else {"network", "gpu", "slow"}
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what builds its own cluster, what is excluded, and all but each n-th test."""
     every, reasons, done = int(os.environ["COMPAT_EVERY"]), excluded(), read(_report)
@@ -103,7 +108,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             note(item.nodeid, "own cluster")
         elif reason := next((why for part, why in reasons.items() if part in name), None):
             note(item.nodeid, f"excluded: {reason}")
-        elif marks := {"network", "gpu", "slow"} & {mark.name for mark in item.iter_markers()}:
+        elif marks := _left_out(item) & {mark.name for mark in item.iter_markers()}:
             note(item.nodeid, f"excluded: marked by Dask as {min(marks)}")
         elif number % every == 0 or only:
             chosen.append(item)
