@@ -75,23 +75,31 @@ class TestOnTwoCores:
             ({"nprocs": 15}, (2, 1, 10.5)),
             ({"nprocs": 3, "nthreads": 1}, (2, 1, 2.1)),
             ({"nprocs": 3}, (2, 1, 2.1)),
-            ({"num_workers": 1, "nprocs": 3, "nthreads": 1, "ram_gb_per_proc": 1}, (2, 1, 1.5)),
-            ({"num_workers": 3, "nprocs": 5, "nthreads": 3, "ram_gb_per_proc": 2.4}, (1, 2, 22.5)),
+            ({"num_workers": 1, "nprocs": 3, "nthreads": 1, "ram_gb_per_proc": 1}, (2, 1, 1)),
+            ({"num_workers": 3, "nprocs": 5, "nthreads": 3, "ram_gb_per_proc": 2.4}, (1, 2, 2.4)),
             ({"num_workers": 1, "nprocs": 1, "nthreads": 2}, (1, 2, 0.7)),
             ({"num_workers": 2, "nprocs": 1, "nthreads": 1}, (2, 1, 0.7)),
-            # Memory: that of a process is the least that each one gets.
-            ({"num_workers": 1, "nprocs": 2, "ram_gb_per_proc": 16}, (1, 1, 22.5)),
+            # Memory: that of a process is what each one gets, unless one alone is too much.
+            ({"num_workers": 1, "nprocs": 2, "ram_gb_per_proc": 16}, (1, 1, 16)),
             ({"num_workers": 1, "nprocs": 2, "nthreads": 1, "ram_gb_per_proc": 10}, (2, 1, 10)),
             ({"num_workers": 1, "nprocs": 2, "ram_gb_per_proc": 90}, (1, 1, 22.5)),
-            ({"ram_gb_per_proc": 12}, (1, 2, 22.5)),
+            ({"ram_gb_per_proc": 12}, (1, 2, 12)),
+            ({"ram_gb_per_proc": 2.4}, (2, 1, 2.4)),
             ({"cores_per_worker": 16}, (1, 2, 21)),
             ({"cores_per_worker": 16, "nthreads": 1}, (2, 1, 10.5)),
-            (ALL_15, (2, 1, 10.5)),
+            (ALL_15, (2, 1, 0.7)),
         ],
     )
     def test_what_is_given_stays(self, planned, arguments, shape):
         assert _shape(hyperplane.plan_cluster(**arguments)) == shape
         assert _shape(_initialize(planned, **arguments)) == shape
+
+    def test_the_note_says_that_memory_is_left_by_what_is_given(self, machine):
+        machine(2, 22.5)
+        left = "; ram_gb_per_proc is kept as given, without it there is more for each process"
+        note = hyperplane.plan_cluster(nprocs=3, ram_gb_per_proc=2.4).fit_note
+        assert note.endswith(left)
+        assert left not in hyperplane.plan_cluster(nprocs=3).fit_note
 
     def test_an_argument_that_equals_its_default_is_given(self, machine, planned):
         assert _shape(_initialize(planned, 2, False, None, 1200, 1)) == (2, 1, 10.5)
@@ -232,7 +240,9 @@ def test_of_what_is_given_only_the_machine_takes_away(nodes, nprocs, nthreads, m
             room,
         )
     if "ram_gb_per_proc" in names:
-        assert worker.ram_per_proc >= min(asked.ram_per_proc, machine.ram)
+        assert worker.ram_per_proc == min(asked.ram_per_proc, machine.ram)
+        if not {"nprocs", "nthreads"} & names:
+            assert processes >= min(nodes * nprocs, machine.cores, ram // asked.ram_per_proc)
 
 
 def test_what_is_left_out_is_marked():

@@ -4,21 +4,26 @@ A worker sends no heartbeat while a call into C holds the interpreter's lock. Da
 ``worker-ttl`` cannot tell such a worker from a dead one: it kills the process with its results
 and runs the task again, which ends the same way. The nanny is a separate process or thread, so
 it can look at the worker's process meanwhile.
+
+Schedulers elsewhere get this module by value, as text or pickled: it uses no other one of this
+package.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import cloudpickle
 import psutil
 from distributed import scheduler as dask_scheduler
 from distributed.core import rpc
 from distributed.diagnostics.plugin import SchedulerPlugin
-from distributed.protocol import pickle
 from tornado.ioloop import PeriodicCallback
 
 if TYPE_CHECKING:
@@ -77,6 +82,19 @@ def process_activity(dask_worker: Nanny) -> tuple[int, float] | None:
     return pid, times.user + times.system
 
 
+def _by_value(function: Callable[..., Any]) -> bytes:
+    """A function pickled with its code: where it runs, this module need not be."""
+    module = sys.modules.get(function.__module__)
+    if module is not None:  # else it came here by value itself, and goes on so
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        pickled: bytes = cloudpickle.dumps(function)
+    finally:
+        if module is not None:
+            cloudpickle.unregister_pickle_by_value(module)
+    return pickled
+
+
 class BusyWorkerGuard(SchedulerPlugin):
     """Renew the time-to-live of silent workers whose process is at work.
 
@@ -128,7 +146,7 @@ class BusyWorkerGuard(SchedulerPlugin):
     async def _activity(self, worker: WorkerState) -> tuple[int, float] | None:
         try:
             async with rpc(worker.nanny, connection_args=self.scheduler.connection_args) as nanny:
-                call = nanny.run(function=pickle.dumps(process_activity))
+                call = nanny.run(function=_by_value(process_activity))
                 reply = await asyncio.wait_for(call, ANSWER_LIMIT)
         except Exception:  # noqa: BLE001 - no answer, or none that can be read: not known to be busy
             return None
@@ -155,3 +173,10 @@ class BusyWorkerGuard(SchedulerPlugin):
             silence.looked, silence.cpu = now, cpu
         if now - silence.idle_since < WAITING_LIMIT:
             worker.last_seen = silence.renewed = now
+
+
+async def dask_setup(scheduler: Scheduler) -> None:
+    """Guard the workers of a scheduler that reads this module as a preload."""
+    guard = BusyWorkerGuard()
+    scheduler.add_plugin(guard)
+    await guard.start(scheduler)

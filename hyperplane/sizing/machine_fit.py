@@ -45,9 +45,10 @@ def fit_machine(
     The number of processes is cut first. Threads that the caller gave stay as they are while one
     process of them fits the cores, and are never raised; processes that the caller gave stay as
     many as there are cores for. What the caller left open is laid out by
-    :func:`~hyperplane.sizing.fit.balanced_layout`. All processes together keep the memory asked
-    for, or what the machine has to give; memory that the caller gave for a process is the least
-    that each one gets.
+    :func:`~hyperplane.sizing.fit.balanced_layout`, except where the caller gave the memory of a
+    process: that is what each one gets, or all that there is for a single one, and as many
+    processes are kept as there are cores. Otherwise all processes together keep the memory asked
+    for, or what the machine has to give.
 
     Parameters
     ----------
@@ -82,17 +83,19 @@ def fit_machine(
             f"{format_bytes(machine.ram)}; a worker process needs {format_bytes(least)}",
             "close something, or start the cluster on a larger machine",
         )
-    if "ram_gb_per_proc" in explicit:
+    ram_given = "ram_gb_per_proc" in explicit
+    if ram_given:
         least = min(asked.ram_per_proc, free)
     room = free // least
     if room < nprocs:
         nprocs = room
-        if "ram_gb_per_proc" in explicit and not {"nprocs", "nthreads"} & set(explicit):
+        if ram_given and not {"nprocs", "nthreads"} & set(explicit):
             nthreads = min(machine.cores, threads) // nprocs
+    share = free // nprocs
     given = WorkerSpec(
         nprocs=nprocs,
         nthreads=nthreads,
-        ram_per_proc=free // nprocs,
+        ram_per_proc=min(share, asked.ram_per_proc) if ram_given else share,
         cores_per_worker=nprocs * nthreads,
         ngpus=asked.ngpus,
     )
@@ -102,6 +105,8 @@ def fit_machine(
         f"({plural(machine.cores, 'core')}, {bytes_to_gb(machine.ram):.1f} GB free less a reserve"
         f"{_open(machine)})"
     )
+    if share > given.ram_per_proc:
+        note += "; ram_gb_per_proc is kept as given, without it there is more for each process"
     return MachineFit(given, 1, note)
 
 
@@ -131,7 +136,7 @@ def _layout_within(
     if "nthreads" in explicit:
         nthreads = min(asked.nthreads, cores)
         return min(nprocs, cores // nthreads), nthreads
-    if "nprocs" in explicit:
+    if {"nprocs", "ram_gb_per_proc"} & set(explicit):  # fewer processes would be less memory
         nprocs = min(nprocs, cores)
         return nprocs, min(asked.nthreads, cores // nprocs)
     return balanced_layout(cores, single_process_cores)

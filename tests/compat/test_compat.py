@@ -2,34 +2,103 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from scale import scaled
+from scale import FULL, scaled
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "compat" / "run_suites.py"
-#: Suites, each how-manieth of their tests runs, and the least number that has to pass.
-SMALL = [(["slice"], 4, 20)]
-LARGE = [(["array", "bag", "dataframe"], 25, 400)]
+RUNNER = runpy.run_path(str(SCRIPT))
+#: Suites, each how-manieth of their tests runs, and how many have to pass.
+SMALL = (["slice"], 8, 6)
+LARGE = (["array", "bag", "dataframe"], 60, 264)
+#: Tests as those of Dask, of which one ends its process.
+TESTS = """
+import os, dask, pytest
+
+@dask.delayed
+def double(number):
+    return 2 * number
+
+def test_first():
+    assert double(1).compute() == 2
+
+def test_that_ends_the_process():
+    os._exit(3)
+
+def test_last():
+    assert double(2).compute() == 4
+
+def test_that_fails():
+    assert double(3).compute() == 7
+"""
 
 
 @pytest.mark.cluster
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("suites", "every", "least"), scaled(SMALL, LARGE))
-def test_tests_of_dask_pass_as_on_a_plain_cluster(
-    suites: list[str], every: int, least: int
-) -> None:
+def test_tests_of_dask_pass_as_on_a_plain_cluster() -> None:
+    suites, every, passing = scaled(SMALL, LARGE)
+    environment = dict(os.environ)
+    if not FULL:  # the tests of bags need no data frames: the start is cheaper without
+        environment["DASK_HYPERPLANE__ENGINES__LOCAL__PRELOAD"] = "[]"
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *suites, "--every", str(every)],
         capture_output=True,
         text=True,
         check=False,
+        env=environment,
     )
     sys.stdout.write(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
     passed = re.findall(r"ran, (\d+) passed, 0 failed", done.stdout)
     assert len(passed) == len(suites)
-    assert sum(map(int, passed)) >= least
+    assert sum(map(int, passed)) >= passing
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not FULL, reason="starts four clusters: at full scale")
+def test_a_test_that_ends_its_process_does_not_take_the_others_with_it(tmp_path: Path) -> None:
+    (tmp_path / "test_other.py").write_text(TESTS, encoding="utf-8")
+    asked = RUNNER["Run"](tmp_path, ["test_other.py"], 1)
+    found = RUNNER["compare"](asked, tmp_path / "report.jsonl")
+    too = RUNNER["PLAIN_TOO"]
+    assert {name.partition("::test_")[2]: outcome for name, outcome in found.items()} == {
+        "first": "passed",
+        "that_ends_the_process": too,
+        "last": "passed",
+        "that_fails": too,
+    }
+
+
+def test_what_a_killed_process_has_reported_counts(tmp_path: Path) -> None:
+    report = tmp_path / "report.jsonl"
+    assert RUNNER["read"](report) == {}
+    lines = [["a::one", "begun"], ["a::one", "passed"], ["a::two", "begun"]]
+    report.write_text("\n".join(map(json.dumps, lines)) + '\n["a::thr', encoding="utf-8")
+    assert RUNNER["read"](report) == {"a::one": "passed", "a::two": "begun"}
+
+
+def test_the_summary_names_what_failed_and_why_what_did_not_run() -> None:
+    outcomes: dict[str, Any] = {
+        "one": "passed",
+        "two": "failed",
+        "three": RUNNER["PLAIN_TOO"],
+        "four": "excluded: starts its own cluster",
+        "five": RUNNER["SECOND_TIME"],
+    }
+    assert RUNNER["summary"]("bag", outcomes).splitlines() == [
+        "bag: 4 ran, 1 passed, 1 failed, 1 failed on a plain LocalCluster too, "
+        "1 passed only when run again, 1 excluded",
+        "    1 excluded: starts its own cluster",
+        "    failed: two",
+        "    passed only when run again: five",
+        "    failed on a plain LocalCluster too: three",
+    ]

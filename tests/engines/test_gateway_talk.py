@@ -23,6 +23,7 @@ import hyperplane
 from hyperplane.engines import records
 from hyperplane.engines.gateway import plugins
 from hyperplane.engines.gateway import server as gateway_server
+from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.spec.settings import GatewaySettings
 
 
@@ -157,6 +158,7 @@ def test_plugins_work_where_this_package_is_not_installed() -> None:
         plugins.SchedulerSettings({"distributed.scheduler.worker-ttl": "45s"}),
         plugins.NannySettings({"distributed.worker.memory.pause": 0.5}, {"A": "1"}),
         plugins.GatewayIdleGuard(7, begin_within=60),
+        BusyWorkerGuard(),
     ]
     with plugins.by_value():
         pickled = pickle.dumps([dumps(plugin) for plugin in sent])
@@ -167,5 +169,6 @@ def test_plugins_work_where_this_package_is_not_installed() -> None:
         "SchedulerSettings  hyperplane-settings",
         "NannySettings  hyperplane-settings",
         "GatewayIdleGuard 7 hyperplane-idle-guard",
+        "BusyWorkerGuard  hyperplane-busy-worker-guard",
     ], done.stderr.decode()
     assert len(dumps(sent[0])) < len(pickle.loads(pickled)[0])  # by name again

@@ -1,7 +1,7 @@
 """Plugins that are sent to the scheduler and the nannies of a gateway's cluster.
 
 They are pickled by value: this package need not be installed there. So nothing here may use
-another module of it but the one that :data:`SENT` names too.
+another module of it but those that :data:`SENT` names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from distributed.diagnostics.plugin import NannyPlugin, SchedulerPlugin
 from distributed.worker_memory import NannyMemoryManager
 from tornado.ioloop import PeriodicCallback
 
-from hyperplane.guard import idle
+from hyperplane.guard import busy, idle
 from hyperplane.guard.idle import IdleGuard
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from distributed.core import Server
 
 #: The modules whose classes are sent.
-SENT = (__name__, idle.__name__)
+SENT = (__name__, idle.__name__, busy.__name__)
 
 
 class GatewayIdleGuard(IdleGuard):

@@ -19,9 +19,11 @@ from hyperplane.engines.base import Started
 from hyperplane.engines.elsewhere import server_settings, worker_variables
 from hyperplane.engines.gateway import options, plugins, server
 from hyperplane.engines.gateway.cluster import WatchedGatewayCluster
+from hyperplane.engines.guarded import TIME_TO_LIVE
 from hyperplane.engines.joining import join
 from hyperplane.engines.starting import give_up, record_of
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
+from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import GatewaySettings
 from hyperplane.units import bytes_to_gb, format_bytes, plural
@@ -79,6 +81,24 @@ def _reserved(plan: ClusterPlan, how: Mapping[str, Any]) -> records.Record:
     return records.reserve(record_of(plan, client={**plan.tuning.client, **how}), None)
 
 
+def _told_by_plugins(plan: ClusterPlan, settings: GatewaySettings) -> list[Any]:
+    """Plugins for what the gateway has no option for."""
+    told = set(settings.told.values())
+    dotted = server_settings(plan, settings)
+    found: list[Any] = []
+    if "environment" not in told:
+        found = [
+            plugins.SchedulerSettings(dotted),
+            plugins.NannySettings(dotted, worker_variables(plan)),
+        ]
+    if TIME_TO_LIVE in dotted:  # one that the user chose is kept exactly
+        found.append(BusyWorkerGuard())
+    idle = plan.idle_timeout
+    if idle is not None and "idle_timeout" not in told:
+        found.append(plugins.GatewayIdleGuard(idle, begin_within=plan.request.timeout))
+    return found
+
+
 class _Begun:
     """A start on its way: each step, and how to undo all of them."""
 
@@ -134,24 +154,13 @@ class _Begun:
 
     def tell(self, cluster: WatchedGatewayCluster, began: float) -> None:
         """What no option of the gateway says: told to the running scheduler, before any worker."""
-        plan, told = self.plan, set(self.settings.told.values())
-        found: list[Any] = []
-        if "environment" not in told:
-            dotted = server_settings(plan, self.settings)
-            found = [
-                plugins.SchedulerSettings(dotted),
-                plugins.NannySettings(dotted, worker_variables(plan)),
-            ]
-        idle = plan.idle_timeout
-        if idle is not None and "idle_timeout" not in told:
-            found.append(plugins.GatewayIdleGuard(idle, begin_within=plan.request.timeout))
         patience = cluster.patience(self.left(began))
         with Client(cluster, set_as_default=False, timeout=patience) as client:
             # First, because what is pickled with its code needs the same Python.
             versions.check(client, ENGINE, self.settings)
             try:
                 with plugins.by_value():
-                    for plugin in found:
+                    for plugin in _told_by_plugins(self.plan, self.settings):
                         client.register_plugin(plugin)
             except Exception as error:  # noqa: BLE001 - of the scheduler, so of any kind
                 logger.warning(

@@ -84,8 +84,11 @@ def _scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any
     args = ["dask", "scheduler", "--protocol", "tls" if settings.security == "tls" else "tcp"]
     args += ["--port", "8786", "--dashboard-address", ":8787"]
     health = {"httpGet": {"port": "http-dashboard", "path": "/health"}}
+    args += ["--preload", _text_of("hyperplane.engines.kubernetes", "idle.py")]
+    if _keeps_own_time_to_live(plan, settings):
+        args += ["--preload", _text_of("hyperplane.guard", "busy.py")]
     container = {
-        **_container("scheduler", [*args, "--preload", _idle_preload()], settings),
+        **_container("scheduler", args, settings),
         "env": _environ(plan, settings, {}),
         "resources": _resources({"cpu": f"{cpu}m", "memory": str(ram)}, cpu, 1.0),
         "ports": [_port("tcp-comm", 8786), _port("http-dashboard", 8787)],
@@ -192,6 +195,14 @@ def _environ(
     return [{"name": name, "value": verbatim(value)} for name, value in sorted(variables.items())]
 
 
+def _keeps_own_time_to_live(plan: ClusterPlan, settings: KubernetesSettings) -> bool:
+    """Whether ``worker_ttl`` holds here, and not a time-to-live of Dask that the user chose."""
+    from hyperplane.engines.elsewhere import server_settings
+    from hyperplane.engines.guarded import TIME_TO_LIVE
+
+    return TIME_TO_LIVE in server_settings(plan, settings)
+
+
 def _scheduler_routes() -> list[str]:
     import dask.config
     import distributed  # noqa: F401 - its defaults are those of the routes
@@ -222,10 +233,9 @@ def _service(cluster: str) -> dict[str, Any]:
 
 
 @functools.cache
-def _idle_preload() -> str:
+def _text_of(package: str, module: str) -> str:
     """The text of a module: the scheduler reads it, so that its image need not have it."""
-    file = resources.files("hyperplane.engines.kubernetes") / "idle.py"
-    return file.read_text(encoding="utf-8")
+    return (resources.files(package) / module).read_text(encoding="utf-8")
 
 
 class _Dumper(yaml.SafeDumper):

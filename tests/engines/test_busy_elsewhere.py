@@ -1,0 +1,106 @@
+"""Busy workers of schedulers elsewhere, where this package may not be installed, live on."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import dask.config
+import pytest
+from distributed.protocol.pickle import dumps
+from kubernetes_cases import rendered
+
+import hyperplane
+import hyperplane.engines.gateway.start as gateway_start
+from hyperplane.engines.gateway import plugins
+from hyperplane.guard.busy import BusyWorkerGuard
+
+#: A scheduler with a time-to-live of one second and a worker, both without this package.
+PROGRAM = """
+import asyncio, ctypes, json, logging, os, pickle, sys
+import dask.config
+import distributed.scheduler
+from distributed import Client, Nanny, Scheduler
+
+sys.modules["hyperplane"] = None  # as if it was not installed
+distributed.scheduler.heartbeat_interval = lambda workers: 0.1
+ADDRESS = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+
+def hold_the_lock(seconds):
+    ctypes.PyDLL(None).sleep(seconds)
+    return os.getpid()
+
+async def main():
+    text, pickled = pickle.load(sys.stdin.buffer)
+    dask.config.set({"distributed.scheduler.worker-ttl": "1s"})
+    async with Scheduler(preload=[text], **ADDRESS) as scheduler:
+        async with Nanny(scheduler.address, nthreads=1, **ADDRESS) as nanny:
+            async with Client(scheduler.address, asynchronous=True) as client:
+                pid = await client.submit(os.getpid)
+                assert await client.submit(hold_the_lock, 4) == pid, "the worker was killed"
+            guard = pickle.loads(pickled)
+            await guard.start(scheduler)
+            [worker] = scheduler.workers.values()
+            found, cpu = await guard._activity(worker)
+            await guard.close()
+            plugins = list(scheduler.plugins)
+            json.dump({"text": plugins, "pickled": [found == pid, cpu > 0]}, sys.stdout)
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+def scheduler_preloads(**options: Any) -> list[str]:
+    """The texts that a scheduler in a pod reads."""
+    [container] = rendered(**options)["spec"]["scheduler"]["spec"]["containers"]
+    args = container["args"]
+    return [args[at + 1] for at, arg in enumerate(args) if arg == "--preload"]
+
+
+@pytest.mark.cluster
+def test_a_scheduler_elsewhere_leaves_a_worker_at_work_that_holds_the_interpreters_lock(
+    tmp_path: Any,
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM, encoding="utf-8")
+    text = scheduler_preloads()[-1].replace("$$", "$")
+    with plugins.by_value():
+        sent = pickle.dumps((text, dumps(BusyWorkerGuard())))
+    done = subprocess.run(
+        [sys.executable, str(program)], input=sent, capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    found = json.loads(done.stdout)
+    assert BusyWorkerGuard.name in found["text"]
+    assert found["pickled"] == [True, True]
+    assert "holds the interpreter's lock (GIL); the worker is left at work" in done.stderr.decode()
+
+
+def test_a_time_to_live_that_the_user_chose_is_kept_exactly_in_pods() -> None:
+    guarded = len(scheduler_preloads())
+    with dask.config.set({"distributed.scheduler.worker-ttl": "45s"}):
+        kept = scheduler_preloads()
+    assert guarded == len(kept) + 1
+    assert not any("BusyWorkerGuard" in text for text in kept)
+
+
+@pytest.mark.parametrize("environment", [None, "environment"])
+def test_a_gateway_s_scheduler_is_told_unless_the_user_chose_a_time_to_live(
+    environment: str | None,
+) -> None:
+    plan_options = {"variables": environment, "memory": "ram_gb"}
+    where = {"address": "http://127.0.0.1:1", "plan_options": plan_options}
+    plan = hyperplane.plan_cluster(num_workers=1, nprocs=1, engine="gateway", engine_options=where)
+
+    def names() -> list[str]:
+        return [one.name for one in gateway_start._told_by_plugins(plan, plan.settings)]
+
+    # The guard starts with the time-to-live that the settings before it have put in force.
+    settings = [] if environment else ["hyperplane-settings"] * 2
+    assert names() == [*settings, BusyWorkerGuard.name, "hyperplane-idle-guard"]
+    with dask.config.set({"distributed.scheduler.worker-ttl": "45s"}):
+        assert BusyWorkerGuard.name not in names()
