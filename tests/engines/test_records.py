@@ -260,6 +260,7 @@ def container(tmp_path: Path) -> Iterator[Callable[[], Container]]:
         one.end()
 
 
+@pytest.mark.process
 def test_containers_that_share_a_disk_remove_only_what_a_dead_one_has_left(
     container: Callable[[], Container], tmp_path: Path
 ) -> None:

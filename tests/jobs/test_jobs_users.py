@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 
 import dask
+import pytest
 from users import ONE_MORE, OTHER, as_other_user, program_of, shared_folder
 
 from hyperplane.jobs.home import home, this_machine
 from hyperplane.jobs.kernel_folder import KernelFolder
+
+pytestmark = pytest.mark.process
 
 #: Each step waits until the other one runs, too.
 STEP = "echo $(id -u); touch here-$(id -u); until [ -e here-$OF ]; do sleep 0.05; done"

@@ -195,6 +195,7 @@ def test_which_kubernetes_is_meant_is_settled_at_submission(tmp_path, monkeypatc
     assert runners.settle("kubernetes", found) == found
 
 
+@pytest.mark.process
 def test_what_executes_a_notebook_goes_with_it_and_needs_nothing_else(tmp_path):
     class Creates:
         async def create(self, job, secret_of):
