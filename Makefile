@@ -43,10 +43,10 @@ install: | $(BIN)/python
 demo: $(STAMPS)/demo
 	$(BIN)/hyperplane demo
 
-# TESTERS: processes that run test files beside each other; one more than cores, because tests wait.
+# TESTERS: processes that run test files beside each other; two more than cores, because tests wait.
 # conftest.py has the order of the files. Tests start hundreds of interpreters: each must find the
 # package compiled, whatever the environment says of bytecode.
-TESTERS ?= $(shell expr $$(nproc) + 1)
+TESTERS ?= $(shell expr $$(nproc) + 2)
 PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(TESTERS) \
   --dist loadfile --no-loadscope-reorder --durations 20
 

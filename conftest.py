@@ -33,8 +33,10 @@ def pytest_configure(config):
 def pytest_sessionstart(session):
     # Not a fixture: examples have none.
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
-    # Short, because the path of a socket may have a hundred characters and no more.
-    folder = tempfile.mkdtemp(prefix=f"hp-{worker}-")
+    # Short, because the path of a socket may have a hundred characters and no more: not within
+    # the folder of the process that starts this one.
+    top = os.environ.get("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    folder = tempfile.mkdtemp(prefix=f"hp-{worker}-", dir=top)
     session.config.stash[_FOLDER] = folder
     Path(folder).chmod(0o755)  # some tests run programs as another user
     # What tests build or download once stays where the user has it.

@@ -377,6 +377,7 @@ hyperplane:
 
 
 class TestFiles:
+    @pytest.mark.process
     def test_a_site_changes_keys_and_adds_pools_by_yaml_alone(self, in_new_process):
         shown = in_new_process("my_join", "My-Join", "ocr", files={"site.yaml": GOOD_FILE})
         assert shown["faults"] == []
@@ -411,6 +412,7 @@ class TestFiles:
         assert found.plan_options == {"my_memory": "ram_gb"}
         assert found.options == {"on_nodes": {"a.b/c-d": "e-f"}}
 
+    @pytest.mark.process
     def test_a_variable_beats_a_file(self, in_new_process):
         shown = in_new_process(
             files={"site.yaml": GOOD_FILE},
@@ -424,6 +426,7 @@ class TestFiles:
         assert shown["pools"]["64_256"]["price_per_hour"] == 2.5
         assert shown["pools"]["64_256"]["cores"] == 64
 
+    @pytest.mark.process
     def test_a_file_with_many_faults_tells_them_all(self, in_new_process):
         text = """
         hyperplane:
@@ -469,6 +472,7 @@ class TestFiles:
         assert shown["pools"].startswith("5 faults in the configuration:\n")
         assert f"{file}: hyperplane.pools.pool_1_1 = 11: allowed is a mapping" in shown["pools"]
 
+    @pytest.mark.process
     def test_of_several_files_the_one_in_force_is_named(self, in_new_process):
         shown = in_new_process(
             files={
@@ -487,6 +491,7 @@ class TestFiles:
 
 
 class TestVariables:
+    @pytest.mark.process
     def test_set_a_key(self, in_new_process):
         shown = in_new_process(
             "my_op",
@@ -501,6 +506,7 @@ class TestVariables:
         assert shown["pools"]["16_16"]["price_per_hour"] == 0.58
         assert shown["weights"] == {"my_op": "heavy"}
 
+    @pytest.mark.process
     def test_with_many_faults_tell_them_all(self, in_new_process):
         shown = in_new_process(
             DASK_HYPERPLANE__MEMORY__PAUSE="7",

@@ -146,6 +146,7 @@ def test_generated_tables_are_those_of_the_code(page):
     assert text == pages.with_generated(page), "run: make pages"
 
 
+@pytest.mark.process
 def test_the_terminal_picture_shows_what_the_command_prints():
     drawn = (pages.STATIC / "size.svg").read_text(encoding="utf-8")
     texts = re.findall(r"<text[^>]*>(.*?)</text>", drawn, re.DOTALL)

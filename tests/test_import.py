@@ -43,6 +43,7 @@ def _in_new_process(code, **variables):
     return json.loads(done.stdout)
 
 
+@pytest.mark.process
 def test_nothing_heavy_is_loaded():
     code = "import hyperplane, json, sys; print(json.dumps(sorted(sys.modules)))"
     loaded = set(_in_new_process(code))
@@ -50,6 +51,7 @@ def test_nothing_heavy_is_loaded():
     assert loaded.isdisjoint(HEAVY)
 
 
+@pytest.mark.process
 def test_sizing_and_planning_load_neither_distributed_nor_pandas():
     code = """
 import json, sys
@@ -98,6 +100,7 @@ def test_the_tab_key_offers_public_names_only(name, jedi):
     assert {text.lstrip(".") for text in offered} == set(dir(module)) - {"__version__"}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["errors", "notebook_common", "utils"])
 def test_other_public_modules_need_no_import_of_their_own(name):
     code = f"import hyperplane, json; print(json.dumps(hyperplane.{name}.__name__))"
@@ -170,6 +173,7 @@ def test_an_unknown_name_is_an_attribute_error():
         _ = hyperplane.no_such_name
 
 
+@pytest.mark.process
 def test_the_defaults_are_there_and_what_the_user_set_stays(tmp_path):
     (tmp_path / "site.yaml").write_text("hyperplane: {memory: {pause: 0.85}}")
     code = """
@@ -185,6 +189,7 @@ print(json.dumps(dask.config.get("hyperplane.memory")))
     assert shown == {"target": 0.6, "spill": 0.75, "pause": 0.85, "terminate": 0.9}
 
 
+@pytest.mark.process
 def test_the_defaults_survive_a_refresh_of_dask():
     code = """
 import json

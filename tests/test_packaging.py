@@ -40,6 +40,7 @@ def wheel(tmp_path_factory):
         yield opened
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", defaults.FILES)
 def test_the_wheel_holds_the_configuration(wheel, name):
     shipped = wheel.read(f"hyperplane/config_data/{name}")
@@ -76,6 +77,7 @@ print(hyperplane_gpu.__file__, hyperplane.__file__, sep="\\n")
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["wheel", "editable"])
 def test_the_name_of_gpu_images_is_the_same_module(kind, tmp_path):
     site = tmp_path / "site"
@@ -95,6 +97,7 @@ def test_the_name_of_gpu_images_is_the_same_module(kind, tmp_path):
     assert Path(package).is_relative_to(site if kind == "wheel" else ROOT)
 
 
+@pytest.mark.process
 def test_the_sdist_holds_what_a_wheel_is_built_from(tmp_path):
     with tarfile.open(built("sdist", tmp_path)) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
@@ -146,6 +149,7 @@ def test_the_extra_dev_holds_every_extra_that_can_share_an_environment():
     assert set(extras) - held("dev") == {"gpu"}
 
 
+@pytest.mark.process
 def test_the_console_script_is_there():
     (script,) = entry_points(group="console_scripts", name="hyperplane")
     assert callable(script.load())

@@ -24,7 +24,7 @@ def with_flat_columns(obj: Any, stacklevel: int = 3) -> Any:
     --------
     >>> import pandas as pd
     >>> columns = pd.MultiIndex.from_tuples([("t", ""), ("v", "sum"), ("v", "mean")])
-    >>> with warnings.catch_warnings(record=True):
+    >>> with warnings.catch_warnings(action="ignore"):
     ...     list(with_flat_columns(pd.DataFrame([[1, 2, 3]], columns=columns)).columns)
     ['t', 'v_sum', 'v_mean']
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from scale import scaled
 from terminal import Begin, Foreground, Run
 
 import hyperplane
@@ -168,8 +170,13 @@ def test_programs_can_use_it_while_it_is_held(begin: Begin, place: Path) -> None
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("whole_group", [True, False], ids=["group", "process"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+@pytest.mark.parametrize(
+    ("number", "whole_group"),
+    scaled(
+        [(signal.SIGINT, True), (signal.SIGTERM, False)],
+        list(itertools.product([signal.SIGINT, signal.SIGTERM], [True, False])),
+    ),
+)
 def test_a_signal_ends_it_in_order(
     number: signal.Signals, whole_group: bool, begin: Begin, place: Path
 ) -> None:
@@ -180,7 +187,7 @@ def test_a_signal_ends_it_in_order(
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("seconds", [0.0, 0.3, 0.6])
+@pytest.mark.parametrize("seconds", scaled([0.3], [0.0, 0.3, 0.6]))
 def test_ctrl_c_while_it_starts_ends_it_in_order(seconds: float, begin: Begin, place: Path) -> None:
     held = begin(*START, "--json")
     wait_until(lambda: list(place.rglob("*.json")), 30)

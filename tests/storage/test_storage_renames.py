@@ -64,6 +64,7 @@ with dask.config.set(scheduler="sync"):
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("when", "version"), [("second", 0), ("third", 1)])
 def test_a_kill_between_two_renames_loses_nothing(tmp_path, when, version):
     url = str(tmp_path / "out")

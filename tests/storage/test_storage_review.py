@@ -223,6 +223,7 @@ def test_what_numbers_do_not_replace_they_do_not_remove(faulty_store):
     assert "bucket/out/notes.txt" in store.objects()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("place", ["disk", "store"])
 def test_what_a_failed_save_left_is_removed_while_its_process_lives(place, tmp_path, faulty_store):
     store = faulty_store() if place == "store" else None

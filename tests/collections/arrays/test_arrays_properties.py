@@ -29,7 +29,7 @@ ATTRS = st.dictionaries(
 #: Disagreement is rare, or nearly all combinations would be refused.
 SELDOM = st.sampled_from([False] * 7 + [True])
 SLOW = settings(
-    max_examples=scaled(10, 25),
+    max_examples=scaled(6, 25),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking writes stores for minutes
