@@ -200,3 +200,14 @@ def test_urls_are_read(tmp_path):
     made = join(str(tmp_path / "flights.parquet"), str(tmp_path / "carriers.parquet"), "carrier")
     assert isinstance(made, dd.DataFrame)
     assert len(made.compute()) == len(flights().merge(carriers(), on="carrier"))
+
+
+@pytest.mark.parametrize("kind", ["double[pyarrow]", "float[pyarrow]", "Float32", "float64"])
+@pytest.mark.parametrize("missing", [0, 11])
+def test_zeros_of_both_signs_are_one_key(kind, missing):
+    """Of Arrow's floats pandas finds no partner for the zero once other rows stand before it."""
+    one = pd.DataFrame({"v": pd.array([None] * missing + [0.0], dtype=kind)})
+    two = pd.DataFrame({"v": pd.array([-0.0], dtype=kind), "n": [1]})
+    made = join(dd.from_pandas(one, npartitions=1), dd.from_pandas(two, npartitions=1), "v")
+    (row,) = made.compute(scheduler="sync").itertuples(index=False)
+    assert (float(row.v), row.n) == (0.0, 1)
