@@ -73,10 +73,11 @@ class Numbers:
         return manifest
 
     def needs(self, attempt: str) -> bool:
-        """Whether an attempt is published; its parts may not be copied yet."""
+        """Whether an attempt is published, and its parts are not all copied yet."""
         manifest = self.state().manifest
-        staged = str(manifest.details.get("staged", "")) if manifest else ""
-        return f"{self.target.beside}/{staged}".startswith(f"{attempt}/")
+        if manifest is None or not self._staged(manifest).startswith(f"{attempt}/"):
+            return False
+        return not self.shelf.is_file(self._done(manifest.details["commit"]))
 
     def drop(self, attempt: str) -> None:
         """Remove an attempt, unless it is needed."""

@@ -407,7 +407,8 @@ def test_another_process_finds_and_closes_it(run: Run, place: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     out, err = program.finish(timeout=60)
     assert out.splitlines()[-1] == "closed"
-    assert err == ""
+    # Dask gives notice of a heartbeat that was under way.
+    assert err == "" or "Failed to communicate with scheduler during heartbeat" in err
     wait_until(lambda: not program.family(), SOON)
     assert list(place.rglob("*")) == []
 

@@ -275,3 +275,21 @@ def test_what_is_published_but_not_copied_is_kept_when_its_save_has_failed(
     hyperplane.storage.clean(url, older_than=0, storage_options=options)
     assert version_of(url, options) == 1
     assert not [name for name in store.objects() if "attempt-" in name]
+
+
+def test_what_is_copied_is_removed_where_its_save_ended_before_that(faulty_store, monkeypatch):
+    store = faulty_store()
+    url, options = f"{store.url}/out", store.options
+
+    def ends(self, folder):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Shelf, "remove_folder", ends)
+        with pytest.raises(KeyboardInterrupt):
+            hyperplane.save(frame(1), url, storage_options=options)
+    assert [name for name in store.objects() if "attempt-" in name]
+    found = hyperplane.storage.clean(url, older_than=0, storage_options=options)
+    assert [name[:8] for name in found.removed] == ["attempt-"]
+    assert not [name for name in store.objects() if "attempt-" in name]
+    assert version_of(url, options) == 1
