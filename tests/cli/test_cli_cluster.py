@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from dask_notices import without_notices
 from scale import scaled
 from terminal import Begin, Foreground, Run
 
@@ -36,7 +37,7 @@ def wait_until(condition: Callable[[], object], seconds: float) -> None:
 def ended_well(held: Foreground, place: Path) -> None:
     """The command has ended with 0 and without a word, and nothing of it is left."""
     answer = held.end()
-    assert answer.err == ""
+    assert without_notices(answer.err) == ""
     assert answer.code == 0
     wait_until(lambda: not held.family(), 2)
     assert list(place.rglob("*")) == []
