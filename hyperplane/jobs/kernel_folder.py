@@ -111,7 +111,7 @@ def _clean_up(reader: int, folder: Path, draft: Path) -> None:
             signal.signal(ignored, signal.SIG_IGN)
         os.chdir("/")
         null = os.open(os.devnull, os.O_RDWR)
-        for number in range(3):  # whoever reads the log waits for its last writer
+        for number in range(3):  # a reader of the log waits until its last writer ends
             os.dup2(null, number)
         os.closerange(3, reader)
         os.closerange(reader + 1, 256)
