@@ -150,12 +150,12 @@ def _merge(
 
 def _with_one_zero(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Keys whose zeros have one sign: pandas compares floats of Arrow by their bits."""
-    floats = {}
+    made = frame.copy(deep=False)
     for key in keys:
         dtype = frame[key].dtype
         if isinstance(dtype, pd.ArrowDtype) and dtype.pyarrow_dtype in (pa.float32(), pa.float64()):
-            floats[key] = frame[key] + 0.0
-    return frame.assign(**floats)
+            made[key] = frame[key] + 0.0
+    return made
 
 
 def with_missing(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
