@@ -8,11 +8,13 @@ marked ``own_zygote`` finds none that runs, and its own ends as it does for user
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
+from hyperplane.engines import records
 from hyperplane.engines.local import zygote
 
 
@@ -21,19 +23,26 @@ class KeptZygote:
 
     def __init__(self) -> None:
         self._acquire = zygote.acquire
+        self._process_folder = records.process_folder
         self._environment: Mapping[str, str] | None = None
         self._keeps_none = False
-        self._folder = ""
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._lock = threading.Lock()
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
-        self._folder = tempfile.gettempdir()
+        # Where its socket stays: many tests have a temporary directory of their own.
+        self._folder = tempfile.TemporaryDirectory(prefix="z-")
         zygote.acquire = self.acquire
+        records.process_folder = self.process_folder
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         zygote.acquire = self._acquire
         self.end()
+        records.process_folder = self._process_folder
+        if self._folder is not None:
+            self._folder.cleanup()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -44,26 +53,22 @@ class KeptZygote:
     def acquire(self, modules: Sequence[str], environment: Mapping[str, str]) -> bool:
         if self._keeps_none:
             return self._acquire(modules, environment)
-        if self._environment not in (None, environment) and zygote._users == 1:
-            self.end()
-        with self._in_the_folder_of_all():
+        with self._lock:  # some tests start clusters in several threads
+            if self._environment not in (None, environment) and zygote._users == 1:
+                self.end()
             acquired = self._acquire(modules, environment)
-        if acquired and self._environment is None:
-            self._environment = environment
-            zygote._users += 1
-        return acquired
+            if acquired and self._environment is None:
+                self._environment = environment
+                zygote._users += 1
+            return acquired
 
-    @contextmanager
-    def _in_the_folder_of_all(self) -> Iterator[None]:
-        """Where its socket stays: many tests have a temporary directory of their own."""
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("TMPDIR", self._folder)
-            patch.setattr(tempfile, "tempdir", self._folder)
-            yield
+    def process_folder(self) -> Path:
+        if self._keeps_none or self._folder is None:
+            return self._process_folder()
+        return Path(self._folder.name)
 
     def end(self) -> None:
         """End it, where no cluster uses it."""
         if self._environment is not None:
             self._environment = None
-            with self._in_the_folder_of_all():
-                zygote.release()
+            zygote.release()

@@ -50,6 +50,7 @@ def test_each_command_explains_itself(command: str, run: Run) -> None:
     assert max(map(len, answer.out.splitlines())) <= 80
 
 
+@pytest.mark.process
 def test_submitting_prints_both_ids_and_does_not_wait(run: Run) -> None:
     answer = run("job", "submit", "long.sh", "--name", "sent")
     assert answer.code == 0
@@ -62,6 +63,7 @@ def test_submitting_prints_both_ids_and_does_not_wait(run: Run) -> None:
     assert "had ended: cancelled" in run("job", "cancel", job.id[:8]).out
 
 
+@pytest.mark.process
 def test_waiting_ends_with_the_code_of_the_job(run: Run) -> None:
     answer = run("job", "submit", "say.sh", "--wait")
     assert answer.code == 0
@@ -72,6 +74,7 @@ def test_waiting_ends_with_the_code_of_the_job(run: Run) -> None:
     assert "exit code 65" in answer.out
 
 
+@pytest.mark.process
 def test_a_job_that_failed_is_resumed(run: Run, folder: Path) -> None:
     job = run("job", "submit", "bad.sh", "--wait", "--json").json
     assert job["status"] == FAILED
@@ -83,6 +86,7 @@ def test_a_job_that_failed_is_resumed(run: Run, folder: Path) -> None:
     assert "it is done" in again.err
 
 
+@pytest.mark.process
 def test_several_are_watched_and_the_first_bad_one_gives_the_code(run: Run) -> None:
     names = {"good": "say.sh", "bad": "bad.sh"}
     ids = [
@@ -144,6 +148,7 @@ def test_an_id_that_no_job_has_is_told(command: list[str], run: Run) -> None:
     assert "Traceback" not in answer.err
 
 
+@pytest.mark.process
 def test_nothing_is_cancelled_when_one_of_several_ids_is_wrong(run: Run) -> None:
     sent = run("job", "submit", "long.sh", "--json").json
     assert run("job", "cancel", sent["id"], "zzzz").code == 1

@@ -131,6 +131,8 @@ def test_a_job_without_workers_ends_with_an_error() -> None:
         client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
         with cluster, client:
             cluster.scale(0)
+            while client.scheduler_info()["workers"]:
+                time.sleep(0.05)
             future = client.submit(sum, [1, 2])
             with pytest.raises(NoWorkerError):
                 future.result(timeout=30)
