@@ -56,6 +56,9 @@ def pytest_sessionstart(session):
         path.mkdir()
         _private.setenv(variable, str(path))
     _private.setattr(tempfile, "tempdir", os.environ["TMPDIR"])
+    # A shell starts programs in the background with Ctrl-C ignored, and these their own.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     _private.setenv("DASK_HYPERPLANE__JOBS__LINGER", "5s")
     _private.setenv("DASK_HYPERPLANE__JOBS__RETRY_WAIT", "0.1s")
     dask.config.refresh()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,13 +14,18 @@ import pytest
 #: Marks of tests that may start processes.
 _OF_PROCESSES = ("process", "cluster", "service", "slow", "engine")
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
+#: Sockets of processes that start others: of the supervisor of jobs, and of a forkserver.
+_ASKS = ("supervisor-", "listener-")
+#: What ctypes looks for libraries with, in the first test that loads one.
+_LOOKS = ("ldconfig", "gcc", "cc", "ld", "objdump")
 _started: list[str] = []
 
 
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
-    # The supervisor of jobs may run from the test before: whether this one starts it is chance.
-    asks = event == "socket.connect" and "supervisor-" in str(arguments[1])
-    if event in _STARTS or asks:
+    # These may run since an earlier test: whether a test starts one itself is chance.
+    asks = event == "socket.connect" and any(name in str(arguments[1]) for name in _ASKS)
+    looks = event == "subprocess.Popen" and Path(os.fsdecode(arguments[0])).name in _LOOKS
+    if (event in _STARTS or asks) and not looks:
         _started.append(f"{event} {arguments[asks : asks + 1]}")
 
 

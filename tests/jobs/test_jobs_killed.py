@@ -109,7 +109,8 @@ def test_at_any_moment_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
         folder = tmp_path / str(moment)
         folder.mkdir()
         job = submitted(*steps(folder))
-        time.sleep(draw.uniform(0, whole))
+        # The first ones early: the machine may be faster now than it was.
+        time.sleep(draw.uniform(0, whole / 3 if moment < len(VICTIMS) else whole))
         victim = VICTIMS[moment % len(VICTIMS)]
         struck = False
         if victim != "step":

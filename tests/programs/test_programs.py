@@ -89,6 +89,7 @@ def test_a_script_that_is_a_session_and_a_step(tmp_path, monkeypatch, slack):
     assert len(slack.got) == 4
 
 
+@pytest.mark.process
 def test_notebooks_that_depend_on_each_other(tmp_path, monkeypatch):
     """A parameters cell, a step without an output path, and one that depends on two."""
     monkeypatch.chdir(tmp_path)
