@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 
 PYTHON = {"name": "python3", "display_name": "3", "language": "python"}
 #: A notebook takes some four seconds of a core, so 20 rounds of 50 take half an hour of two.
-AT_ONCE, ROUNDS = scaled(4, 50), scaled(1, 2)
+AT_ONCE, ROUNDS = scaled(4, 50), 1
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from hyperplane.jobs import Pipeline, Step, submit
 from hyperplane.jobs.home import the_store
 from hyperplane.jobs.states import DONE, IN_PROGRESS, OPEN
 
-JOBS, AT_MOST = scaled(40, 2_000), scaled(10, 100)
+JOBS, AT_MOST = scaled(40, 1_000), scaled(10, 100)
 
 
 @pytest.mark.slow

@@ -210,4 +210,5 @@ def _ticks(value):
 
 def values_of(frames, name):
     """The values of a column of several frames."""
-    return [plain(value) for frame in frames for value in frame[name].astype(object).tolist()]
+    # Not by way of astype(object): in records of Arrow, that makes whole numbers floats.
+    return [plain(value) for frame in frames for value in frame[name].tolist()]

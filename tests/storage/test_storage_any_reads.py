@@ -104,7 +104,7 @@ def test_json_lines(tmp_path_factory, case, head, size):
             assert all(record.get(name) is None for record in every), name
 
 
-@settings(QUICK, max_examples=scaled(15, 2000))
+@settings(QUICK, max_examples=scaled(15, 1000))
 @given(case=parts(kinds=PARQUET, names=("a", "b b", "1", "*", "^x$", "x.y"), most=3))
 def test_parquet(tmp_path_factory, case):
     frames, kinds = case

@@ -122,7 +122,7 @@ def test_parts_come_back_or_are_refused(case, form, way):
         fsspec.filesystem("memory").store.clear()
 
 
-@settings(QUICK, max_examples=scaled(15, 2000))
+@settings(QUICK, max_examples=scaled(15, 500))
 @given(case=parts(most=1, drift=False), form=st.sampled_from(["parquet", "avro", "jsonl"]))
 def test_a_file_comes_back_or_is_refused(case, form):
     (frame,), (kinds,) = case

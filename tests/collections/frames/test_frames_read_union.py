@@ -79,3 +79,28 @@ def test_a_float_that_is_asked_for_is_rounded(tmp_path):
     assert read(tmp_path / "a.csv").n.compute().to_list() == ["1.5", str(ODD)]
     rounded = read(tmp_path / "a.csv", dtypes={"n": "float64"}).n.compute()
     assert rounded.to_list() == [1.5, float(ODD)]
+
+
+@pytest.mark.parametrize("mixing", ["strict", "union"])
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ([[], None], [[ODD], []]),
+        ([{"a": [], "b": None}], [{"a": [ODD], "b": "x"}]),
+        ([[[]]], [[[1]]]),
+    ],
+    ids=repr,
+)
+def test_lists_and_records_without_a_value_in_one_file(tmp_path, mixing, one, two):
+    for name, first, second in (("a", one, two), ("b", two, one)):
+        (tmp_path / name).mkdir()
+        files = saved(tmp_path / name, "parquet", first, second)
+        made = read(files, schema=mixing).n.compute().to_list()
+        assert [None if value is pd.NA else value for value in made] == first + second
+
+
+@pytest.mark.parametrize("one", [[["x"]], [[1.5]], [{"a": 1}], [1]], ids=repr)
+def test_lists_of_other_values_are_refused(tmp_path, one):
+    files = saved(tmp_path, "parquet", one, [[1]])
+    with pytest.raises(hyperplane.errors.RequestError, match=r"n: List\(Int64\)"):
+        read(files, schema="union")

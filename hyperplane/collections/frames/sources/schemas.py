@@ -76,8 +76,10 @@ def merged(shapes: Sequence[Shape], mixing: Mixing) -> tuple[dict[str, pl.DataTy
             if name in origin[name].untyped:
                 kinds[name], origin[name] = kind, one
                 continue
-            wide = kind if kind == kinds[name] else types.widest(kinds[name], kind)
-            if wide is None or (mixing == "strict" and kind != kinds[name]):
+            wide = types.filled(kinds[name], kind)
+            if wide is None and mixing == "union":
+                wide = types.widest(kinds[name], kind)
+            if wide is None:
                 faults.append(_fault(one, name, f"{kind}", f"{kinds[name]}", origin[name]))
             else:
                 kinds[name] = wide

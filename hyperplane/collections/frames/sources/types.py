@@ -132,6 +132,44 @@ def widest(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
     return None
 
 
+def filled(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
+    """Two types of lists or records that differ only in parts without a value, as one type.
+
+    Returns
+    -------
+    polars.DataType or None
+        None when they differ in more.
+
+    Examples
+    --------
+    >>> filled(pl.List(pl.Null()), pl.List(pl.Int64()))  # the lists of one file are all empty
+    List(Int64)
+    >>> filled(pl.List(pl.Int32()), pl.List(pl.Int64())) is None
+    True
+    """
+    if one == other or isinstance(other, pl.Null):
+        return one
+    if isinstance(one, pl.Null):
+        return other
+    if isinstance(one, pl.List) and isinstance(other, pl.List):
+        inner = filled(_type(one.inner), _type(other.inner))
+        return None if inner is None else pl.List(inner)
+    if isinstance(one, pl.Struct) and isinstance(other, pl.Struct):
+        if [field.name for field in one.fields] != [field.name for field in other.fields]:
+            return None
+        fields = {
+            a.name: filled(_type(a.dtype), _type(b.dtype))
+            for a, b in zip(one.fields, other.fields, strict=True)
+        }
+        known = {name: kind for name, kind in fields.items() if kind is not None}
+        return pl.Struct(known) if len(known) == len(fields) else None
+    return None
+
+
+def _type(kind: Any) -> pl.DataType:
+    return kind() if isinstance(kind, type) else kind
+
+
 def _integer(one: pl.DataType, other: pl.DataType) -> pl.DataType:
     name = str(np.promote_types(str(one).lower(), str(other).lower()))
     return pl.Float64() if name == "float64" else of_arrow(pa.from_numpy_dtype(name))
