@@ -183,7 +183,8 @@ def test_a_task_that_holds_the_interpreters_lock_for_long_ends(
     held = client.scatter([1, 2], broadcast=True)
     with caplog.at_level(logging.WARNING, busy.logger.name):
         assert client.submit(hold_the_lock, 5).result(timeout=60) == pid
-    assert len([line for line in caplog.messages if "holds the interpreter's lock" in line]) == 1
+    said = [line for line in caplog.messages if "holds the interpreter's lock" in line]
+    assert 1 <= len(said) <= 3  # once, and again after each heartbeat that comes through
     monkeypatch.setattr(busy, "WAITING_LIMIT", 1.5)  # shorter than the computation
     assert client.submit(compute_with_the_lock, 5).result(timeout=120) == pid
     assert client.gather(held) == [1, 2]
