@@ -22,7 +22,7 @@ def _here():
         yield
 
 
-OBJECTS = scaled(300, 10_000)
+OBJECTS = scaled(300, 4_000)
 
 
 @pytest.mark.slow
