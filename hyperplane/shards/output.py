@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from hyperplane.errors import Fault, check
@@ -59,4 +60,7 @@ def output_path(template: str, idx: int | None = None, n: int | None = None) -> 
 
 
 def _more_than(idx: Any) -> int:
-    return idx + 1 if isinstance(idx, int) and idx >= 0 else 1
+    try:
+        return max(0, operator.index(idx)) + 1  # integers of NumPy and pandas, too
+    except TypeError:
+        return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +25,8 @@ from hyperplane import RequestError, output_path
         ("output_{:05d}-of-{n}.csv", 3, 8, "output_00003-of-8.csv"),
         ("{idx}/output_{}.csv", 3, 8, "3/output_3.csv"),
         ("{{}}-{}", 3, 8, "{}-3"),
+        ("output_{}.csv", np.int64(4), None, "output_4.csv"),
+        ("{idx}-of-{n}.csv", np.uint8(4), np.int32(9), "4-of-9.csv"),
     ],
 )
 def test_fields_are_replaced(template, idx, n, expected):
