@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import process
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -70,6 +71,7 @@ def _after_fork() -> None:
     global _parent
     still_open = [each for each in _shared if _is_open(each)]
     if not still_open:
+        _replace_offload_thread()
         return
     _parent = os.getppid()
     _leave_to_parent()
@@ -83,6 +85,19 @@ def _after_fork() -> None:
             "__del__": lambda self: None,
         }
         each.__class__ = type(type(each).__name__, (type(each),), names)
+
+
+def _replace_offload_thread() -> None:
+    """Give this child the thread in which Dask's scheduler reads graphs.
+
+    The fork has copied the pool of that thread, but not the thread: the first computation on a
+    cluster of the child would wait for ever.
+    """
+    from distributed import utils
+
+    if hasattr(utils, "_offload_executor"):
+        name = "Dask-Offload"
+        utils._offload_executor = ThreadPoolExecutor(1, thread_name_prefix=name)
 
 
 def _leave_to_parent() -> None:

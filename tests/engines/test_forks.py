@@ -65,8 +65,9 @@ del future
 client.close(), cluster.close()
 
 def after_the_end():
-    with start().cluster as inner:
-        print(inner.status.name)
+    inner, cluster = start()
+    print("sum", inner.submit(sum, [3, 4]).result(timeout=40))
+    inner.close(), cluster.close()
 
 print("child", in_a_child(after_the_end))
 """
@@ -79,4 +80,4 @@ def test_a_forked_child_is_refused_at_once_and_the_parent_goes_on(tmp_path: Path
         [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120
     )
     assert without_notices(done.stderr) == ""
-    assert done.stdout.splitlines() == ["refused"] * 10 + ["child 0", "running", "child 0"]
+    assert done.stdout.splitlines() == ["refused"] * 10 + ["child 0", "sum 7", "child 0"]
