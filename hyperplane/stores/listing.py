@@ -215,11 +215,19 @@ def _matched(url: Any, place: Place) -> _Found:
     return _sorted(found) or [_fault(url, _NOTHING, _advice(system, path))]
 
 
+def _is_root(folder: str) -> bool:
+    """Whether a folder is that of the whole disk, also as ``/tmp/..`` or behind a link."""
+    try:
+        return Path(folder).samefile(os.sep)
+    except OSError:
+        return False
+
+
 def _files(url: Any, place: Place) -> _Found:
     """The files of what one URL names."""
     found: _Found = []
     for one in _matched(url, place):
-        if isinstance(one, Folder) and one.store.local and one.path.rstrip("/") == "":
+        if isinstance(one, Folder) and one.store.local and _is_root(one.path):
             return [_fault(url, "a folder with the files, not the whole disk", "name the folder")]
         if isinstance(one, Folder):
             inside = _followed(one.store, endless=True).find(one.path, detail=True).values()

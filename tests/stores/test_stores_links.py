@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+import hyperplane
 from hyperplane.errors import RequestError
 from hyperplane.stores.listing import find, named
 from hyperplane.stores.places import File, Folder
@@ -142,3 +143,11 @@ def test_what_is_neither_file_nor_folder_is_left_out(place):
     # Not "did you mean" what was asked for.
     assert caught.value.faults[0].advice == "did you mean 'to-pipe'?"
     assert names(find(place / "data"), place) == ["data/own.csv"]
+
+
+@pytest.mark.parametrize("name", ["/", "/tmp/..", "../" * 40, "link", "file:///tmp/.."])
+def test_the_whole_disk_is_no_folder_of_files_by_any_name(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("/")
+    with pytest.raises(RequestError, match="not the whole disk"):
+        hyperplane.shard_files(name)
