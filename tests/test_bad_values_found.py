@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ import hyperplane.bag
 import hyperplane.dataframe
 import hyperplane.jobs
 import hyperplane.utils
-from hyperplane.errors import HyperplaneError, RequestError
+from hyperplane.errors import HyperplaneError, ReadError, RequestError
 
 HUGE = 10**400
 FRAME = pd.DataFrame({"a": [1, 2], "b": [1, 2]})
@@ -175,3 +178,28 @@ def test_faults_of_a_request_are_all_named() -> None:
     with pytest.raises(RequestError) as caught:
         hyperplane.ClusterRequest(num_workers=0, nprocs="x", logging="loud")
     assert [fault.where for fault in caught.value.faults] == ["num_workers", "nprocs", "logging"]
+
+
+def archive(name: str, text: str) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as opened:
+        opened.writestr(name, text)
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"x", archive("schema.json", "{}")[:-30], archive("other.json", "{}"),
+        archive("schema.json", "{"), archive("schema.json", "[]"), archive("schema.json", "{}"),
+    ],
+    ids=["empty", "text", "cut", "no schema", "no JSON", "a list", "no model"],
+)  # fmt: skip
+def test_a_bad_model_is_refused_without_the_import_of_its_libraries(
+    data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("skops", "skops.io", "sklearn"):  # an import of None fails
+        monkeypatch.setitem(sys.modules, name, None)
+    Path("bad.skops").write_bytes(data)
+    with pytest.raises(ReadError, match=r"bad\.skops.* is damaged, or not what its name says"):
+        hyperplane.load("bad.skops")
