@@ -36,7 +36,9 @@ def _top(fault: Fault) -> str:
 
 def _listed(value: Any) -> Any:
     """A value; a table or array of texts, which pydantic takes for a list, as a list."""
-    return list(value) if hasattr(value, "__array__") and hasattr(value, "__len__") else value
+    is_list = hasattr(value, "__array__") and hasattr(value, "__len__")
+    # An array without dimensions has a length and no items; to pydantic it is a number.
+    return list(value) if is_list and getattr(value, "shape", None) != () else value
 
 
 class Record(BaseModel):
