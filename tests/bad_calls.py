@@ -71,7 +71,7 @@ def in_job(function: Any) -> Any:
 
 def one_of_two() -> str:
     """Where one of two shards is saved."""
-    if not Path("y.parquet").exists():
+    if not Path(".y.parquet.hyperplane").exists():
         hyperplane.save(table(), "y.parquet", shard=(0, 2), mode="skip")
     return "y.parquet"
 

@@ -184,6 +184,9 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "categories of a number": (lambda: counts(categories={"b": 1}), "categories['b'] = 1"),
     "categories of lists": (lambda: counts(categories=[[]]), "categories['b'] = [[]]"),
+    "a width of very many digits": (
+        lambda: hyperplane.dataframe.window_counts(frame(), "t", "1" * 200_000, "b"), "every = ",
+    ),
     "format of to_datetime": (
         lambda: hyperplane.dataframe.to_datetime(frame(), "a", format=object), "format = <class",
     ),
