@@ -66,7 +66,7 @@ TEXTS = [
 OBJECTS: list[Any] = [
     None, [], [None], [[]], ["a", None], (), ("a",), (1, 2), {}, {"a": 1}, {1: 2}, {None: None},
     set(), {"a"}, frozenset(), range(3), Odd(), Odd, object, Ellipsis, len, lambda: 1, print,
-    dt.date(2020, 1, 1), dt.datetime(2020, 1, 1), dt.timedelta(1), Path(), Path("/nowhere/x"),
+    dt.date(2020, 1, 1), dt.datetime(2020, 1, 1), dt.timedelta(1), Path(), Path("/proc/nowhere/x"),
     pd.DataFrame(), pd.Series([1]), pd.DataFrame({"a": [1]}), np.zeros((0, 3)), slice(None),
     iter(()), {"a": {"b": []}}, [1, "a"], ["a", "a"], ["a", "b"], threading.Lock(), type,
 ]  # fmt: skip

@@ -208,6 +208,19 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: asyncio.run(hyperplane.notebook_common.set_current_job_output(1)), "json.dumps",
     ),
     "objects of no folder": (lambda: object_reader(3), "root = 3"),
+    "data of other digits": (lambda: hyperplane.size_cluster("１"), "data = '１'"),
+    "data of a pool's name": (lambda: hyperplane.size_cluster("16_16"), "data = '16_16'"),
+    "cores of a truth value": (
+        lambda: hyperplane.jobs.Resources(cores=np.True_), "cores = np.True_",
+    ),
+    "coords of a number": (
+        lambda: hyperplane.array.open_zarr_many("x", coords=1), "coords = 1: allowed is one of",
+    ),
+    "requirements of bytes": (
+        lambda: hyperplane.jobs.Pipeline.from_steps("p", [step()], requirements=b"1"),
+        "requirements = b'1'",
+    ),
+    "a pool of bytes": (lambda: hyperplane.jobs.Resources(pool=b"1"), "pool = b'1'"),
     "axes of text": (lambda: hyperplane.size_cluster("1GB").plot("x"), "ax = 'x'"),
     "WorkerSpec": (lambda: hyperplane.WorkerSpec("1", None, 1, 1), "nprocs = '1'"),
 }  # fmt: skip

@@ -57,6 +57,12 @@ class Record(BaseModel):
                 found = [self._told(fault) for fault in faults_of(error)]
                 faults += [fault for fault in found if fault.where not in told]
             faulty = {_top(fault) for fault in faults}
+            faults += [
+                Fault(name, repr(value)[:80], "text, not bytes")
+                for name, value in values.items()
+                if isinstance(value, bytes | bytearray) and name not in faulty
+            ]
+            faulty = {_top(fault) for fault in faults}
             known = {name: values[name] for name in values if name in type(self).model_fields}
             right = {name: _listed(value) for name, value in known.items() if name not in faulty}
             check([*faults, *self._rules(right, faulty)])
