@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane import config
 from hyperplane.cluster import get_cluster, initialize_cluster, quickstart
+from hyperplane.errors import Fault, check
 from hyperplane.jobs import checking, outputs, submitting
 from hyperplane.jobs.call_site import shows_caller
 from hyperplane.jobs.submitting import Submitted
@@ -204,6 +205,9 @@ async def get_a_job_output(jobID: str | Submitted) -> str | None:  # noqa: N803
 @shows_caller
 async def set_current_job_output(s: str, verbose: bool = False) -> None:
     """Set the output of the job that this is a step of; ``verbose`` shows it, too."""
+    asked: Any = verbose
+    if not isinstance(asked, bool):
+        check([Fault("verbose", repr(asked)[:80], "True or False")])
     await asyncio.to_thread(outputs.set_output, s)
     if verbose:
         sys.stdout.write(f"output of job {outputs.current_job()}: {s}\n")

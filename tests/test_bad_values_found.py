@@ -207,6 +207,10 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "an output of numbers": (
         lambda: asyncio.run(hyperplane.notebook_common.set_current_job_output(1)), "json.dumps",
     ),
+    "verbose of a table": (
+        lambda: asyncio.run(hyperplane.notebook_common.set_current_job_output("x", FRAME)),
+        "verbose = ",
+    ),
     "objects of no folder": (lambda: object_reader(3), "root = 3"),
     "data of other digits": (lambda: hyperplane.size_cluster("１"), "data = '１'"),
     "data of a pool's name": (lambda: hyperplane.size_cluster("16_16"), "data = '16_16'"),

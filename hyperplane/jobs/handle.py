@@ -159,8 +159,9 @@ class JobHandle:
         number = whole_number(lines)
         if lines is not None and (number is None or number < 0):
             faults.append(Fault("lines", repr(lines)[:80], "a whole number from 0"))
-        if not isinstance(step, str | None):
-            faults.append(Fault("step", repr(step)[:80], "the name of a step"))
+        asked: Any = step
+        if not isinstance(asked, str | None):
+            faults.append(Fault("step", repr(asked)[:80], "the name of a step"))
         check(faults)
         found = [one for one in self.attempts if one.log and step in (None, one.step)]
         if step is not None and not found:

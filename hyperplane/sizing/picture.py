@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hyperplane.errors import Fault, RequestError
 from hyperplane.optional import need
@@ -22,9 +22,10 @@ def draw(advice: SizingAdvice, ax: Axes | None = None) -> Axes:
     pyplot = need("matplotlib.pyplot", "plot")
     from matplotlib.axes import Axes
 
-    if not isinstance(ax, Axes | None):
+    given_axes: Any = ax
+    if not isinstance(given_axes, Axes | None):
         allowed = "axes of matplotlib, or None for a new figure"
-        raise RequestError([Fault("ax", repr(ax)[:80], allowed)])
+        raise RequestError([Fault("ax", repr(given_axes)[:80], allowed)])
     options = sorted(
         [advice.found.option, *advice.alternatives],
         key=lambda option: listing_order(option.pool),

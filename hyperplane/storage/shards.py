@@ -235,8 +235,9 @@ def missing_shards(
     """
     target = target_of(url, storage_options, options)
     faults = read_only_faults(target)
-    if not isinstance(run, str | None):
-        faults.append(Fault("run", repr(run)[:80], "the name of one run, or None"))
+    asked: Any = run
+    if not isinstance(asked, str | None):
+        faults.append(Fault("run", repr(asked)[:80], "the name of one run, or None"))
     check(faults)
     commits = commits_of(target)
     base = commits.state().manifest
