@@ -212,7 +212,7 @@ JOBS: dict[str, Call] = {
         ("requirements", "working_dir", "env", "timeout", "schedule", "on_failure"), (),
         hyperplane.job,
     ),
-    "checkjobs": Call(notebook_common.checkjobs, {"ids": JOB}, (), ("loop", "interval")),
+    "checkjobs": Call(notebook_common.checkjobs, {"ids": JOB}),
     "cancel_pipeline_job": Call(notebook_common.cancel_pipeline_job, {"jobID": JOB}),
     "get_a_job_output": Call(notebook_common.get_a_job_output, {"jobID": JOB}),
     "set_current_job_output": Call(

@@ -75,6 +75,10 @@ def in_jobs(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         return function(*arguments, **named)
 
 
+def looks(**options: Any) -> Any:
+    return asyncio.run(hyperplane.notebook_common.checkjobs([], **options))
+
+
 def zarrs() -> str:
     """A folder that is no Zarr group, with one in it."""
     da.zeros((4,), chunks=2).to_zarr("folder/x.zarr")
@@ -211,6 +215,8 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: asyncio.run(hyperplane.notebook_common.set_current_job_output("x", FRAME)),
         "verbose = ",
     ),
+    "loop of checkjobs": (lambda: looks(loop=pd.NA), "loop = <NA>"),
+    "interval of checkjobs": (lambda: looks(loop=True, interval="x"), "interval = 'x'"),
     "objects of no folder": (lambda: object_reader(3), "root = 3"),
     "data of other digits": (lambda: hyperplane.size_cluster("１"), "data = '１'"),
     "data of a pool's name": (lambda: hyperplane.size_cluster("16_16"), "data = '16_16'"),
