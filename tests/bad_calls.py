@@ -10,6 +10,7 @@ from unittest import mock
 import dask.array as da
 import dask.bag as db
 from bad_values import Call, Made, table
+from matplotlib import pyplot
 
 import hyperplane
 import hyperplane.array
@@ -38,6 +39,11 @@ def step(**values: Any) -> Any:
 
 def advice() -> hyperplane.SizingAdvice:
     return hyperplane.size_cluster("1GB")
+
+
+def plotted(**options: Any) -> None:
+    """Draw advice, and close the figure."""
+    pyplot.close(advice().plot(**options).figure)
 
 
 def steps() -> None:
@@ -116,7 +122,7 @@ CLUSTERS: dict[str, Call] = {
         hyperplane.SizingAdvice.start,
     ),
     "SizingAdvice.plot": Call(
-        lambda **options: advice().plot(**options), {}, (), (), hyperplane.SizingAdvice.plot
+        plotted, {}, (), (), hyperplane.SizingAdvice.plot
     ),
     "shard": Call(hyperplane.shard, {"index": 0, "count": 2}),
     "output_path": Call(hyperplane.output_path, {"template": "x_{idx}.csv", "idx": 0, "n": 2}),

@@ -249,6 +249,7 @@ def nothing_starts(
     monkeypatch.setattr(wake, "tell", lambda *_: None)
     monkeypatch.setattr(slack, "_post", lambda *_: b'{"ok": true}')
     monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path))  # matplotlib writes there as it is imported
     monkeypatch.setenv("SLACK_TOKEN", "xoxb-1")
     monkeypatch.setenv("WEBHOOK_URL", "http://127.0.0.1:9/hook")
     with (
