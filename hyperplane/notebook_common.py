@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from hyperplane import config
 from hyperplane.cluster import get_cluster, initialize_cluster, quickstart
+from hyperplane.errors import Fault, check
 from hyperplane.jobs import checking, outputs, submitting
 from hyperplane.jobs.call_site import shows_caller
 from hyperplane.jobs.submitting import Submitted
+from hyperplane.units import is_truth_value
 from hyperplane.utils import SlackHelper, is_jhub
 
 if TYPE_CHECKING:
@@ -41,6 +44,9 @@ __all__ = [
     "set_current_job_output",
     "submit_pipeline_job",
 ]
+
+#: Seconds between two looks at jobs: a day, of which more is a slip.
+_LONGEST = 86_400
 
 initialize_dask_cluster = initialize_cluster
 # The documentation's second example has two underscores, on every version of the page.
@@ -166,8 +172,16 @@ async def checkjobs(
     Raises
     ------
     RequestError
-        With every id that no job has.
+        With every id that no job has, or when ``loop`` or ``interval`` is none of these.
     """
+    faults: list[Fault] = []
+    asked: tuple[Any, Any] = (loop, interval)
+    if not isinstance(asked[0], bool):
+        faults.append(Fault("loop", repr(loop)[:80], "True or False"))
+    is_number = isinstance(asked[1], Real) and not is_truth_value(interval)
+    if not is_number or not 0 <= interval <= _LONGEST:
+        faults.append(Fault("interval", repr(interval)[:80], f"seconds from 0 to {_LONGEST:g}"))
+    check(faults)
     if loop:
         return await checking.watch_jobs(ids, interval)
     return (await asyncio.to_thread(checking.check_jobs, ids))[0]
@@ -204,6 +218,9 @@ async def get_a_job_output(jobID: str | Submitted) -> str | None:  # noqa: N803
 @shows_caller
 async def set_current_job_output(s: str, verbose: bool = False) -> None:
     """Set the output of the job that this is a step of; ``verbose`` shows it, too."""
+    asked: Any = verbose
+    if not isinstance(asked, bool):
+        check([Fault("verbose", repr(asked)[:80], "True or False")])
     await asyncio.to_thread(outputs.set_output, s)
     if verbose:
         sys.stdout.write(f"output of job {outputs.current_job()}: {s}\n")

@@ -7,10 +7,15 @@ decimal gigabytes mislead: ``6 * 2.1 <= 12.6`` is false in Python.
 
 from __future__ import annotations
 
+import datetime as dt
 import math
+import numbers
 import operator
 import re
-from typing import SupportsIndex, cast
+from collections.abc import Iterable
+from typing import Any, SupportsIndex, cast
+
+from dask.utils import parse_timedelta
 
 GB = 10**9
 
@@ -20,6 +25,9 @@ for _power, _letter in enumerate("kmgtp", start=1):
     _UNITS[_letter + "i"] = _UNITS[_letter + "ib"] = 1024**_power
 
 _QUANTITY = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?\s*([a-z]*)\s*")
+
+_TIME = re.compile(r"\s*(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*[A-Za-z]*\s*", re.ASCII)
+_TIMES = (numbers.Number, dt.timedelta)
 
 
 def gb_to_bytes(gigabytes: float) -> int:
@@ -112,6 +120,11 @@ def format_number(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 9999.5 else f"{value:.0f}"
 
 
+def is_truth_value(value: object) -> bool:
+    """Whether it is a bool, NumPy's too: ``nprocs=True`` is a slip."""
+    return isinstance(value, bool) or str(getattr(value, "dtype", "")) == "bool"
+
+
 def whole_number(value: object) -> int | None:
     """A whole number as an ``int``, NumPy's too; None for anything else, a bool too.
 
@@ -128,6 +141,21 @@ def whole_number(value: object) -> int | None:
         return None
 
 
+def is_iterable(value: object) -> bool:
+    """Whether there are items in a value; an array without dimensions only looks so.
+
+    Examples
+    --------
+    >>> is_iterable([]), is_iterable("text"), is_iterable(1)
+    (True, True, False)
+    """
+    try:
+        iter(cast("Iterable[Any]", value))
+    except TypeError:
+        return False
+    return True
+
+
 def plural(count: int, noun: str) -> str:
     """A count and its noun.
 
@@ -138,3 +166,26 @@ def plural(count: int, noun: str) -> str:
     """
     ending = "" if count == 1 else ("es" if noun.endswith("s") else "s")
     return f"{count} {noun}{ending}"
+
+
+def parse_seconds(value: Any) -> float:
+    """Return seconds from a number, a timedelta or text such as ``"30m"`` or ``"2 hours"``.
+
+    Raises
+    ------
+    ValueError
+        For anything else; also for text without a digit, which Dask takes for one of its unit,
+        and for numbers with ``_`` or with digits of other scripts, which are slips.
+
+    Examples
+    --------
+    >>> parse_seconds("1.5 hours"), parse_seconds(90)
+    (5400, 90)
+    """
+    known = _TIME.fullmatch(value) if isinstance(value, str) else isinstance(value, _TIMES)
+    if not known or is_truth_value(value):
+        raise ValueError(f"no time: {value!r:.40}")
+    try:
+        return cast("float", parse_timedelta(value))
+    except (ValueError, LookupError, OverflowError):
+        raise ValueError(f"no time: {value!r:.40}") from None

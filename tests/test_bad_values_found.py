@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
+import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,11 +23,14 @@ import hyperplane.array
 import hyperplane.bag
 import hyperplane.dataframe
 import hyperplane.jobs
+import hyperplane.storage
 import hyperplane.utils
-from hyperplane.errors import HyperplaneError, RequestError
+from hyperplane.asl.items import object_reader
+from hyperplane.errors import HyperplaneError, ReadError, RequestError
+from hyperplane.jobs.home import the_store
 
 HUGE = 10**400
-FRAME = pd.DataFrame({"a": [1, 2], "b": [1, 2]})
+FRAME = pd.DataFrame({"a": [1, 2], "b": [1, 2], "t": pd.to_datetime(["2020", "2021"])})
 #: Nothing listens on port 9 of this machine.
 NOWHERE = "http://127.0.0.1:9/x.csv"
 
@@ -34,6 +41,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     deep = "[" * 100_000
     for name, text in {
         "bad.skops": "x", "deep.json": deep, "deep.yaml": deep, "deep.jsonl": f"{deep}\n",
+        "t.csv": "a,b\n1,2\n", "t.jsonl": '{"a": 1}\n',
     }.items():  # fmt: skip
         Path(name).write_text(text)
     with dask.config.set(scheduler="sync"):
@@ -46,6 +54,35 @@ def frame() -> dd.DataFrame:
 
 def step(**values: Any) -> Any:
     return hyperplane.jobs.Step(name="s", kind="command", **{"argv": ("true",), **values})
+
+
+def read(**options: Any) -> dd.DataFrame:
+    return hyperplane.dataframe.read("t.csv", **options)
+
+
+def counts(**options: Any) -> Any:
+    return hyperplane.dataframe.window_counts(frame(), "t", "1D", "b", **options)
+
+
+def pool(**values: Any) -> hyperplane.PoolSpec:
+    good = {"cores": 2, "ram_gb": 4, "allocatable_cores": 2, "allocatable_ram_gb": 3}
+    return hyperplane.PoolSpec(name="p", **{**good, **values})
+
+
+def in_jobs(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Call a function with a store of jobs in the current folder."""
+    with dask.config.set({"hyperplane.jobs.home": str(Path("jobs").absolute())}):
+        return function(*arguments, **named)
+
+
+def looks(**options: Any) -> Any:
+    return asyncio.run(hyperplane.notebook_common.checkjobs([], **options))
+
+
+def zarrs() -> str:
+    """A folder that is no Zarr group, with one in it."""
+    da.zeros((4,), chunks=2).to_zarr("folder/x.zarr")
+    return "folder"
 
 
 #: What is called -> what its error says. Several of one kind stand for their relatives.
@@ -111,6 +148,90 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "a pipeline step of a table": (
         lambda: step(argv=pd.DataFrame(), retries="x"), "retries = 'x'",
     ),
+    "WorkerSpec of no number": (
+        lambda: hyperplane.WorkerSpec(float("nan"), 1, 1, 1), "nprocs = nan",
+    ),
+    "WorkerSpec of no whole number": (lambda: hyperplane.WorkerSpec(1, 1, 1, 1, 0.5), "ngpus = 0"),
+    "WorkerSpec beyond all": (lambda: hyperplane.WorkerSpec(1, HUGE, 1, 1), "nthreads = 1000"),
+    "WorkerSpec.from_gb of text": (
+        lambda: hyperplane.WorkerSpec.from_gb(1, 0, "x", 1), "2. ram_gb_per_proc = 'x'",
+    ),
+    "WorkerSpec.from_gb of infinity": (
+        lambda: hyperplane.WorkerSpec.from_gb(1, 1, float("inf"), 1), "ram_gb_per_proc = inf",
+    ),
+    "PoolSpec of a truth value": (lambda: pool(cores=True), "cores = True"),
+    "PoolSpec of bytes": (lambda: pool(ram_gb=b"1"), "ram_gb = b'1'"),
+    "PoolSpec of a pool's name": (lambda: pool(gpus="1_0"), "gpus = '1_0'"),
+    "nprocs of a pool's name": (
+        lambda: hyperplane.plan_cluster(nprocs="16_16"), "nprocs = '16_16'",
+    ),
+    "a time of a dot": (lambda: hyperplane.plan_cluster(timeout="."), "timeout = '.'"),
+    "a time of a unit": (lambda: hyperplane.plan_cluster(idle_timeout="s"), "idle_timeout = 's'"),
+    "an age of a blank": (
+        lambda: hyperplane.storage.clean("x.json", older_than=" "), "older_than = ' '",
+    ),
+    "missing_shards at http": (lambda: hyperplane.storage.missing_shards(NOWHERE), "only be read"),
+    "clean at http": (lambda: hyperplane.storage.clean(NOWHERE), "only be read"),
+    "load of a folder of Zarr stores": (lambda: hyperplane.load(zarrs()), "no Zarr group"),
+    "limit of read_records": (
+        lambda: hyperplane.bag.read_records("t.jsonl", limit=HUGE), "limit = 1000",
+    ),
+    "columns of an array": (lambda: read(columns=np.array(1)), "columns = array(1)"),
+    "columns of lists": (lambda: read(columns=[[]]), "columns = []"),
+    "dtypes of no column": (lambda: read(dtypes={1: "str"}), "dtypes = 1"),
+    "dtypes of digits": (lambda: read(dtypes="1" * 5000), "dtypes = '111"),
+    "parse_dates of lists": (lambda: read(parse_dates=[[]]), "parse_dates = []"),
+    "parse_dates of no format": (lambda: read(parse_dates={"a": 1}), "parse_dates = a: 1"),
+    "filters of lists": (lambda: read(filters=[([], "==", 1)]), "filters"),
+    "filters of an array": (
+        lambda: read(filters=[("a", np.array([1, 2]), 1)]), "filters[0] = array([1, 2])",
+    ),
+    "categories of a number": (lambda: counts(categories={"b": 1}), "categories['b'] = 1"),
+    "categories of lists": (lambda: counts(categories=[[]]), "categories['b'] = [[]]"),
+    "a width of very many digits": (
+        lambda: hyperplane.dataframe.window_counts(frame(), "t", "1" * 200_000, "b"), "every = ",
+    ),
+    "format of to_datetime": (
+        lambda: hyperplane.dataframe.to_datetime(frame(), "a", format=object), "format = <class",
+    ),
+    "ids of checkjobs": (
+        lambda: asyncio.run(hyperplane.notebook_common.checkjobs(np.array(1))), "ids = ndarray",
+    ),
+    "steps of a number": (lambda: hyperplane.jobs.Pipeline.from_steps("p", 3), "steps = 3"),
+    "root of bytes": (
+        lambda: hyperplane.jobs.Pipeline.from_steps("p", [step()], root=b"/"), "root = b'/'",
+    ),
+    "parameters of to_asl": (
+        lambda: hyperplane.jobs.Pipeline.from_steps("p", [step()]).to_asl("x"), "parameters = str",
+    ),
+    "an id that no file can hold": (lambda: in_jobs(hyperplane.jobs.JobHandle, "\ud800"), "UTF-8"),
+    "a name that no file can hold": (
+        lambda: in_jobs(hyperplane.jobs.list_jobs, name="\ud800"), "text = '\\ud800'",
+    ),
+    "an output of numbers": (
+        lambda: asyncio.run(hyperplane.notebook_common.set_current_job_output(1)), "json.dumps",
+    ),
+    "verbose of a table": (
+        lambda: asyncio.run(hyperplane.notebook_common.set_current_job_output("x", FRAME)),
+        "verbose = ",
+    ),
+    "loop of checkjobs": (lambda: looks(loop=pd.NA), "loop = <NA>"),
+    "interval of checkjobs": (lambda: looks(loop=True, interval="x"), "interval = 'x'"),
+    "objects of no folder": (lambda: object_reader(3), "root = 3"),
+    "data of other digits": (lambda: hyperplane.size_cluster("１"), "data = '１'"),
+    "data of a pool's name": (lambda: hyperplane.size_cluster("16_16"), "data = '16_16'"),
+    "cores of a truth value": (
+        lambda: hyperplane.jobs.Resources(cores=np.True_), "cores = np.True_",
+    ),
+    "coords of a number": (
+        lambda: hyperplane.array.open_zarr_many("x", coords=1), "coords = 1: allowed is one of",
+    ),
+    "requirements of bytes": (
+        lambda: hyperplane.jobs.Pipeline.from_steps("p", [step()], requirements=b"1"),
+        "requirements = b'1'",
+    ),
+    "a pool of bytes": (lambda: hyperplane.jobs.Resources(pool=b"1"), "pool = b'1'"),
+    "axes of text": (lambda: hyperplane.size_cluster("1GB").plot("x"), "ax = 'x'"),
     "WorkerSpec": (lambda: hyperplane.WorkerSpec("1", None, 1, 1), "nprocs = '1'"),
 }  # fmt: skip
 
@@ -134,6 +255,9 @@ WORDS: list[tuple[Callable[..., Any], dict[str, Any], tuple[str, ...]]] = [
     (hyperplane.array.open_zarr_many, {"urls": "x"}, ("combine", "compat", "combine_attrs")),
     (hyperplane.array.propose_chunks, {"array": (4, 6)}, ("dtype",)),
     (hyperplane.utils.post_table, {}, ("message_dict",)),
+    (hyperplane.dataframe.read, {"urls": "t.csv"}, ("format",)),
+    (hyperplane.shard_rows, {"url": "t.csv", "n_machines": 1, "idx": 0}, ("format",)),
+    (hyperplane.storage.missing_shards, {"url": "x.parquet"}, ("run",)),
 ]
 
 
@@ -156,10 +280,12 @@ def test_errors_are_ours_and_come_soon(name: str) -> None:
     assert not Path("x.json").exists()
 
 
-def test_numbers_beyond_all_rows_are_all_rows() -> None:
+def test_odd_numbers_that_can_be_meant() -> None:
     made = hyperplane.dataframe.top_n_per_group(frame(), "a", "b", HUGE)
     assert len(made.compute()) == len(FRAME)
     assert hyperplane.closest_pool(1, np.float16(0.5)) == hyperplane.closest_pool(1, 0.5)
+    assert hyperplane.jobs.Resources(cores=np.array(2)) == hyperplane.jobs.Resources(cores=2)
+    assert list(read(na_values=np.array(2)).compute()["b"].isna()) == [True]
     assert hyperplane.bag.take(db.from_sequence([1, 2], npartitions=1), HUGE) == (1, 2)
 
 
@@ -175,3 +301,45 @@ def test_faults_of_a_request_are_all_named() -> None:
     with pytest.raises(RequestError) as caught:
         hyperplane.ClusterRequest(num_workers=0, nprocs="x", logging="loud")
     assert [fault.where for fault in caught.value.faults] == ["num_workers", "nprocs", "logging"]
+
+
+def archive(name: str, text: str) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as opened:
+        opened.writestr(name, text)
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"x", archive("schema.json", "{}")[:-30], archive("other.json", "{}"),
+        archive("schema.json", "{"), archive("schema.json", "[]"), archive("schema.json", "{}"),
+    ],
+    ids=["empty", "text", "cut", "no schema", "no JSON", "a list", "no model"],
+)  # fmt: skip
+def test_a_bad_model_is_refused_without_the_import_of_its_libraries(
+    data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("skops", "skops.io", "sklearn"):  # an import of None fails
+        monkeypatch.setitem(sys.modules, name, None)
+    Path("bad.skops").write_bytes(data)
+    with pytest.raises(ReadError, match=r"bad\.skops.* is damaged, or not what its name says"):
+        hyperplane.load("bad.skops")
+
+
+@pytest.mark.parametrize("value", ["1", True, float("nan"), HUGE, 1e30, [1], np.array([1, 2])])
+def test_a_job_is_not_waited_for_by_what_is_no_time(value: Any, tmp_path: Path) -> None:
+    pipeline = hyperplane.jobs.Pipeline.from_steps("p", [step()])
+    with dask.config.set({"hyperplane.jobs.home": str(tmp_path / "jobs")}):
+        job = hyperplane.jobs.submitting.new_job(pipeline)
+        the_store().add(job)
+        handle = hyperplane.jobs.JobHandle(job.id)
+        for waiting in (handle.wait, handle.result):
+            with pytest.raises(RequestError, match="timeout = "):
+                waiting(value)
+        with pytest.raises(RequestError, match=r"(?s)lines = .*step = "):
+            handle.logs(step=[], lines=-1)
+        assert handle.logs(lines=np.int64(1)) == ""
+        the_store().update(job.id, status="done", ended=1.0)
+        assert handle.wait(-1.0) == handle.wait(np.float64("inf")) == "done"

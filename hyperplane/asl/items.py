@@ -16,6 +16,7 @@ from hyperplane.asl.errors import StateError
 from hyperplane.asl.handling import RUNTIME
 from hyperplane.asl.templates import fill
 from hyperplane.asl.values import parse_json
+from hyperplane.errors import Fault, check
 
 _DELIMITERS = {"COMMA": ",", "PIPE": "|", "SEMICOLON": ";", "SPACE": " ", "TAB": "\t"}
 
@@ -33,6 +34,11 @@ def object_reader(root: str) -> Callable[[Any], str]:
     callable
         Takes ``{"Bucket": ..., "Key": ...}`` and returns the text of ``root/Bucket/Key``.
 
+    Raises
+    ------
+    RequestError
+        When ``root`` is no text.
+
     Examples
     --------
     >>> import tempfile, pathlib
@@ -42,6 +48,9 @@ def object_reader(root: str) -> Callable[[Any], str]:
     >>> object_reader(str(root))({"Bucket": "sales", "Key": "june.jsonl"})
     '{"n": 1}'
     """
+    given: Any = root
+    if not isinstance(given, str) or not given.strip() or "\0" in given:
+        check([Fault("root", ascii(given)[:80], "a folder, or an fsspec URL of one, as text")])
 
     def read(parameters: Any) -> str:
         names = [parameters.get(name) for name in ("Bucket", "Key")]

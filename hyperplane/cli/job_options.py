@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from dask.utils import parse_timedelta
 
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT, Job
 from hyperplane.jobs.submitting import new_job, warnings_of
 from hyperplane.jobs.tree import plain
+from hyperplane.units import parse_seconds
 
 #: As those of ``timeout`` and of a shell whose program was interrupted.
 EXIT_CODES = {DONE: 0, FAILED: 1, TIMED_OUT: 124, CANCELLED: 130}
@@ -136,8 +136,8 @@ def _seconds(text: str | None, where: str, faults: list[Fault]) -> float | None:
     except ValueError:
         pass
     try:
-        return float(parse_timedelta(text))
-    except (ValueError, LookupError):
+        return float(parse_seconds(text))
+    except ValueError:
         allowed = "seconds, text such as 10m or 2h, or -1 for no limit"
         faults.append(Fault(where, repr(text), allowed))
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hyperplane.errors import Fault, JobError, RequestError, check
@@ -20,6 +20,7 @@ from hyperplane.jobs.states import (
     Job,
 )  # fmt: skip
 from hyperplane.jobs.submitting import id_of, look_after
+from hyperplane.units import is_iterable
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
@@ -102,7 +103,7 @@ async def watch_jobs(ids: Any, interval: float) -> str:
 def _listed(ids: Any) -> list[str]:
     """The ids of jobs; text, and what one submission gave, is one job."""
     one = isinstance(ids, str) or hasattr(ids, "id")
-    if not one and not isinstance(ids, Iterable):
+    if not one and not is_iterable(ids):
         allowed = "a list of ids of jobs, or one"
         raise RequestError([Fault("ids", type(ids).__name__, allowed)])
     return [id_of(each) for each in ([ids] if one else ids)]

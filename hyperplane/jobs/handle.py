@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,19 @@ from hyperplane.errors import (
     JobFailed,
     JobTimeout,
     RequestError,
+    check,
 )  # fmt: skip
 from hyperplane.jobs import calls, outputs, submitting
 from hyperplane.jobs.definition.models import Pipeline
 from hyperplane.jobs.home import the_store
 from hyperplane.jobs.states import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
 from hyperplane.tables import as_html, as_text
+from hyperplane.units import is_truth_value, whole_number
 
 #: Seconds between looks at a job.
 _LOOK = 0.1
+#: Seconds that may be waited: some thirty years.
+_LONGEST = 1e9
 
 
 class JobHandle:
@@ -75,9 +80,12 @@ class JobHandle:
 
         Raises
         ------
+        RequestError
+            When ``timeout`` is no number.
         TimeoutError
             When it has not ended in that time.
         """
+        _check_timeout(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         submitting.look_after(self._store)
         looked = time.monotonic()
@@ -147,10 +155,14 @@ class JobHandle:
         RequestError
             When ``lines`` is not a number of lines.
         """
-        if lines is not None and (
-            isinstance(lines, bool) or not isinstance(lines, int) or lines < 0
-        ):
-            raise RequestError([Fault("lines", repr(lines), "a whole number from 0")])
+        faults = []
+        number = whole_number(lines)
+        if lines is not None and (number is None or number < 0):
+            faults.append(Fault("lines", repr(lines)[:80], "a whole number from 0"))
+        asked: Any = step
+        if not isinstance(asked, str | None):
+            faults.append(Fault("step", repr(asked)[:80], "the name of a step"))
+        check(faults)
         found = [one for one in self.attempts if one.log and step in (None, one.step)]
         if step is not None and not found:
             names = ", ".join(repr(one.name) for one in self.job.pipeline.steps)
@@ -159,7 +171,7 @@ class JobHandle:
             return ""
         log = Path(self.job.folder, _telling(found).log)
         try:
-            return outputs.last_lines(log, lines)
+            return outputs.last_lines(log, number)
         except OSError as error:
             wrong = f"its log {log} cannot be read ({error.strerror})"
             raise JobError(self.id, f"{wrong}; it ran on {self.job.machine}") from error
@@ -188,6 +200,15 @@ class JobHandle:
 
     def _repr_html_(self) -> str:
         return as_html(self.as_rows())
+
+
+def _check_timeout(timeout: Any) -> None:
+    is_number = isinstance(timeout, Real) and not is_truth_value(timeout)
+    # A time that has passed already is a right one: programs subtract.
+    if timeout is None or (is_number and (abs(timeout) < _LONGEST or timeout == math.inf)):
+        return
+    allowed = f"seconds below {_LONGEST:g}, or None to wait until the job has ended"
+    raise RequestError([Fault("timeout", repr(timeout)[:80], allowed)])
 
 
 def _telling(attempts: Iterable[Attempt]) -> Attempt:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hyperplane.errors import JobError
+from hyperplane.errors import Fault, JobError, check
 from hyperplane.jobs.home import the_store
 from hyperplane.jobs.submitting import Submitted, id_of
 
@@ -33,11 +33,15 @@ def set_output(value: str, job_id: str | Submitted | None = None) -> None:
 
     Raises
     ------
+    RequestError
+        When it is no text.
     JobError
         When there is no such job.
     """
-    if not isinstance(value, str):
-        raise TypeError(f"the output of a job is text, not {type(value).__name__}; use json.dumps")
+    given: Any = value
+    if not isinstance(given, str):
+        advice = "json.dumps(value) makes text of it"
+        check([Fault("output of a job", ascii(given)[:80], "text", advice)])
     store = the_store()
     store.update(store.get(_asked(job_id)).id, output=value)
 

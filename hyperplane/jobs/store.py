@@ -207,6 +207,9 @@ class JobStore:
         try:
             with self._engine.begin() if write else self._engine.connect() as connection:
                 yield connection
+        except UnicodeEncodeError as error:  # of an argument; what is kept can be written
+            asked = ascii(error.object)[:80]
+            raise RequestError([Fault("text", asked, "text that UTF-8 can hold")]) from error
         except (SQLAlchemyError, ValueError, TypeError) as error:
             raise store_error(self._engine.url, error) from error
 

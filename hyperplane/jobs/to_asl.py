@@ -56,7 +56,9 @@ def to_asl(pipeline: Pipeline, parameters: Mapping[str, Any] | None = None) -> d
     >>> machine["StartAt"], machine["States"]["hello"]["Resource"]
     ('hello', 'arn:aws:states:::batch:submitJob.sync')
     """
-    given = parameters or {}
+    given: Any = {} if parameters is None else parameters
+    if not isinstance(given, Mapping):
+        check([Fault("parameters", type(given).__name__, "a mapping of names to values")])
     check([*parameter_faults(given), *_faults(pipeline)])
     environment = parameter_variables(as_text(given))
     names: dict[str, str] = {}

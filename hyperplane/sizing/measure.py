@@ -68,8 +68,11 @@ def measure(data: Any) -> Measured:
     if isinstance(data, bool) or data is None:
         raise _refused(data)
     if isinstance(data, str):
+        given, is_plain = data, data.isascii() and "_" not in data
         with suppress(ValueError):
             data = float(data)  # a number of GB, written as text
+        if isinstance(data, float) and not is_plain:  # a slip, or the name of a pool
+            raise _refused(given)
     if isinstance(data, str):
         try:
             size = parse_bytes(data)

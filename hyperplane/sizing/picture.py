@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hyperplane.errors import Fault, RequestError
 from hyperplane.optional import need
 from hyperplane.spec.pool import listing_order
 from hyperplane.units import bytes_to_gb, plural
@@ -19,12 +20,18 @@ CHOSEN, OTHER, NEEDED = "#2a6f97", "#b8c9d6", "#c1121f"
 def draw(advice: SizingAdvice, ax: Axes | None = None) -> Axes:
     """A bar for each pool, as long as the memory its nodes give, and a line at the need."""
     pyplot = need("matplotlib.pyplot", "plot")
+    from matplotlib.axes import Axes
+
+    given_axes: Any = ax
+    if not isinstance(given_axes, Axes | None):
+        allowed = "axes of matplotlib, or None for a new figure"
+        raise RequestError([Fault("ax", repr(given_axes)[:80], allowed)])
     options = sorted(
         [advice.found.option, *advice.alternatives],
         key=lambda option: listing_order(option.pool),
     )
     size = (8, 0.45 * len(options) + 1.2)
-    axes: Axes = ax or pyplot.subplots(figsize=size, layout="constrained")[1]
+    axes = ax or pyplot.subplots(figsize=size, layout="constrained")[1]
     given = [bytes_to_gb(option.total_ram) for option in options]
     colors = [CHOSEN if option.pool == advice.pool else OTHER for option in options]
     bars = axes.barh([option.pool.name for option in options], given, color=colors)

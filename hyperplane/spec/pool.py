@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from hyperplane.spec.faults import CheckedModel
-from hyperplane.units import format_number, gb_to_bytes
+from hyperplane.units import format_number, gb_to_bytes, is_truth_value
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -66,6 +66,23 @@ class PoolSpec(CheckedModel):
     gpus: Annotated[int, Field(ge=0)] = 0
     price_per_hour: NotNegative | None = None
     note: str = ""
+
+    @field_validator(
+        "cores",
+        "ram_gb",
+        "allocatable_cores",
+        "allocatable_ram_gb",
+        "gpus",
+        "price_per_hour",
+        mode="before",
+    )
+    @classmethod
+    def _no_slip(cls, value: Any) -> Any:
+        """Refuse what pydantic takes for a number, as Python does, although it is a slip."""
+        is_text = isinstance(value, str) and (not value.isascii() or "_" in value)
+        if is_text or is_truth_value(value) or isinstance(value, bytes | bytearray | memoryview):
+            raise ValueError("a number")
+        return value
 
     @field_validator("allocatable_cores", "allocatable_ram_gb")
     @classmethod

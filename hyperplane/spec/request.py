@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
-from dask.utils import parse_timedelta
 from pydantic import (
     AfterValidator,
     AliasChoices,
@@ -21,21 +20,23 @@ from hyperplane.spec.faults import CheckedModel
 from hyperplane.spec.memory import MemoryPolicy, policy_faults
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
-from hyperplane.units import bytes_to_gb, format_number, parse_bytes, whole_number
+from hyperplane.units import (
+    bytes_to_gb,
+    format_number,
+    is_truth_value,
+    parse_bytes,
+    parse_seconds,
+    whole_number,
+)
 
 LARGEST_PORT = 65_535
 #: Seconds, some thirty years: a longer time is a slip.
 LONGEST = 1e9
 
 
-def _is_truth_value(value: object) -> bool:
-    """Whether it is a bool, NumPy's too: ``nprocs=True`` is a slip."""
-    return isinstance(value, bool) or str(getattr(value, "dtype", "")) == "bool"
-
-
 def _whole(value: object) -> object:
     """Let NumPy integers through and keep truth values out."""
-    if _is_truth_value(value):
+    if is_truth_value(value):
         raise ValueError("a whole number")
     number = whole_number(value)
     # Text with digits of other scripts and bytes are slips, though Python takes them for numbers.
@@ -45,12 +46,12 @@ def _whole(value: object) -> object:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a value is no text, or one of ASCII."""
-    return not isinstance(value, str) or value.isascii()
+    """Whether a value is no text, or one of ASCII without ``_``, which Python reads in numbers."""
+    return not isinstance(value, str) or (value.isascii() and "_" not in value)
 
 
 def _number(value: object) -> object:
-    if _is_truth_value(value) or isinstance(value, bytes) or not _is_plain(value):
+    if is_truth_value(value) or isinstance(value, bytes) or not _is_plain(value):
         raise ValueError("a number")
     return value
 
@@ -58,7 +59,7 @@ def _number(value: object) -> object:
 def _gigabytes(value: object) -> object:
     """``2.4`` is 2.4 GB; text may carry its own unit."""
     allowed = "a number of GB, or text such as '2.4GB'"
-    if _is_truth_value(value) or isinstance(value, bytes) or not _is_plain(value):
+    if is_truth_value(value) or isinstance(value, bytes) or not _is_plain(value):
         raise ValueError(allowed)
     if isinstance(value, str) and value.strip() and value.strip()[-1].isalpha():
         return bytes_to_gb(_parsed(value, allowed))
@@ -84,11 +85,11 @@ def _port(value: object) -> str:
 def _duration(value: object) -> object:
     """Seconds, or text such as "30 minutes"."""
     allowed = "seconds, more than 0, or text such as '30 minutes'"
-    if _is_truth_value(value) or not _is_plain(value):
+    if is_truth_value(value):
         raise ValueError(allowed)
     try:
-        return None if value is None else parse_timedelta(cast("str | float", value))
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
+        return None if value is None else parse_seconds(value)
+    except ValueError:
         raise ValueError(allowed) from None
 
 

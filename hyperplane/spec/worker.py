@@ -6,13 +6,21 @@ import numbers
 from dataclasses import dataclass
 from typing import Any
 
-from hyperplane.errors import Fault, RequestError
-from hyperplane.units import bytes_to_gb, format_number, gb_to_bytes, plural
+from hyperplane.errors import Fault, RequestError, check
+from hyperplane.units import GB, bytes_to_gb, format_number, gb_to_bytes, plural
+
+#: Of processes, threads, bytes, cores and GPUs; beyond it, floats have no exact whole numbers.
+_LARGEST = 2**60
 
 
 def _is_number(value: object) -> bool:
     """Whether a value is a number of Python or NumPy, other than True and False."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _allowed(value: Any, minimum: int) -> str:
+    is_low = _is_number(value) and value < minimum
+    return f"a number of at least {minimum}" if is_low else f"a whole number up to {_LARGEST:,}"
 
 
 @dataclass(frozen=True)
@@ -52,17 +60,19 @@ class WorkerSpec:
 
     def __post_init__(self) -> None:
         faults = [
-            Fault(name, repr(value), f"a number of at least {minimum}")
+            Fault(name, repr(value)[:80], _allowed(value, minimum))
             for name, value, minimum in (
                 ("nprocs", self.nprocs, 1),
                 ("nthreads", self.nthreads, 1),
                 ("ram_per_proc", self.ram_per_proc, 1),
                 ("ngpus", self.ngpus, 0),
             )
-            if not _is_number(value) or value < minimum
+            if not (_is_number(value) and minimum <= value <= _LARGEST and value == int(value))
         ]
-        if not _is_number(self.cores_per_worker) or not self.cores_per_worker > 0:
-            faults.append(Fault("cores_per_worker", repr(self.cores_per_worker), "more than 0"))
+        cores = self.cores_per_worker
+        if not (_is_number(cores) and 0 < cores <= _LARGEST):
+            allowed = "more than 0"
+            faults.append(Fault("cores_per_worker", repr(cores)[:80], allowed))
         if faults:
             raise RequestError(faults)
 
@@ -76,7 +86,17 @@ class WorkerSpec:
         ngpus: int = 0,
     ) -> WorkerSpec:
         """The same with the memory of a process in GB (10**9 bytes)."""
-        return cls(nprocs, nthreads, gb_to_bytes(ram_gb_per_proc), cores_per_worker, ngpus)
+        faults = []
+        if not (_is_number(ram_gb_per_proc) and 0 < ram_gb_per_proc <= _LARGEST / GB):
+            asked, allowed = repr(ram_gb_per_proc)[:80], f"more than 0, at most {_LARGEST / GB:g}"
+            faults = [Fault("ram_gb_per_proc", asked, allowed)]
+        ram = 1 if faults else gb_to_bytes(ram_gb_per_proc)
+        try:
+            made = cls(nprocs, nthreads, ram, cores_per_worker, ngpus)
+        except RequestError as error:
+            raise RequestError([*error.faults, *faults]) from None
+        check(faults)
+        return made
 
     @property
     def ram_gb_per_proc(self) -> float:

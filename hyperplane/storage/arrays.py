@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from hyperplane.errors import Fault, RequestError
+from hyperplane.errors import Fault, RequestError, StorageError
 from hyperplane.optional import need
 from hyperplane.storage.commits import Commits, State, conflict
 from hyperplane.storage.files import exists
@@ -130,4 +130,8 @@ def load_array(commits: Commits, manifest: Manifest) -> Any:
     xarray = need("xarray", "array")
     if manifest.kind == "dataarray":
         return xarray.open_dataarray(place, engine="zarr", chunks={}, **options)
-    return xarray.open_zarr(place, **options)
+    try:
+        return xarray.open_zarr(place, **options)
+    except FileNotFoundError as error:
+        wrong = "has files of Zarr in it, and is no Zarr group; load what is in it by its own name"
+        raise StorageError(target.url, wrong) from error

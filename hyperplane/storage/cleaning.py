@@ -12,16 +12,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from dask.utils import parse_timedelta
-
 from hyperplane.errors import Fault, check
 from hyperplane.storage.attempts import is_attempt, is_of_here, runs
 from hyperplane.storage.commits import Commits, State
 from hyperplane.storage.place import commits_of
 from hyperplane.storage.shards import FIRST
 from hyperplane.storage.shelf import Shelf
-from hyperplane.storage.target import Target, target_of
-from hyperplane.units import format_bytes, plural
+from hyperplane.storage.target import Target, read_only_faults, target_of
+from hyperplane.units import format_bytes, parse_seconds, plural
 
 _COMMIT = re.compile(r"commit-([0-9]{8})\.(?:json|done)")
 _SHARDS = re.compile(r"shards-[0-9]+-(.+)")
@@ -98,7 +96,8 @@ def clean(
     """
     target = target_of(url, storage_options, options)
     age = _seconds(older_than)
-    faults = [] if age is not None else [_time_fault(older_than)]
+    faults = read_only_faults(target)
+    faults += [] if age is not None else [_time_fault(older_than)]
     asked: Any = dry_run
     if not isinstance(asked, bool):
         faults.append(Fault("dry_run", repr(dry_run)[:80], "True or False"))
@@ -135,11 +134,9 @@ def clean(
 
 def _seconds(older_than: Any) -> float | None:
     """An age in seconds; None for what is none."""
-    if isinstance(older_than, bool) or not isinstance(older_than, (str, int, float, dt.timedelta)):
-        return None
     try:
-        age = float(parse_timedelta(older_than))
-    except (ValueError, KeyError, OverflowError):
+        age = parse_seconds(older_than)
+    except ValueError:
         return None
     return age if 0 <= age < math.inf else None
 

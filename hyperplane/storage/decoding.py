@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from typing import Any
 
 from hyperplane.optional import need
@@ -31,10 +32,19 @@ def decoded(data: bytes, kind: str, format: str) -> Any:  # noqa: A002
 
         return np.load(io.BytesIO(data), allow_pickle=False)
     if kind == "model" and format == "skops":
+        _check_skops(data)  # before the import, which loads scikit-learn and takes seconds
         return need("skops.io", "ml").loads(data)
     if kind == "model":
         return need("joblib", "ml").load(io.BytesIO(data))
     return data
+
+
+def _check_skops(data: bytes) -> None:
+    """Raise an error for bytes that are no archive with the schema that skops writes."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        schema = json.loads(archive.read("schema.json"))
+    if not isinstance(schema, dict) or "__loader__" not in schema:
+        raise ValueError("schema.json: no model of skops")
 
 
 def _table(data: bytes, format: str) -> Any:  # noqa: A002

@@ -8,7 +8,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
-from hyperplane.errors import Fault, OutputConflict, RequestError, StorageError
+from hyperplane.errors import Fault, OutputConflict, RequestError, StorageError, check
 from hyperplane.storage.commits import Commits, conflict
 from hyperplane.storage.files import exists
 from hyperplane.storage.manifest import Manifest, Part
@@ -16,7 +16,7 @@ from hyperplane.storage.parts import check_writable, verify, written_parts
 from hyperplane.storage.place import commits_of
 from hyperplane.storage.request import Request
 from hyperplane.storage.result import SaveResult
-from hyperplane.storage.target import target_of
+from hyperplane.storage.target import read_only_faults, target_of
 
 _RECORD = re.compile(r"shards-([0-9]+)-([^/]+)/records/([0-9]+)\.json")
 #: Says in the record of a shard which columns it has.
@@ -234,6 +234,11 @@ def missing_shards(
     [0, 2]
     """
     target = target_of(url, storage_options, options)
+    faults = read_only_faults(target)
+    asked: Any = run
+    if not isinstance(asked, str | None):
+        faults.append(Fault("run", repr(asked)[:80], "the name of one run, or None"))
+    check(faults)
     commits = commits_of(target)
     base = commits.state().manifest
     found: dict[tuple[int, str], set[int]] = {}

@@ -143,11 +143,7 @@ def place_faults(target: Target) -> list[Fault]:
     >>> print(*place_faults(target_of("memory://docs/out_{idx:05d}.csv", None)))
     url = 'memory:///docs/out_{idx:05d}.csv': allowed is a name without {}; write ...
     """
-    faults = []
-    if target.store.protocol in _READ_ONLY:
-        advice = "save to a disk or an object store"
-        allowed = f"a place that can be written to; {target.store.protocol} can only be read"
-        faults.append(Fault("url", repr(target.url), allowed, advice))
+    faults = read_only_faults(target)
     if has_field(target.path):
         advice = "write it as hyperplane.output_path(url, idx), or say shard=(idx, n)"
         faults.append(Fault("url", repr(target.url), "a name without {}", advice))
@@ -161,6 +157,15 @@ def place_faults(target: Target) -> list[Fault]:
         allowed = "a file or folder of its own, not the current folder, one above it or a disk"
         faults.append(Fault("url", repr(target.url), allowed, "add a name to it"))
     return faults
+
+
+def read_only_faults(target: Target) -> list[Fault]:
+    """Return a fault for a place on a file system that can only be read."""
+    if target.store.protocol not in _READ_ONLY:
+        return []
+    advice = "save to a disk or an object store"
+    allowed = f"a place that can be written to; {target.store.protocol} can only be read"
+    return [Fault("url", repr(target.url), allowed, advice)]
 
 
 def has_field(path: str) -> bool:

@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from hyperplane.errors import Fault, RequestError, check
 from hyperplane.stores.links import BROKEN, Followed, asking
 from hyperplane.stores.places import File, Folder, Place, Store
 from hyperplane.stores.secrets import given, said
+from hyperplane.units import is_iterable
 
 #: Questions to a store at once.
 AT_ONCE = 16
@@ -123,7 +124,7 @@ def _asked(urls: Any, options: Any, look: _Look) -> list[Any]:
         asked = f"a {type(options).__name__}"  # not shown: it may be a secret
         raise RequestError([Fault("storage_options", asked, "a mapping for fsspec")])
     several = [urls] if isinstance(urls, str | os.PathLike) else urls
-    if not isinstance(several, Iterable) or isinstance(several, Mapping | bytes):
+    if not is_iterable(several) or isinstance(several, Mapping | bytes):
         raise RequestError([_fault(urls, _ALLOWED)])
     try:
         several = list(several)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from dask_notices import without_notices
 
+from hyperplane.engines import records
 from hyperplane.engines.local import zygote
 
 pytestmark = [
@@ -106,11 +107,58 @@ def test_its_process_has_one_thread_whatever_it_loads() -> None:
     assert without_notices(done.stderr) == ""
 
 
-def test_a_path_too_long_for_a_socket_means_no_fork_and_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.fixture
+def far(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A temporary directory with a path longer than that of a socket may be."""
+    folder = tmp_path / ("long" * 60)[: 150 - len(str(tmp_path)) - 1]
+    folder.mkdir()
+    assert len(str(folder)) == 150
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def held_open(folder: Path) -> list[str]:
+    numbers = Path("/proc/self/fd").iterdir()
+    paths = [str(number.readlink()) for number in numbers if number.is_symlink()]
+    return [path for path in paths if path.startswith(str(folder))]
+
+
+def test_a_temporary_directory_with_a_long_path(far: Path) -> None:
+    assert zygote.acquire(["json.tool"], {"MARK": "1"})
+    try:
+        pid, loaded, mark = ask()
+        assert (loaded, mark) == (True, "1")
+        (folder,) = records.private_folders()
+        assert folder.is_relative_to(far)
+        assert folder.stat().st_mode & 0o777 == folder.parent.stat().st_mode & 0o777 == 0o700
+        (listener,) = (folder / f"_p{os.getpid()}").iterdir()
+        assert listener.is_socket()
+        assert ask()[0] == pid
+    finally:
+        zygote.release()
+    assert list(far.iterdir()) == []
+    assert held_open(far) == []
+
+
+def test_a_killed_owner_with_a_long_path_leaves_nothing(far: Path) -> None:
+    program = (
+        "import os, signal\n"
+        "from hyperplane.engines.local import zygote\n"
+        "assert zygote.acquire([], {})\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(far)}
+    subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, check=False)
+    (folder,) = records.private_folders()
+    (left,) = folder.iterdir()
+    assert [each.is_socket() for each in left.iterdir()] == [True]
+    assert records.read_all() == []
+    assert list(far.iterdir()) == []
+
+
+def test_a_folder_that_takes_no_socket_means_no_fork_and_leaves_nothing(
+    far: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    far = tmp_path / ("long" * 25)
-    far.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(far))
+    monkeypatch.setattr(zygote, "_short_path", str)
     assert not zygote.acquire([], {})
     assert list(far.iterdir()) == []

@@ -32,6 +32,8 @@ _ALLOWED = {
     "combine_attrs": ("drop", "drop_conflicts", "identical", "no_conflicts", "override"),
     "join": ("exact", "inner", "left", "outer", "override", "right"),
 }
+#: Which variables are put in a row, other than those of a list.
+_CHOICES = ("minimal", "different", "all")
 #: Options of xarray.open_dataset that this package sets itself.
 _OURS = {"filename_or_obj", "engine", "chunks", "cache", "backend_kwargs", "kwargs"}
 _STORED = "hyperplane.array.rechunk(data, chunks) changes the chunks of what comes back"
@@ -43,6 +45,8 @@ def faults_of(
     compat: str,
     combine_attrs: Any,
     join: str,
+    data_vars: Any,
+    coords: Any,
     load: Any,
     decoding: Mapping[str, Any],
 ) -> Iterator[Fault]:
@@ -64,6 +68,11 @@ def faults_of(
                 yield Fault("concat_dim", repr(dim)[:80], allowed)
     if is_one_of(combine, ("concat",)) and isinstance(concat_dim, list):
         yield Fault("concat_dim", repr(concat_dim)[:80], "one dimension", "or combine='nested'")
+    for where, asked in {"data_vars": data_vars, "coords": coords}.items():
+        named = isinstance(asked, list | tuple) and all(isinstance(name, str) for name in asked)
+        if not named and not is_one_of(asked, (*_CHOICES, *(None,) * (where == "data_vars"))):
+            allowed = f"one of {', '.join(_CHOICES)}, or a list of names"
+            yield Fault(where, repr(asked)[:80], allowed)
     yield from flag_faults(load=load)
     known = _options()
     for name in decoding:

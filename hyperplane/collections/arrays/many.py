@@ -100,7 +100,8 @@ def open_zarr_many(
     """
     need("xarray", "array")
     need("zarr", "array")
-    check(faults_of(combine, concat_dim, compat, combine_attrs, join, load, decoding))
+    words = (combine, concat_dim, compat, combine_attrs, join)
+    check(faults_of(*words, data_vars, coords, load, decoding))
     names, tree, dims = named(urls, combine, concat_dim, storage_options)
 
     from hyperplane.collections.arrays import combining

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from hyperplane.errors import Fault, RequestError
 from hyperplane.stores.listing import is_glob, named
 from hyperplane.stores.secrets import given
+from hyperplane.units import is_iterable
 
 _ALLOWED = "a path, URL or glob of Zarr stores, or a list of them"
 
@@ -23,7 +24,7 @@ def listed(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
         When something is no URL, or a glob finds nothing.
     """
     several = [urls] if isinstance(urls, str | os.PathLike) else urls
-    if isinstance(several, Mapping | bytes) or not isinstance(several, Iterable):
+    if isinstance(several, Mapping | bytes) or not is_iterable(several):
         raise RequestError([Fault("urls", given(urls), _ALLOWED)])
     found: list[str] = []
     faults: list[Fault] = []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hyperplane.errors import Fault
+from hyperplane.units import is_iterable
 
 #: What a getter gives for a field that a record does not have.
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
@@ -131,7 +132,7 @@ def read_fields(fields: Any) -> tuple[Fields | None, list[Fault]]:
     if fields is None:
         return None, []
     allowed = "a list of field names, or a mapping of new names to field names"
-    if isinstance(fields, str) or not isinstance(fields, Iterable):
+    if isinstance(fields, str) or not is_iterable(fields):
         advice = f"write fields=[{fields!r}]" if isinstance(fields, str) else ""
         return None, [Fault("fields", repr(fields)[:80], allowed, advice)]
     try:

@@ -61,7 +61,9 @@ def find(
         asked = " and ".join(repr(file.url) for file in reversed(first.values()))
         advice = "make one bag for each store"
         raise RequestError([Fault("urls", asked, "all URLs on one store", advice)])
-    return found, kind or format_of(found, FORMATS, "or write format='json' or format='text'")
+    return found, kind if kind is not None else format_of(
+        found, FORMATS, "or write format='json' or format='text'"
+    )
 
 
 def weight(file: File) -> int:

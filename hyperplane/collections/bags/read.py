@@ -124,9 +124,13 @@ def _settings(
     if not usable:
         allowed = "an encoding in which a line end is one byte, such as utf-8, cp1252 or shift_jis"
         faults.append(Fault("encoding", repr(encoding), allowed, "convert the files to utf-8"))
-    if isinstance(limit, bool) or not isinstance(limit, Real) or not 0 <= float(limit) <= 1:
+    if isinstance(limit, bool) or not isinstance(limit, Real) or not _is_share(limit):
         faults.append(Fault("limit", repr(limit), "a share from 0 to 1, such as 0.01"))
     return size, name.replace("utf-8-sig", "utf-8"), faults
+
+
+def _is_share(number: Any) -> bool:
+    return bool(0 <= number <= 1)
 
 
 def bad_records(bag: Bag) -> Bag:

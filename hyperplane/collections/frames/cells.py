@@ -25,6 +25,8 @@ from hyperplane.errors import Fault, check
 
 Side = Literal["left", "right"]
 DAY = 86_400 * 10**9
+#: Characters that the text of a width may have.
+_LONGEST = 100
 #: Column of partial tables that holds the cell.
 CELL = "__cell__"
 #: Column of partial tables that holds an instant of the cell, where the cell itself is local.
@@ -121,7 +123,7 @@ def windows(like: pd.DataFrame, time: str, every: str, closed: Any, label: Any) 
     offset = _offset(every)
     if offset is None:
         allowed = "a frequency of pandas, such as '15min', '1h', '1D', 'W' or 'MS'"
-        faults.append(Fault("every", repr(given), allowed, _newer(given)))
+        faults.append(Fault("every", repr(given)[:80], allowed, _newer(given)))
     width = None if offset is None else _tick(offset)
     if width is not None and dtype is not None and not faults:
         faults += _unit_faults(time, dtype, given, width)
@@ -170,6 +172,9 @@ def in_letters(every: Any) -> Any:
 
 
 def _offset(every: Any) -> Any:
+    # What pandas does with a text takes time that grows with the square of its length.
+    if isinstance(every, str) and len(every) > _LONGEST:
+        return None
     try:
         offset: Any = pd.tseries.frequencies.to_offset(every)
         if offset is not None and _tick(offset) is None:

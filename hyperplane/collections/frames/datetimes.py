@@ -89,7 +89,11 @@ def to_datetime(
             faults.append(Fault("errors", repr(errors)[:80], "'raise' or 'coerce'"))
         if not is_one_of(unit, (None, *_UNITS)):
             faults.append(Fault("unit", repr(unit)[:80], f"one of {', '.join(_UNITS)}"))
-        if isinstance(format, str) and not utc and re.search(r"(?<!%)(?:%%)*%:?[zZ]", format):
+        asked: Any = format
+        if not isinstance(asked, str | None):
+            allowed = "text such as '%d.%m.%Y', or None"
+            faults.append(Fault("format", repr(asked)[:80], allowed))
+        elif format is not None and not utc and re.search(r"(?<!%)(?:%%)*%:?[zZ]", format):
             advice = "write utc=True to get times of UTC"
             faults.append(Fault("format", repr(format), "no %z or %Z without utc=True", advice))
         if has_column(like, column):

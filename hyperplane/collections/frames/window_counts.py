@@ -261,11 +261,21 @@ def _known(
         for name in given
         if name not in targets
     ]
+    given = {
+        name: list(values)
+        if np.iterable(values) and not isinstance(values, (str, bytes))
+        else values
+        for name, values in given.items()
+    }
     for name, values in given.items():
-        missing = pd.Series(list(values), dtype=object).isna().any()
-        if missing or len(set(values)) < len(values) or len({type(value) for value in values}) > 1:
+        if not isinstance(values, list):
+            faults.append(Fault(f"categories[{name!r}]", repr(values)[:80], "a list of values"))
+            continue
+        if not _is_one_kind(values):
             allowed = "values of one kind, each once and none missing"
-            faults.append(Fault(f"categories[{name!r}]", repr(list(values))[:80], allowed))
+            faults.append(Fault(f"categories[{name!r}]", repr(values)[:80], allowed))
+    if faults:
+        return (None,) * len(targets), faults
     known: list[tuple[Any, ...] | None] = []
     for name in targets:
         dtype = like[name].dtype if name in like.columns else None
@@ -275,7 +285,17 @@ def _known(
             known.append(tuple(dtype.categories))
         else:
             known.append(None)
-    return tuple(known), faults
+    return tuple(known), []
+
+
+def _is_one_kind(values: list[Any]) -> bool:
+    """Whether values are of one type, each once and none missing."""
+    try:
+        each_once = len(set(values)) == len(values)
+    except TypeError:  # lists and the like are no values of a column
+        return False
+    missing = pd.Series(values, dtype=object).isna().any()
+    return each_once and not missing and len({type(value) for value in values}) <= 1
 
 
 def _values(

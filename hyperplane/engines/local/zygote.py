@@ -23,6 +23,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import forkserver, get_context, process, resource_tracker
+from pathlib import Path
 from typing import Any
 
 from hyperplane.engines import records
@@ -30,9 +31,15 @@ from hyperplane.engines import records
 _PRELOAD = "hyperplane.engines.local.zygote_preload"
 #: Carries what the zygote must know, for the moment of its start.
 VARIABLE = "HYPERPLANE_ZYGOTE"
+#: Bytes that the path of a socket may have on Linux, without the zero byte at its end.
+_LONGEST_PATH = 107
+#: What Python adds to the folder of a forkserver's socket; it draws the letters.
+_SOCKET_NAME = "/listener-xxxxxxxx"
 
 _lock = threading.Lock()
 _users = 0
+#: The folder of the socket, held open where it has a long path.
+_folder: int | None = None
 _started: tuple[int, dict[str, str]] | None = None
 
 
@@ -51,8 +58,8 @@ def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
     bool
         Whether worker processes can be forked from it. False on other systems than Linux, in a
         process that multiprocessing started, when the program runs a forkserver of its own,
-        when a running zygote was started with other variables, or when there is no place for
-        its socket (its path may have a hundred characters): then workers start from nothing.
+        when a running zygote was started with other variables, or when the temporary directory
+        takes no socket: then workers start from nothing.
     """
     global _users, _started
     # In a process that was spawned itself, functions of the main module travel by name.
@@ -72,6 +79,7 @@ def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
             try:
                 _ensure_running(modules, environment)
             except OSError:
+                _close_folder()
                 records.remove_process_folder()
                 return False
             _started = server._forkserver_pid, dict(environment)
@@ -94,6 +102,7 @@ def release() -> None:
                 os.kill(_started[0], signal.SIGTERM)
             with suppress(FileNotFoundError):  # somebody has cleared the temporary directory
                 server._stop()
+        _close_folder()
         # Also when the zygote is gone and Python has begun another forkserver, elsewhere: a
         # SIGTERM to the whole process group ends it before its owner asks.
         records.remove_process_folder()
@@ -149,7 +158,7 @@ def _ensure_running(modules: Sequence[str], environment: Mapping[str, str]) -> N
     # Its socket goes where it is found again should this process be killed.
     settings = vars(process.current_process())["_config"]
     folder_before = settings.get("tempdir")
-    settings["tempdir"] = str(records.process_folder())
+    settings["tempdir"] = _short_path(records.process_folder())
     os.environ.update(ours)
     # A process inherits the mask: Ctrl-C waits until the zygote has a handler for it. Python's
     # resource tracker comes first, because starting it takes the mask away.
@@ -165,3 +174,23 @@ def _ensure_running(modules: Sequence[str], environment: Mapping[str, str]) -> N
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _short_path(folder: Path) -> str:
+    """Return a path of a folder that the path of a socket in it can begin with.
+
+    Python binds the socket to it and connects to it for every worker process, so a folder with a
+    long path is held open until the zygote ends.
+    """
+    global _folder
+    if len(os.fsencode(folder)) + len(_SOCKET_NAME) <= _LONGEST_PATH:
+        return str(folder)
+    _folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    return f"/proc/self/fd/{_folder}"
+
+
+def _close_folder() -> None:
+    global _folder
+    if _folder is not None:
+        os.close(_folder)
+        _folder = None

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from hyperplane.jobs.definition import credentials
 from hyperplane.spec.request import Whole
+from hyperplane.units import is_truth_value
 
 LONGEST_NAME = 128
 MOST_CHUNKS = 100_000
@@ -37,7 +38,7 @@ def _no_text(value: object) -> object:
 
 
 def _number(value: object) -> object:
-    if isinstance(value, bool):
+    if is_truth_value(value) or isinstance(value, bytes | bytearray | memoryview):
         raise ValueError("a number")
     return value
 

@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue
 
 from hyperplane.errors import Fault, check
 from hyperplane.jobs.definition import fields
-from hyperplane.jobs.definition.files import Survey, survey
+from hyperplane.jobs.definition.files import Survey, is_path, survey
 from hyperplane.jobs.definition.order import order_faults, resolve
 from hyperplane.jobs.definition.records import Record, attempt
 from hyperplane.jobs.definition.rules import resources_rules, step_rules
@@ -243,7 +243,12 @@ class Pipeline(Record):
         >>> Pipeline.from_steps("dates", [first, second]).steps[1].depends_on
         ('first',)
         """
-        made = list(steps)
+        try:
+            made = list(steps)
+        except TypeError:
+            check([Fault("steps", repr(steps)[:80], "a list of Step")])
+        if root is not None and not is_path(root):
+            check([Fault("root", repr(root)[:80], "the path of a folder, as text")])
         check(
             Fault(f"steps[{index}]", type(step).__name__, "a Step")
             for index, step in enumerate(made)

@@ -36,7 +36,9 @@ def _top(fault: Fault) -> str:
 
 def _listed(value: Any) -> Any:
     """A value; a table or array of texts, which pydantic takes for a list, as a list."""
-    return list(value) if hasattr(value, "__array__") and hasattr(value, "__len__") else value
+    is_list = hasattr(value, "__array__") and hasattr(value, "__len__")
+    # An array without dimensions has a length and no items; to pydantic it is a number.
+    return list(value) if is_list and getattr(value, "shape", None) != () else value
 
 
 class Record(BaseModel):
@@ -54,6 +56,12 @@ class Record(BaseModel):
                 told = {_top(fault) for fault in faults}
                 found = [self._told(fault) for fault in faults_of(error)]
                 faults += [fault for fault in found if fault.where not in told]
+            faulty = {_top(fault) for fault in faults}
+            faults += [
+                Fault(name, repr(value)[:80], "text, not bytes")
+                for name, value in values.items()
+                if isinstance(value, bytes | bytearray) and name not in faulty
+            ]
             faulty = {_top(fault) for fault in faults}
             known = {name: values[name] for name in values if name in type(self).model_fields}
             right = {name: _listed(value) for name, value in known.items() if name not in faulty}

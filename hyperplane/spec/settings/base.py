@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from dask.utils import parse_timedelta
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hyperplane.errors import RequestError
 from hyperplane.spec.faults import faults_of, with_known
+from hyperplane.units import parse_seconds
 
 if TYPE_CHECKING:
     from typing import Self
@@ -20,10 +20,9 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 def _duration(value: str | float) -> str | float:
     try:
-        seconds = float(parse_timedelta(value))
-        if 0 <= seconds <= _LONGEST and str(value).isascii():
+        if 0 <= parse_seconds(value) <= _LONGEST:
             return value
-    except (ValueError, LookupError, OverflowError):
+    except ValueError:
         pass
     allowed = f"seconds up to {_LONGEST:g}, or text such as '300s', '30m' or '2 hours'"
     raise ValueError(allowed)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from hyperplane.collections.frames.sources.filters import near
 from hyperplane.errors import Fault, RequestError
+from hyperplane.units import is_iterable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,7 +61,7 @@ def _unknown(name: str, value: object, known: list[str]) -> Fault:
 
 def places_faults(urls: Any) -> list[Fault]:
     """One fault for what is rows already and not the places of files."""
-    if isinstance(urls, (str, os.PathLike)) or not isinstance(urls, Iterable):
+    if isinstance(urls, (str, os.PathLike)) or not is_iterable(urls):
         return []
     if not (hasattr(urls, "columns") or hasattr(urls, "dtype") or hasattr(urls, "schema")):
         return []

@@ -15,7 +15,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 
+from hyperplane.collections.flags import is_one_of
 from hyperplane.errors import Fault
+from hyperplane.units import is_iterable
 
 #: A column, an operator and a value.
 Condition = tuple[str, str, Any]
@@ -38,10 +40,15 @@ class Bound(NamedTuple):
     rows: int
 
 
-def near(name: str, known: Collection[str]) -> str:
+def near(name: object, known: Collection[str]) -> str:
     """Advice that names what is spelled like it; may be empty."""
-    found = difflib.get_close_matches(name, list(known), n=3)
+    found = difflib.get_close_matches(str(name), list(known), n=3)
     return f"did you mean {' or '.join(map(repr, found))}?" if found else ""
+
+
+def is_among(name: object, known: Collection[str]) -> bool:
+    """Whether a value, of any kind, is the name of a column."""
+    return isinstance(name, str) and name in known
 
 
 def parse(filters: Any, schema: Mapping[str, pl.DataType]) -> tuple[Filters, list[Fault]]:
@@ -95,13 +102,13 @@ def _condition(
     if not isinstance(entry, (tuple, list)) or len(entry) not in (2, 3):
         return None, [_form(where, entry)]
     name, op, value = entry[0], entry[1], entry[2] if len(entry) == 3 else None
-    op = "==" if op == "=" else op
+    op = "==" if isinstance(op, str) and op == "=" else op
     faults = []
-    if name not in schema:
-        advice = near(str(name), schema)
-        faults.append(Fault(where, repr(name), "a column of the files", advice))
-    if op not in OPERATORS or (len(entry) == 2 and op not in _NULLS):
-        faults.append(Fault(where, repr(op), f"a value and one of {', '.join(OPERATORS)}"))
+    if not is_among(name, schema):
+        advice = near(name, schema)
+        faults.append(Fault(where, repr(name)[:80], "a column of the files", advice))
+    if not is_one_of(op, OPERATORS) or (len(entry) == 2 and op not in _NULLS):
+        faults.append(Fault(where, repr(op)[:80], f"a value and one of {', '.join(OPERATORS)}"))
     if faults:
         return None, faults
     if op in _NULLS:
@@ -118,7 +125,7 @@ def _condition(
 
 
 def _is_list(value: Any) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
+    return is_iterable(value) and not isinstance(value, (str, bytes))
 
 
 def _value(value: Any, kind: pl.DataType) -> Any:

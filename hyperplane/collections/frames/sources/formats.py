@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
+from hyperplane.collections.flags import is_one_of
 from hyperplane.errors import Fault, RequestError
 from hyperplane.stores import naming
 from hyperplane.stores.places import File
@@ -35,8 +36,10 @@ def format_of(files: Sequence[File], asked: str | None) -> str:
     if asked is None:
         advice = "or say it with format='parquet', 'csv', 'jsonl' or 'avro'"
         return naming.format_of(files, FORMATS, advice)
-    if asked not in known:
+    if not is_one_of(asked, known):
         close = difflib.get_close_matches(str(asked), known, n=1)
         advice = f"did you mean {close[0]!r}?" if close else ""
-        raise RequestError([Fault("format", repr(asked), f"one of {', '.join(known)}", advice)])
+        raise RequestError(
+            [Fault("format", repr(asked)[:80], f"one of {', '.join(known)}", advice)]
+        )
     return asked

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from hyperplane.collections.frames.sources.filters import near
 from hyperplane.errors import Fault
+from hyperplane.units import is_iterable
 
 #: What ``pandas.read_csv`` takes for a missing value by itself.
 USUAL = (
@@ -87,7 +88,7 @@ def _fault(given: Any) -> Fault:
 
 def _texts(given: Any) -> tuple[str, ...] | None:
     """As pandas does, every form in which a number is written; None for what is none of these."""
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+    if isinstance(given, str | bytes) or not is_iterable(given):
         given = [given]
     found: list[str] = []
     for one in given:

@@ -13,6 +13,7 @@ from hyperplane.collections.frames.sources import filters as row_filters
 from hyperplane.collections.frames.sources import types
 from hyperplane.collections.frames.sources.errors import joined, tell_skipped
 from hyperplane.errors import Fault, ReadError, check
+from hyperplane.units import is_iterable
 
 if TYPE_CHECKING:
     from hyperplane.collections.frames.parts import Part
@@ -96,18 +97,17 @@ class Request:
         faults = []
         names = list(usual)
         if self.columns is not None:
-            single = isinstance(self.columns, str) or not hasattr(self.columns, "__iter__")
+            single = isinstance(self.columns, str) or not is_iterable(self.columns)
             names = [] if single else list(self.columns)
             if not names:
                 asked = repr(self.columns)[:80]
                 advice = f"write columns=[{asked}]" if isinstance(self.columns, str) else ""
                 faults.append(Fault("columns", asked, "a list of at least one column", advice))
         for name in names:
-            if name not in known:
+            if not row_filters.is_among(name, known):
                 allowed = "a column of the files: " + _some(known)
-                faults.append(
-                    Fault("columns", repr(name), allowed, row_filters.near(str(name), known))
-                )
+                advice = row_filters.near(name, known)
+                faults.append(Fault("columns", repr(name)[:80], allowed, advice))
             elif names.count(name) > 1:
                 faults.append(Fault("columns", repr(name), "each column once"))
         made, wrong = row_filters.parse(self.filters, known)

@@ -121,7 +121,7 @@ def _kind(asked: Any) -> pl.DataType | None:
         return None
     try:
         dtype = pd.api.types.pandas_dtype(asked)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, SyntaxError):  # the last of text with thousands of digits
         return None
     if isinstance(dtype, pd.StringDtype):
         return pl.String()

@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from hyperplane.collections.frames.sources.filters import near
+from hyperplane.collections.frames.sources.filters import is_among, near
 from hyperplane.errors import Fault, ReadError
 
 #: Digits up to which a number of these since 1970 is taken to be meant.
@@ -72,12 +72,22 @@ def asked(
         advice = f"write parse_dates=[{parse_dates!r}]" if isinstance(parse_dates, str) else ""
         return {}, [Fault("parse_dates", repr(parse_dates)[:80], allowed, advice)]
     faults = [
-        Fault("parse_dates", repr(name), "a column of the files", near(str(name), kinds))
+        Fault("parse_dates", repr(name), "a column of the files", near(name, kinds))
         for name in parse_dates
-        if name not in kinds
+        if not is_among(name, kinds)
     ]
-    formats = parse_dates if isinstance(parse_dates, Mapping) else dict.fromkeys(parse_dates)
-    return {name: form for name, form in formats.items() if name in kinds}, faults
+    named = [name for name in parse_dates if is_among(name, kinds)]
+    if not isinstance(parse_dates, Mapping):
+        return dict.fromkeys(named), faults
+    formats = {name: parse_dates[name] for name in named}
+    right = {name: form for name, form in formats.items() if isinstance(form, str | None)}
+    allowed = "a format such as '%d/%m/%Y', or None"
+    faults += [
+        Fault("parse_dates", f"{name}: {form!r}"[:80], allowed)
+        for name, form in formats.items()
+        if name not in right
+    ]
+    return right, faults
 
 
 def found(name: str, texts: pl.Series, written: str | None) -> TimeFormat | Fault:

@@ -1,0 +1,276 @@
+"""Bad values for public functions, and what must hold of each call with some of them."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import datetime as dt
+import decimal
+import faulthandler
+import inspect
+import json
+import math
+import os
+import random
+import shutil
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from dask.base import is_dask_collection
+from dask.delayed import Delayed
+
+import hyperplane
+from hyperplane import planning
+from hyperplane.errors import HyperplaneError
+from hyperplane.jobs import slack, wake
+
+#: Seconds that an answer may take; more than the five of a machine that does nothing else.
+LIMIT = 30.0
+#: Partitions up to which a lazy answer is computed.
+FEW = 50
+
+
+class Odd:
+    """An object that nothing expects."""
+
+    def __repr__(self) -> str:
+        return "<odd>"
+
+
+NUMBERS = [
+    -1, 0, 1, 2, 3, 2**31, 2**63, 2**64, 10**400, -(10**400), 0.5, -0.0, 1e30, 1e308, math.nan,
+    math.inf, -math.inf, True, False, 1j, decimal.Decimal("1.5"), decimal.Decimal("nan"),
+    np.int64(1), np.uint64(2**64 - 1), np.float16(0.5), np.float64("nan"), np.bool_(True),
+    np.array(1), np.array([1, 2]), np.datetime64("NaT"), pd.NA, pd.NaT, pd.Timedelta("1s"),
+]  # fmt: skip
+TEXTS = [
+    "", " ", "\0", "a\0b", "\ud800", "\n", "１", "٣", "nan", "-1", "1e999", "1" * 5000, "x" * 5000,
+    "../..", "/", "~", ".", "//", "/dev/null", "/proc/self/mem", "file:///", "file://x\0",
+    "http://127.0.0.1:9/x", "s3:", "nope://x", "::", "a::b", "*", "[", "{", "{}", "{x", "%s",
+    "16_16", "a", "b", "medium", "parquet", "1s", "1h", "100MB", "local", "' OR 1=1 --",
+    "x.parquet", "x.json", "x.yaml", "'", '"', "\\", "🙂", "é", "-", "--help", "None", "true",
+    b"", b"1", b"\xff", bytearray(b"x"), memoryview(b"x"),
+]  # fmt: skip
+OBJECTS: list[Any] = [
+    None, [], [None], [[]], ["a", None], (), ("a",), (1, 2), {}, {"a": 1}, {1: 2}, {None: None},
+    set(), {"a"}, frozenset(), range(3), Odd(), Odd, object, Ellipsis, len, lambda: 1, print,
+    dt.date(2020, 1, 1), dt.datetime(2020, 1, 1), dt.timedelta(1), Path(), Path("/proc/nowhere/x"),
+    pd.DataFrame(), pd.Series([1]), pd.DataFrame({"a": [1]}), np.zeros((0, 3)), slice(None),
+    iter(()), {"a": {"b": []}}, [1, "a"], ["a", "a"], ["a", "b"], threading.Lock(), type,
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Call:
+    """A public function, and what makes a good call of it.
+
+    Parameters
+    ----------
+    function : callable
+        What is called.
+    good : mapping
+        Arguments of a good call. A :class:`Made` is made anew for each call.
+    more : iterable of str
+        Arguments that the signature does not name.
+    skipped : iterable of str
+        Arguments that make a call wait by their meaning, or that are functions of the caller.
+    of : callable, optional
+        The public function, when ``function`` wraps it.
+    """
+
+    function: Callable[..., Any]
+    good: Mapping[str, Any]
+    more: Iterable[str] = ()
+    skipped: Iterable[str] = ()
+    of: Callable[..., Any] | None = None
+
+    @property
+    def public(self) -> Callable[..., Any]:
+        """The function of the package that is tried."""
+        return self.of or self.function
+
+    def names(self) -> list[str]:
+        """Arguments that may be replaced."""
+        own = [
+            one.name
+            for one in inspect.signature(self.public).parameters.values()
+            if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY) and one.name != "self"
+        ]
+        return [name for name in dict.fromkeys([*own, *self.more]) if name not in self.skipped]
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of a good call."""
+        made = {
+            name: one.make() if isinstance(one, Made) else one for name, one in self.good.items()
+        }
+        return copy.copy(made)
+
+    def drawn(self, draw: random.Random) -> dict[str, Any]:
+        """Arguments of which some are bad."""
+        arguments, names = self.arguments(), self.names()
+        for name in draw.sample(names, min(len(names), draw.choice((1, 1, 1, 2, 3)))):
+            arguments[name] = draw.choice(draw.choice((NUMBERS, TEXTS, OBJECTS)))
+        return arguments
+
+    def answer(self, arguments: Mapping[str, Any]) -> Any:
+        """What the call gives; awaited or computed where it is lazy and small."""
+        found = self.function(**arguments)
+        if inspect.iscoroutine(found):
+            return asyncio.run(found)
+        if any(map(callable, arguments.values())):
+            return found  # what functions of the caller raise is the caller's matter
+        if isinstance(found, Delayed) or (
+            is_dask_collection(found) and getattr(found, "npartitions", FEW + 1) <= FEW
+        ):
+            return found.compute()
+        return found
+
+
+@dataclass(frozen=True)
+class Made:
+    """A good argument that is made for each call."""
+
+    make: Callable[[], Any]
+
+
+def shown(arguments: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={repr(value)[:100]}" for key, value in arguments.items())
+
+
+def check(name: str, call: Call, times: int) -> None:
+    """Fail unless each call with bad values is refused in our words, or answered."""
+    draw = random.Random(f"{name} {os.environ.get('HYPERPLANE_TEST_SEED', '')}")
+    wrong = []
+    for _ in range(times):
+        arguments = call.drawn(draw)
+        said = fault_of(call, arguments)
+        if said:
+            wrong.append(f"{name}({shown(arguments)}) {said}")
+    assert not wrong, f"{len(wrong)} calls\n" + "\n".join(wrong[:40])
+
+
+def fault_of(call: Call, arguments: Mapping[str, Any]) -> str:
+    """What is wrong with how a call with bad values ends; empty when nothing is."""
+    before = files()
+    began = time.monotonic()
+    faulthandler.dump_traceback_later(5 * LIMIT, exit=False)
+    refused, said = False, ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            call.answer(arguments)
+    except HyperplaneError as error:
+        str(error)
+        refused = True
+    except Exception as error:  # noqa: BLE001 - any of these is what is looked for
+        # A name that a function does not have is Python's own matter.
+        if "unexpected keyword" not in str(error):
+            said = f"-> {type(error).__name__}: {str(error)[:150]}"
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    if time.monotonic() - began > LIMIT:
+        said += f" took {time.monotonic() - began:.1f} s"
+    if refused and files() != before:
+        said += f" was refused, and changed {sorted(set(files()) ^ set(before))[:3]}"
+    return said
+
+
+def files() -> dict[str, int]:
+    """Names and sizes of all files of the current folder, but for those that belong to jobs."""
+    found = {}
+    for folder, folders, names in os.walk("."):
+        folders[:] = [one for one in folders if (folder, one) != (".", "jobs")]
+        found.update({f"{folder}/{one}": Path(folder, one).lstat().st_size for one in names})
+        found.update({f"{folder}/{one}/": 0 for one in folders})
+    return found
+
+
+def state() -> dict[str, Any]:
+    """What is global in this process."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return {
+        "environment": {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"},
+        "configuration": json.dumps(dask.config.config, default=repr, sort_keys=True),
+        "folder": str(Path.cwd()),
+        "mask": mask,
+    }
+
+
+@pytest.fixture(scope="session")
+def good_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files that good calls read."""
+    folder = tmp_path_factory.mktemp("good")
+    table().compute().to_parquet(folder / "x.parquet")
+    table().compute().to_csv(folder / "x.csv", index=False)
+    (folder / "x.json").write_text('{"a": 1}')
+    (folder / "x.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
+    (folder / "x.yaml").write_text(
+        "pipeline:\n  name: p\n  tasks:\n  - {name: s, type: command, command: ['true']}\n"
+    )
+    xr.Dataset({"v": ("i", np.arange(3))}).to_zarr(folder / "x.zarr", consolidated=False)
+    return folder
+
+
+@pytest.fixture
+def nothing_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, good_files: Path
+) -> Iterator[None]:
+    """No cluster and no supervisor; what is saved goes into a folder of this test."""
+    # Deep, since a bad value may name a folder above.
+    folder = tmp_path / "a" / "b" / "c"
+    shutil.copytree(good_files, folder)
+    monkeypatch.chdir(folder)
+
+    def stopped(*_: Any, **__: Any) -> Any:
+        raise hyperplane.EngineError("test", "nothing is started here")
+
+    real = planning.registry.load
+
+    def loaded(asked: Any) -> Any:
+        engine = real(asked)
+        monkeypatch.setattr(type(engine), "start", stopped)
+        monkeypatch.setattr(type(engine), "connect", stopped)
+        return engine
+
+    monkeypatch.setattr(planning.registry, "load", loaded)
+    monkeypatch.setattr(wake, "tell", lambda *_: None)
+    monkeypatch.setattr(slack, "_post", lambda *_: b'{"ok": true}')
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path))  # matplotlib writes there as it is imported
+    monkeypatch.setenv("SLACK_TOKEN", "xoxb-1")
+    monkeypatch.setenv("WEBHOOK_URL", "http://127.0.0.1:9/hook")
+    with (
+        dask.config.set({"hyperplane.jobs.home": str(folder / "jobs"), "scheduler": "sync"}),
+        nothing_changed(),
+    ):
+        yield
+
+
+@contextmanager
+def nothing_changed() -> Iterator[None]:
+    """Fail when something global of this process is not as it was."""
+    import distributed  # noqa: F401 - it adds its defaults to the configuration
+
+    before = state()
+    yield
+    after = state()
+    assert {key for key in before if before[key] != after[key]} == set()
+
+
+def table() -> dd.DataFrame:
+    days = ["2020-01-01", "2020-01-02", "2020-01-03"]
+    columns = {"a": [1, 2, 2], "b": [0.5, 1.5, 2.5], "s": days, "t": pd.to_datetime(days)}
+    return dd.from_pandas(pd.DataFrame(columns), npartitions=1)

@@ -1,0 +1,17 @@
+"""Helpers of collections with bad values: an error of this package soon, or a right answer."""
+
+from __future__ import annotations
+
+import pytest
+from bad_calls import COLLECTIONS
+from bad_values import check, good_files, nothing_starts
+from scale import scaled
+
+__all__ = ["good_files", "nothing_starts"]
+
+
+@pytest.mark.timeout(scaled(180, 1800))
+@pytest.mark.usefixtures("nothing_starts")
+@pytest.mark.parametrize("name", COLLECTIONS)
+def test_bad_values_are_refused_in_our_words(name: str) -> None:
+    check(name, COLLECTIONS[name], scaled(8, 1000))

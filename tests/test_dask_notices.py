@@ -1,0 +1,49 @@
+"""Only what belongs to a notice of Dask is dropped from what a program has written."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from dask_notices import without_notices
+
+HEAD = "2026-01-02 03:04:05,678 - distributed.worker - ERROR - "
+HEARTBEAT = f"{HEAD}Failed to communicate with scheduler during heartbeat.\n"
+CANCELLED = f"{HEAD}Async instruction for <Task cancelled name='x'> ended with CancelledError\n"
+
+
+def record_with_traceback() -> str:
+    """What logging writes of a heartbeat whose error has a cause of its own."""
+    try:
+        try:
+            raise OSError("closed")
+        except OSError as error:
+            raise ValueError("Unable to contact: the scheduler") from error
+    except ValueError as error:
+        record = logging.LogRecord(
+            "distributed.worker", logging.ERROR, "", 0, HEARTBEAT[len(HEAD) : -1], (),
+            (ValueError, error, error.__traceback__),
+        )  # fmt: skip
+    form = logging.Formatter("%(asctime)s - %(name)s - %(levelname)s - %(message)s")
+    return form.format(record) + "\n"
+
+
+@pytest.mark.parametrize("notice", [HEARTBEAT, CANCELLED, record_with_traceback()])
+def test_other_text_beside_a_notice_is_kept(notice: str) -> None:
+    for before, after in [
+        ("", ""),
+        ("", "Segmentation fault\n"),
+        ("warning: x\n", "\nValueError: of the program\n"),
+        ("", "Traceback\n  of another kind\n"),
+        (f"{HEAD}Removing worker\n", f"  {HEAD}indented\n{HEAD}Removing worker\n"),
+        ("", "Traceback (most recent call last):\n" if "Traceback" in notice else "cut\n"),
+    ]:
+        assert without_notices(before + notice + after) == before + after
+        assert without_notices(before + notice + notice + after) == before + after
+
+
+def test_other_records_are_kept_with_their_tracebacks() -> None:
+    other = record_with_traceback().replace("during heartbeat", "at the start")
+    assert without_notices(other) == other
+    # Text that mentions a notice is none.
+    assert without_notices(f"said: {CANCELLED}") == f"said: {CANCELLED}"
