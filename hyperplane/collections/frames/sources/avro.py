@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import uuid
 from base64 import b64decode
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from hyperplane.collections.frames.sources import types
 from hyperplane.collections.frames.sources.avro_schema import Field, Unsupported, fields
+from hyperplane.collections.frames.sources.avro_values import arrow_values
 from hyperplane.collections.frames.sources.spans import Span
 from hyperplane.errors import ReadError
 from hyperplane.optional import need
@@ -211,24 +211,11 @@ def _finished(column: pl.Series, field: Field) -> pl.Series:
 
 
 def _series(field: Field, values: list[Any]) -> pl.Series:
-    if field.text:
-        values = [value if value is None else str(value) for value in values]
-    elif _nanos(field):
+    if _nanos(field):
         return pl.Series(field.name, values, pl.Int64).cast(types.of_arrow(field.arrow))
-    else:
-        values = [_plain(value) for value in values]
-    return pl.Series(field.name, _in_polars(pa.array(values, field.arrow)))
+    return pl.Series(field.name, _in_polars(arrow_values(field, values)))
 
 
 def _in_polars(values: pa.Array) -> pa.Array:
     """Durations of seconds as milliseconds, which Polars has; an error beyond what these hold."""
     return values.cast(pa.duration("ms")) if values.type == pa.duration("s") else values
-
-
-def _plain(value: Any) -> Any:
-    """A value as pyarrow takes it."""
-    if isinstance(value, uuid.UUID):
-        return str(value)
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list) else value
