@@ -147,6 +147,16 @@ def test_types_and_names_that_are_left_to_others():
         assert uniform_frame(data, {name: pl.Int64()}).rows() == [(1,), (None,)]
 
 
+@pytest.mark.parametrize("name", ["*", "^x$", "", "."])
+def test_names_that_polars_takes_for_patterns(tmp_path, name):
+    for values in (["1", "true"], [1.5, float(2**60)], [True, None], [2**62, None]):
+        lines = [json.dumps({name: value, "other": 1}) + "\n" for value in values]
+        (tmp_path / "a.jsonl").write_text("".join(lines))
+        with dask.config.set(scheduler="sync"):
+            found = read(tmp_path / "a.jsonl").compute()[name].astype(object)
+        assert [None if pd.isna(value) else value for value in found] == values
+
+
 def test_nulls_are_counted_over_the_ends_of_pieces(monkeypatch):
     from hyperplane.collections.frames.sources import json_uniform
 

@@ -173,7 +173,8 @@ def _uniform(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame | No
     frame = uniform_frame(data, kinds)
     if frame is None:
         return None
-    floats = [column for column in frame if column.dtype == pl.Float64]
+    # To methods of Polars a name such as ^x$ is a pattern.
+    floats = [column.alias("values") for column in frame if column.dtype == pl.Float64]
     inexact = any((column.abs() >= json_types.EXACT).any() for column in floats)
     return None if inexact and _has_long_number(data) else frame
 

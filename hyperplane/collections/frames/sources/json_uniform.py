@@ -97,7 +97,8 @@ def _may_be_no_text(column: pl.Series) -> bool:
         held = np.frombuffer(views.buffers()[1], np.uint8)
         if not _BEGINS[held[16 * views.offset + 4 :: 16]].any():  # a tenth of the time below
             return False
-    return bool(column.str.contains(_NO_TEXT).any())
+    # To methods of Polars a name such as ^x$ is a pattern.
+    return bool(column.alias("values").str.contains(_NO_TEXT).any())
 
 
 def _key(name: str) -> bytes:
