@@ -73,14 +73,8 @@ class JsonDecoder:
         if _is_blank(data):
             frame = pl.DataFrame(schema=wanted)
         else:
-            frame = _uniform(data, every) if len(wanted) == len(every) else None
-            if frame is None:
-                table = self._by_arrow(data, every, wanted)
-                if table is None:
-                    table = self._by_piece(data, every, wanted, span)
-                held = [pl.Series(f"c{place}", one) for place, one in enumerate(table.columns)]
-                frame = pl.DataFrame(held)
-                frame.columns = list(wanted)  # set last: Polars finds another for an empty one
+            uniform = _uniform(data, every) if len(wanted) == len(every) else None
+            frame = self._by_others(data, every, wanted, span) if uniform is None else uniform
         place = partial(_place, data, span)
         text_errors.check_full(frame, self.full, span.file.url, place)
         return frame.with_columns(
@@ -88,6 +82,21 @@ class JsonDecoder:
             for name in wanted
             if name in forms
         )
+
+    def _by_others(
+        self,
+        data: bytes,
+        every: Mapping[str, pl.DataType],
+        wanted: Mapping[str, pl.DataType],
+        span: Span,
+    ) -> pl.DataFrame:
+        """The columns by pyarrow, or where that refuses them piece by piece."""
+        table = self._by_arrow(data, every, wanted)
+        if table is None:
+            table = self._by_piece(data, every, wanted, span)
+        frame = pl.DataFrame([pl.Series(f"c{n}", one) for n, one in enumerate(table.columns)])
+        frame.columns = list(wanted)  # set last: Polars finds another for an empty one
+        return frame
 
     def _by_arrow(
         self, data: bytes, every: Mapping[str, pl.DataType], wanted: Mapping[str, pl.DataType]
