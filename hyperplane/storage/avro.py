@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import re
-import uuid
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from pyarrow import compute
 
 from hyperplane.collections.frames.sources.avro import ARROW_SCHEMA
 from hyperplane.collections.frames.sources.avro_schema import Unsupported, fields
+from hyperplane.collections.frames.sources.avro_values import arrow_values
 from hyperplane.errors import DataError
 from hyperplane.optional import need
 
@@ -210,6 +210,8 @@ def read_avro(data: bytes) -> pa.Table:
     ------
     ValueError
         When it is damaged, or holds no records.
+    DataError
+        When a value does not fit the type of its column without loss.
     MissingPackage
         When fastavro is not installed.
     """
@@ -231,18 +233,6 @@ def read_avro(data: bytes) -> pa.Table:
     except Unsupported as error:
         raise ValueError(f"{error}; such Avro is no table") from error
     return pa.table(
-        [
-            pa.array([_plain(record[one.name], as_text=one.text) for record in records], one.arrow)
-            for one in known
-        ],
+        [arrow_values(one, [record[one.name] for record in records]) for one in known],
         names=[one.name for one in known],
     )
-
-
-def _plain(value: Any, *, as_text: bool = False) -> Any:
-    """A value as Arrow takes it."""
-    if value is not None and (as_text or isinstance(value, uuid.UUID)):
-        return str(value)
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list) else value

@@ -17,7 +17,14 @@ from dask.delayed import delayed
 
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources.footers import READERS
-from hyperplane.errors import Fault, HyperplaneError, ReadError, RequestError, StorageError
+from hyperplane.errors import (
+    DataError,
+    Fault,
+    HyperplaneError,
+    ReadError,
+    RequestError,
+    StorageError,
+)
 from hyperplane.storage.arrays import load_array
 from hyperplane.storage.commits import FOREIGN
 from hyperplane.storage.decoding import decoded
@@ -148,6 +155,8 @@ def _file(target: Target, shelf: Shelf, trusted: bool) -> Any:
         raise StorageError(target.url, "it was removed just now")
     try:
         return decoded(data, _KINDS.get(form, "bytes"), form)
+    except DataError as error:
+        raise ReadError(target.url, str(error)) from error
     except (HyperplaneError, MemoryError):
         raise
     except Exception as error:  # each library of a format has errors of its own for damage

@@ -276,8 +276,16 @@ def _surely_exact(had: Any, dtype: Any) -> bool:
 
 
 def _same(value: Any, other: Any) -> bool:
+    import numpy as np
     import pandas as pd
 
+    value, other = (one.tolist() if isinstance(one, np.ndarray) else one for one in (value, other))
+    if isinstance(value, list):
+        alike = isinstance(other, list) and len(value) == len(other)
+        return alike and all(map(_same, value, other))
+    if isinstance(value, dict):
+        alike = isinstance(other, dict) and value.keys() == other.keys()
+        return alike and all(_same(one, other[name]) for name, one in value.items())
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return bool(pd.isna(other))
     return bool(value == other)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import uuid
 from base64 import b64decode
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from hyperplane.collections.frames.sources import types
 from hyperplane.collections.frames.sources.avro_schema import Field, Unsupported, fields
+from hyperplane.collections.frames.sources.avro_values import arrow_values
 from hyperplane.collections.frames.sources.spans import Span
 from hyperplane.errors import ReadError
 from hyperplane.optional import need
@@ -57,7 +57,7 @@ class Header:
         Bytes.
     arrow : str
         The schema of Arrow that :func:`hyperplane.save` puts beside Avro's own, which has no type
-        for durations; empty in files of other programs.
+        for durations, and text where nothing is held; empty in files of other programs.
     """
 
     schema: str
@@ -77,7 +77,7 @@ class Header:
         }
         return [
             replace(one, arrow=held[one.name])
-            if pa.types.is_duration(held.get(one.name, one.arrow))
+            if _has_no_form(held.get(one.name, one.arrow))
             else one
             for one in found
         ]
@@ -169,7 +169,7 @@ class AvroDecoder:
         return frame.with_columns(
             _finished(frame.get_column(field.name), field)
             for field in chosen
-            if field.symbols or _nanos(field) or pa.types.is_duration(field.arrow)
+            if field.symbols or _nanos(field) or _has_no_form(field.arrow)
         )
 
     def _written(self) -> dict[str, Any]:
@@ -200,6 +200,11 @@ def _nanos(field: Field) -> bool:
     return bool(pa.types.is_timestamp(field.arrow) and field.arrow.unit == "ns")
 
 
+def _has_no_form(kind: pa.DataType) -> bool:
+    """Whether :func:`hyperplane.save` writes a type as another one of Avro."""
+    return bool(pa.types.is_duration(kind) or pa.types.is_null(kind))
+
+
 def _finished(column: pl.Series, field: Field) -> pl.Series:
     """Words of numbers, times of nanoseconds."""
     if field.symbols:
@@ -207,28 +212,17 @@ def _finished(column: pl.Series, field: Field) -> pl.Series:
         return words.gather(column).alias(field.name)
     if pa.types.is_duration(field.arrow):
         return pl.Series(field.name, _in_polars(column.to_arrow().cast(field.arrow)))
+    if pa.types.is_null(field.arrow):
+        return pl.Series(field.name, [None] * len(column), pl.Null)
     return column.cast(types.of_arrow(field.arrow))
 
 
 def _series(field: Field, values: list[Any]) -> pl.Series:
-    if field.text:
-        values = [value if value is None else str(value) for value in values]
-    elif _nanos(field):
+    if _nanos(field):
         return pl.Series(field.name, values, pl.Int64).cast(types.of_arrow(field.arrow))
-    else:
-        values = [_plain(value) for value in values]
-    return pl.Series(field.name, _in_polars(pa.array(values, field.arrow)))
+    return pl.Series(field.name, _in_polars(arrow_values(field, values)))
 
 
 def _in_polars(values: pa.Array) -> pa.Array:
     """Durations of seconds as milliseconds, which Polars has; an error beyond what these hold."""
     return values.cast(pa.duration("ms")) if values.type == pa.duration("s") else values
-
-
-def _plain(value: Any) -> Any:
-    """A value as pyarrow takes it."""
-    if isinstance(value, uuid.UUID):
-        return str(value)
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list) else value

@@ -52,8 +52,6 @@ class Field:
         A type written in the same bytes that Polars can decode; None when there is none.
     symbols : tuple of str
         The words of an enumeration, which is written as a number.
-    text : bool
-        Whether values have to be made text first.
     """
 
     name: str
@@ -61,7 +59,6 @@ class Field:
     nullable: bool
     written: Any
     symbols: tuple[str, ...] = ()
-    text: bool = False
 
 
 def fields(schema: Any) -> list[Field]:
@@ -97,8 +94,7 @@ def _field(entry: Any, named: dict[str, Any], namespace: str) -> Field:
             written = _as_written("int", entry["type"])
             return Field(name, pa.string(), nullable, written, tuple(kind["symbols"]))
     arrow, written = _type(entry["type"], named, namespace, ())
-    text = len(branches) > 1 and pa.types.is_string(arrow)
-    return Field(name, arrow, nullable or pa.types.is_null(arrow), written, text=text)
+    return Field(name, arrow, nullable or pa.types.is_null(arrow), written)
 
 
 def _as_written(kind: Any, union: Any) -> Any:

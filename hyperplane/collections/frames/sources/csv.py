@@ -122,7 +122,7 @@ class CsvDecoder:
         at = quoting.unclosed(data, self.form.between)
         wrong = ""
         if at is not None:
-            place = text_errors.line(span.file, span.start, data, at)
+            place = text_errors.numbered(span.file, span.start, data.count(b"\n", 0, at) + 1)
             wrong = text_errors.quote(place, text_errors.begun(data, at))
         divided = not self.form.breaking and not span.file.packing
         odd = data.count(b'"') % 2 == 1
@@ -191,7 +191,8 @@ class CsvDecoder:
 
 def record_place(form: CsvForm, data: bytes, file: File, start: int, number: int) -> str:
     """The line of a file in which a record of a span begins, by its number from 0."""
-    return text_errors.line(file, start, data, quoting.record_start(data, form.between, number))
+    offset = quoting.record_start(data, form.between, number)
+    return text_errors.numbered(file, start, data.count(b"\n", 0, offset) + 1)
 
 
 def row_error(error: pa.ArrowInvalid, form: CsvForm, data: bytes, file: File, start: int) -> str:

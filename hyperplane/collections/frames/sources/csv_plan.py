@@ -166,7 +166,7 @@ def _check_quotes(sample: Sample, start: int, separator: str, encoding: str) -> 
     data = sample.head[start:]
     at = quoting.unclosed(data, separator.encode(encoding))
     if at is not None:
-        place = text_errors.line(sample.file, start, data, at)
+        place = text_errors.numbered(sample.file, start, data.count(b"\n", 0, at) + 1)
         raise ReadError(sample.file.url, text_errors.quote(place, text_errors.begun(data, at)))
 
 

@@ -153,19 +153,24 @@ def kind(found: set[str], complete: bool) -> pl.DataType:
 
 
 def distinct(names: Collection[str]) -> tuple[str, ...]:
-    """Names as pandas makes them: none is empty, none is there twice.
+    """Names as pandas makes them: none is empty, none is there twice, those given once stay.
 
     Examples
     --------
-    >>> distinct(["a", "a", ""])
-    ('a', 'a.1', 'Unnamed: 2')
+    >>> distinct(["a", "a", ""]), distinct(["a", "a", "a.1"])
+    (('a', 'a.1', 'Unnamed: 2'), ('a', 'a.2', 'a.1'))
     """
-    made: list[str] = []
-    for place, name in enumerate(names):
-        whole = name or f"Unnamed: {place}"
-        one, number = whole, 0
-        while one in made:
-            number += 1
-            one = f"{whole}.{number}"
-        made.append(one)
+    made = [name or f"Unnamed: {place}" for place, name in enumerate(names)]
+    counts = dict.fromkeys(made, 0)
+    # Names that are made here give way to those of the header.
+    order = sorted(range(len(made)), key=[not name for name in names].__getitem__)
+    for place in order:
+        name = whole = made[place]
+        number = counts[name]
+        while number:
+            counts[whole] = number + 1
+            name = f"{whole}.{number}"
+            number = number + 1 if name in made else counts.get(name, 0)
+        made[place] = name
+        counts[name] = number + 1
     return tuple(made)

@@ -1,4 +1,4 @@
-"""JSON lines as columns of known types: by pyarrow, and line by line where that refuses them."""
+"""JSON lines as columns of known types: by Polars, by pyarrow, or line by line; see ``decoded``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pyarrow import json as arrow_json
 
 from hyperplane.collections.frames.sources import json_types, text_errors, times
 from hyperplane.collections.frames.sources.csv import BLOCK, LARGE_BLOCK
+from hyperplane.collections.frames.sources.json_uniform import uniform_frame
 from hyperplane.collections.frames.sources.spans import Span
 from hyperplane.collections.frames.sources.times import TimeFormat
 from hyperplane.errors import ReadError
@@ -56,6 +57,9 @@ class JsonDecoder:
     def decoded(self, span: Span, names: Collection[str]) -> pl.DataFrame:
         """Some columns of a span.
 
+        Polars parses records that all have the same fields of simple types, pyarrow others, and
+        Python those pieces of lines that pyarrow refuses.
+
         Raises
         ------
         ReadError
@@ -69,12 +73,8 @@ class JsonDecoder:
         if _is_blank(data):
             frame = pl.DataFrame(schema=wanted)
         else:
-            table = self._by_arrow(data, every, wanted)
-            if table is None:
-                table = self._by_piece(data, every, wanted, span)
-            held = [pl.Series(f"c{place}", one) for place, one in enumerate(table.columns)]
-            frame = pl.DataFrame(held)
-            frame.columns = list(wanted)  # set last: Polars finds another for an empty one
+            uniform = _uniform(data, every) if len(wanted) == len(every) else None
+            frame = self._by_others(data, every, wanted, span) if uniform is None else uniform
         place = partial(_place, data, span)
         text_errors.check_full(frame, self.full, span.file.url, place)
         return frame.with_columns(
@@ -82,6 +82,21 @@ class JsonDecoder:
             for name in wanted
             if name in forms
         )
+
+    def _by_others(
+        self,
+        data: bytes,
+        every: Mapping[str, pl.DataType],
+        wanted: Mapping[str, pl.DataType],
+        span: Span,
+    ) -> pl.DataFrame:
+        """The columns by pyarrow, or where that refuses them piece by piece."""
+        table = self._by_arrow(data, every, wanted)
+        if table is None:
+            table = self._by_piece(data, every, wanted, span)
+        frame = pl.DataFrame([pl.Series(f"c{n}", one) for n, one in enumerate(table.columns)])
+        frame.columns = list(wanted)  # set last: Polars finds another for an empty one
+        return frame
 
     def _by_arrow(
         self, data: bytes, every: Mapping[str, pl.DataType], wanted: Mapping[str, pl.DataType]
@@ -158,6 +173,19 @@ class JsonDecoder:
                 raise ReadError(span.file.url, wrong)
             arrays.append(_array(held, kind, name, span))
         return pa.table(arrays, names=list(wanted))
+
+
+def _uniform(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
+    """The columns of records that all have the same fields; the first lines show most others."""
+    if len(data) > 4 * PIECE and uniform_frame(next(_pieces(data)), kinds) is None:
+        return None
+    frame = uniform_frame(data, kinds)
+    if frame is None:
+        return None
+    # To methods of Polars a name such as ^x$ is a pattern.
+    floats = [column.alias("values") for column in frame if column.dtype == pl.Float64]
+    inexact = any((column.abs() >= json_types.EXACT).any() for column in floats)
+    return None if inexact and _has_long_number(data) else frame
 
 
 def _values(records: Sequence[dict[str, Any]], name: str) -> list[Any]:

@@ -122,6 +122,7 @@ def exact_cast(values: pl.Series, kind: pl.DataType) -> pl.Series:
     InexactValue
         When the type does not hold one of them.
     """
+    name, values = values.name, values.alias("values")  # to methods ^x$ is a pattern
     made = values.cast(kind)
     back = made.cast(values.dtype, strict=False)
     lost = values.is_not_null() & ~back.eq_missing(values)
@@ -131,11 +132,11 @@ def exact_cast(values: pl.Series, kind: pl.DataType) -> pl.Series:
     row = lost.arg_max() if lost.any() else None
     if row is not None:
         raise InexactValue(
-            f"column {values.name!r} holds {values[row]}, which {kind}, the type of the column in "
+            f"column {name!r} holds {values[row]}, which {kind}, the type of the column in "
             "all files together, does not hold; leave the column out with columns=[...], or read "
             "files of one type by themselves"
         )
-    return made
+    return made.alias(name)
 
 
 #: What is done with the rows of one piece: it is collected, after more steps perhaps.

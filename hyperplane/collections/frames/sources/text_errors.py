@@ -107,25 +107,8 @@ def check_full(
             )
 
 
-def line(file: File, start: int, data: bytes, offset: int) -> str:
-    """Which line of a file a byte of a span of it is in, if that is not far.
-
-    Parameters
-    ----------
-    file : File
-        The file.
-    start : int
-        Where the span begins.
-    data : bytes
-        The span.
-    offset : int
-        A byte of it.
-    """
-    return numbered(file, start, data.count(b"\n", 0, offset) + 1)
-
-
 def numbered(file: File, start: int, number: int) -> str:
-    """Which line of a file one of a span of it is.
+    """Which line of a file one of a span of it is, if that is not far.
 
     Parameters
     ----------
