@@ -149,6 +149,10 @@ async def submit_pipeline_job(
     return await asyncio.to_thread(submitting.send, made)
 
 
+def _is_switch(value: Any) -> bool:
+    return isinstance(value, int) and value in (0, 1)  # True is 1
+
+
 @shows_caller
 async def checkjobs(
     ids: str | Submitted | Sequence[Any], loop: bool = False, interval: float = 5
@@ -175,10 +179,10 @@ async def checkjobs(
         With every id that no job has, or when ``loop`` or ``interval`` is none of these.
     """
     faults: list[Fault] = []
-    asked: tuple[Any, Any] = (loop, interval)
-    if not isinstance(asked[0], bool):
+    if not _is_switch(loop):
         faults.append(Fault("loop", repr(loop)[:80], "True or False"))
-    is_number = isinstance(asked[1], Real) and not is_truth_value(interval)
+    given: Any = interval
+    is_number = isinstance(given, Real) and not is_truth_value(interval)
     if not is_number or not 0 <= interval <= _LONGEST:
         faults.append(Fault("interval", repr(interval)[:80], f"seconds from 0 to {_LONGEST:g}"))
     check(faults)
@@ -218,9 +222,8 @@ async def get_a_job_output(jobID: str | Submitted) -> str | None:  # noqa: N803
 @shows_caller
 async def set_current_job_output(s: str, verbose: bool = False) -> None:
     """Set the output of the job that this is a step of; ``verbose`` shows it, too."""
-    asked: Any = verbose
-    if not isinstance(asked, bool):
-        check([Fault("verbose", repr(asked)[:80], "True or False")])
+    if not _is_switch(verbose):
+        check([Fault("verbose", repr(verbose)[:80], "True or False")])
     await asyncio.to_thread(outputs.set_output, s)
     if verbose:
         sys.stdout.write(f"output of job {outputs.current_job()}: {s}\n")
