@@ -9,6 +9,8 @@ from typing import Any, Literal
 import dask.dataframe as dd
 import pandas as pd
 import pyarrow as pa
+from dask.dataframe.dask_expr import new_collection
+from dask.dataframe.dask_expr._expr import Assign
 
 from hyperplane.collections.flags import flag_faults, is_one_of
 from hyperplane.collections.frames import predicate
@@ -97,7 +99,7 @@ def to_datetime(
     own = like[column].dtype
     kind: Any = own.categories.dtype if isinstance(own, pd.CategoricalDtype) else own
     if pd.api.types.is_datetime64_any_dtype(kind):
-        given = df if kind is own else df.assign(**{column: df[column].astype(kind)})
+        given = df if kind is own else _with(df, column, df[column].astype(kind))
         if not utc and not _is_date(kind) and predicate.taken_apart(given.expr) is not None:
             return given  # of files, whose readers have seen the types
         meta = _midnights(given._meta[column].iloc[:0])
@@ -105,7 +107,7 @@ def to_datetime(
         times = given[column].map_partitions(
             keep, meta=in_utc(meta) if utc else meta, enforce_metadata=False
         )
-        return df.assign(**{column: times})
+        return _with(df, column, times)
     parse = partial(
         parsed, column=column, form=format, errors=errors, utc=utc, unit=unit, dayfirst=dayfirst
     )
@@ -115,7 +117,12 @@ def to_datetime(
     )
     run = partial(run_in_partition, parse)
     times = df[column].map_partitions(run, meta=meta, enforce_metadata=False)
-    return df.assign(**{column: times})
+    return _with(df, column, times)
+
+
+def _with(df: dd.DataFrame, column: str, values: dd.Series) -> dd.DataFrame:
+    """A collection with another column of that name; ``assign`` has no column ``self``."""
+    return new_collection(Assign(df.expr, column, values.expr))
 
 
 def _type_faults(dtype: Any, column: str, form: str | None, unit: str | None) -> list[Fault]:

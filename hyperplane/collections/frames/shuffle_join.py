@@ -144,17 +144,17 @@ def _merged(
 def _merge(
     left: pd.DataFrame, right: pd.DataFrame, keys: list[str], how: Any, suffixes: Any
 ) -> pd.DataFrame:
-    left, right = (_with_one_zero(side, keys) for side in (left, right))
+    left, right = (with_one_zero(side, keys) for side in (left, right))
     return left.merge(right, on=keys, how=how, suffixes=suffixes)
 
 
-def _with_one_zero(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def with_one_zero(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Keys whose zeros have one sign: pandas compares floats of Arrow by their bits."""
     made = frame.copy(deep=False)
     for key in keys:
         dtype = frame[key].dtype
         if isinstance(dtype, pd.ArrowDtype) and dtype.pyarrow_dtype in (pa.float32(), pa.float64()):
-            made[key] = frame[key] + 0.0
+            made[key] = (frame[key] + 0.0).astype(dtype)  # of short ones a sum is long
     return made
 
 

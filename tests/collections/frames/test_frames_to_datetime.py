@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 
 import dask
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -60,6 +61,16 @@ def test_mixed_forms_mean_the_same_in_every_partition():
     assert whole == made(frame(*texts), places=[1, 2, 3, 4], dayfirst=True)
     assert whole[1] == pd.Timestamp("2024-02-01")
     assert made(frame("01/02/2024")) == stamps("2024-01-02")
+
+
+@pytest.mark.parametrize("kind", ["str", "category", "datetime64[us]"])
+def test_a_column_of_any_name(kind):
+    values = pd.Series(pd.to_datetime(["2026-01-31", "2026-02-01"]), dtype="datetime64[us]")
+    given = values if kind == "datetime64[us]" else values.astype("str")
+    frame = pd.DataFrame({"self": given.astype(kind), "pairs": [1, 2]})
+    made = to_datetime(dd.from_pandas(frame, npartitions=2), "self").compute(scheduler="sync")
+    assert list(made.columns) == ["self", "pairs"]
+    assert made["self"].to_list() == values.to_list()
 
 
 def test_a_format():
