@@ -201,7 +201,7 @@ def parsed(
             raise DataError(column, message)
         times = in_utc(values)
     else:
-        text = values.astype("str")
+        text = _without_bytes(values).astype("str")
         text = text.where(values.notna())
         times = _from_text(text, form, dayfirst, column, utc)
     bad = values[times.isna() & values.notna()]
@@ -215,6 +215,16 @@ def parsed(
         )
     times = times.dt.tz_convert("UTC").dt.as_unit(_kept(unit))
     return times.rename(column) if utc else times.dt.tz_localize(None).rename(column)
+
+
+def _without_bytes(values: pd.Series[Any]) -> Any:
+    """The same values; bytes, which are no times for pandas, are missing and not decoded."""
+    dtype: Any = values.dtype
+    if isinstance(dtype, pd.ArrowDtype) and pa.types.is_binary(dtype.pyarrow_dtype):
+        return pd.Series(None, values.index, dtype=object)
+    if dtype != object or pd.api.types.infer_dtype(values, skipna=True) not in ("bytes", "mixed"):
+        return values
+    return values.mask(values.map(lambda value: isinstance(value, (bytes, bytearray))))
 
 
 def _from_numbers(values: pd.Series[Any], unit: str) -> pd.Series[Any]:

@@ -144,18 +144,38 @@ def _merged(
 def _merge(
     left: pd.DataFrame, right: pd.DataFrame, keys: list[str], how: Any, suffixes: Any
 ) -> pd.DataFrame:
-    left, right = (with_one_zero(side, keys) for side in (left, right))
-    return left.merge(right, on=keys, how=how, suffixes=suffixes)
+    sides = [comparable(side, keys) for side in (left, right)]
+    made = sides[0].merge(sides[1], on=keys, how=how, suffixes=suffixes)
+    for key in keys:
+        dtype = left[key].dtype
+        if _is_half(dtype) and dtype == right[key].dtype:
+            made[key] = made[key].astype(dtype)
+    return made
 
 
-def with_one_zero(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Keys whose zeros have one sign: pandas compares floats of Arrow by their bits."""
+def comparable(frame: pd.DataFrame, keys: Sequence[Any]) -> pd.DataFrame:
+    """Keys of types that pandas joins by value.
+
+    It has no joins of 16-bit floats, and compares floats of Arrow by their bits, so that zeros of
+    both signs are two keys.
+    """
     made = frame.copy(deep=False)
     for key in keys:
-        dtype = frame[key].dtype
-        if isinstance(dtype, pd.ArrowDtype) and dtype.pyarrow_dtype in (pa.float32(), pa.float64()):
-            made[key] = (frame[key] + 0.0).astype(dtype)  # of short ones a sum is long
+        dtype: Any = frame[key].dtype
+        is_arrow = isinstance(dtype, pd.ArrowDtype)
+        if _is_half(dtype):
+            dtype = pd.ArrowDtype(pa.float32()) if is_arrow else np.dtype("float32")
+            made[key] = frame[key].astype(dtype)
+        if is_arrow and dtype.pyarrow_dtype in (pa.float32(), pa.float64()):
+            made[key] = (made[key] + 0.0).astype(dtype)  # of short ones a sum is long
     return made
+
+
+def _is_half(dtype: Any) -> bool:
+    """Whether a type is of floats of 16 bits."""
+    if isinstance(dtype, pd.ArrowDtype):
+        return bool(pa.types.is_float16(dtype.pyarrow_dtype))
+    return bool(dtype == np.dtype("float16"))
 
 
 def with_missing(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:

@@ -94,7 +94,8 @@ def same_types(made, other, agree, said=()):
         categories = any(isinstance(kind, kinds) for kind in (ours, theirs))
         # Windows over times of Arrow have an index of pandas' own, as the page says.
         windows = pd.api.types.is_datetime64_any_dtype(theirs) and isinstance(theirs, pd.ArrowDtype)
-        if object not in (ours, theirs) and not categories and not windows:
+        short = "float16" in str(theirs) or "halffloat" in str(theirs)  # an index has none
+        if object not in (ours, theirs) and not categories and not windows and not short:
             assert ours == theirs, ("index", ours, theirs)
 
 

@@ -300,12 +300,16 @@ def joined(parts):
             ignore_index=True,
         )
     except (ArithmeticError, AttributeError, NotImplementedError, TypeError, ValueError):
-        return series(values, object)
+        made = series(values, object)
+        return made.where(made.notna(), None)
     same_values = all(
         (pd.api.types.is_scalar(a) and pd.isna(a)) or normal(a) == normal(b)
         for a, b in zip(values, made.astype(object), strict=True)
     )
-    return made if same_values else series(values, object)
+    if not same_values:
+        made = series(values, object)
+    # Objects that are missing in two ways are two values for pandas.
+    return made.where(made.notna(), None) if made.dtype == object else made
 
 
 def is_arrow_int(dtype):

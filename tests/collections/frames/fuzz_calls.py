@@ -73,10 +73,13 @@ def calls(draw, collections, helpers: Mapping[str, Helper]):
     def one(draw):
         name = draw(names)
         # Plain Dask takes longer than a helper: a share of the answers will do.
-        plain = case.honest and draw(st.integers(0, 3)) == 0
+        plain = case.honest and draw(st.integers(0, 7)) == 0
         return Call(name, helpers[name].arguments(draw, case), plain)
 
-    return case, draw(st.lists(one(), min_size=1, max_size=MOST, unique_by=repr))
+    # A failure shrinks to the first strategy; alone it would draw too few calls.
+    few, many = ({"min_size": 1, "max_size": 3}, {"min_size": MOST // 2, "max_size": MOST})
+    how = draw(st.sampled_from([few, many, many]))
+    return case, draw(st.lists(one(), **how))
 
 
 class Tally:

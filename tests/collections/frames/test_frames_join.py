@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
-from hyperplane.collections.frames.shuffle_join import with_one_zero
+from hyperplane.collections.frames.shuffle_join import comparable
 from hyperplane.collections.frames.source import source
 from hyperplane.dataframe import drop_duplicates, group_agg, join, window_agg
 from hyperplane.errors import RequestError
@@ -214,10 +214,13 @@ def test_zeros_of_both_signs_are_one_key(kind, missing):
     assert (float(row.v), row.n) == (0.0, 1)
 
 
+HALF = "halffloat[pyarrow]"
+
+
 @pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("kind", ["double[pyarrow]", "float[pyarrow]"])
+@pytest.mark.parametrize("kind", ["double[pyarrow]", "float[pyarrow]", HALF, "float16"])
 @pytest.mark.parametrize("name", ["self", "a b", "*"])
-def test_floats_of_arrow_are_keys_of_any_name_and_keep_their_type(name, kind, count):
+def test_floats_are_keys_of_any_name_and_keep_their_type(name, kind, count):
     one = pd.DataFrame({name: pd.array([None, 0.0, 1.5], dtype=kind)})
     two = pd.DataFrame({name: pd.array([-0.0, 2.5], dtype=kind), "n": [1, 2]})
     sides = [dd.from_pandas(side, npartitions=count) for side in (one, two)]
@@ -246,6 +249,6 @@ def test_keys_whose_names_are_no_text_are_refused_by_name_and_side(name):
 def test_zeros_are_made_one_in_columns_whose_names_are_no_text(name):
     frame = pd.DataFrame({0: pd.array([-0.0, 1.5], dtype="float[pyarrow]")})
     frame.columns = pd.Index([name], tupleize_cols=False)
-    made = with_one_zero(frame, [name])
+    made = comparable(frame, [name])
     assert str(made.dtypes.iloc[0]) == "float[pyarrow]"
     assert [str(value) for value in made.iloc[:, 0]] == ["0.0", "1.5"]

@@ -231,3 +231,16 @@ def test_all_faults_are_named_at_once():
     with pytest.raises(RequestError) as caught:
         to_datetime(df, ["at"], utc="no", dayfirst=0)
     assert [fault.where for fault in caught.value.faults] == ["column", "utc", "dayfirst"]
+
+
+@pytest.mark.parametrize("dtype", [object, pd.ArrowDtype(pa.binary())])
+def test_bytes_are_no_times(dtype):
+    values = pd.array(pa.array([b"2026-01-31", b"\xff", None], pa.binary()), dtype=dtype)
+    frame = pd.DataFrame({"at": values})
+    if dtype is object:
+        frame.loc[2, "at"] = "2026-02-01"
+    df = cut(frame, [])
+    made = to_datetime(df, "at", errors="coerce").compute()["at"]
+    assert made.notna().to_list() == [False, False, dtype is object]
+    with pytest.raises(DataError, match="column 'at': 2 of 3 values .* are no times, such as b'"):
+        to_datetime(df, "at").compute()
