@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 import dask.dataframe as dd
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 from dask.dataframe.dask_expr import new_collection
@@ -15,6 +16,7 @@ from dask.dataframe.dask_expr._expr import Assign
 from hyperplane.collections.flags import flag_faults, is_one_of
 from hyperplane.collections.frames import predicate
 from hyperplane.collections.frames.arguments import collect_faults, columns_fault, has_column
+from hyperplane.collections.frames.convert import values_of_categories
 from hyperplane.collections.frames.source import Frame, collection
 from hyperplane.collections.frames.task_errors import run_in_partition
 from hyperplane.errors import DataError, Fault
@@ -103,7 +105,8 @@ def to_datetime(
         if not utc and not _is_date(kind) and predicate.taken_apart(given.expr) is not None:
             return given  # of files, whose readers have seen the types
         meta = _midnights(given._meta[column].iloc[:0])
-        keep = partial(run_in_partition, times_of, column=column, utc=utc)
+        zone = None if utc else meta.dt.tz
+        keep = partial(run_in_partition, times_of, column=column, utc=utc, zone=zone)
         times = given[column].map_partitions(
             keep, meta=in_utc(meta) if utc else meta, enforce_metadata=False
         )
@@ -142,8 +145,8 @@ def _kept(unit: str | None) -> str:
     return "ns" if unit == "ns" else "us"
 
 
-def times_of(values: Any, column: str, utc: bool) -> Any:
-    """Times as they are, or in UTC.
+def times_of(values: Any, column: str, utc: bool, zone: Any = None) -> Any:
+    """Times in the zone that the collection says, or in UTC.
 
     Raises
     ------
@@ -151,7 +154,7 @@ def times_of(values: Any, column: str, utc: bool) -> Any:
         When a partition holds something else, whatever the collection says.
     """
     if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values.astype(values.cat.categories.dtype)
+        values = values_of_categories(values).set_axis(values.index)
     if not pd.api.types.is_datetime64_any_dtype(values.dtype):
         if values.isna().all():
             values = values.astype("datetime64[us]")
@@ -163,7 +166,18 @@ def times_of(values: Any, column: str, utc: bool) -> Any:
                 "make it of type object first, so that text is read as times",
             )
     values = _midnights(values)
-    return in_utc(values) if utc else values
+    if utc:
+        return in_utc(values)
+    own = values.dt.tz
+    if (own is None) != (zone is None) and values.notna().any():
+        held = "without a zone" if own is None else f"of {own}"
+        says = "without a zone" if zone is None else f"of {zone}"
+        raise DataError(
+            column,
+            f"holds times {held}, such as {values.dropna().iloc[0]!s:.60}, where the collection "
+            f"says times {says}; write utc=True for times of UTC",
+        )
+    return values if own is None or str(own) == str(zone) else values.dt.tz_convert(zone)
 
 
 def _is_date(dtype: Any) -> bool:
@@ -192,7 +206,7 @@ def parsed(
 ) -> pd.Series[Any]:
     """The times of one partition."""
     if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values.astype(values.cat.categories.dtype)
+        values = values_of_categories(values).set_axis(values.index)
     if unit is not None:
         times: Any = _from_numbers(values, unit)
     elif pd.api.types.is_datetime64_any_dtype(values.dtype):
@@ -206,7 +220,7 @@ def parsed(
         times = _from_text(text, form, dayfirst, column, utc)
     bad = values[times.isna() & values.notna()]
     if len(bad) and errors == "raise":
-        shown = ", ".join(repr(value) for value in bad.drop_duplicates().head(_SHOWN))
+        shown = ", ".join(repr(value) for value in bad.drop_duplicates().head(_SHOWN).tolist())
         kind = f"no times of the format {form!r}" if form else "no times"
         raise DataError(
             column,
@@ -222,7 +236,8 @@ def _without_bytes(values: pd.Series[Any]) -> Any:
     dtype: Any = values.dtype
     if isinstance(dtype, pd.ArrowDtype) and pa.types.is_binary(dtype.pyarrow_dtype):
         return pd.Series(None, values.index, dtype=object)
-    if dtype != object or pd.api.types.infer_dtype(values, skipna=True) not in ("bytes", "mixed"):
+    is_object = dtype == np.dtype(object)
+    if not is_object or pd.api.types.infer_dtype(values, skipna=True) not in ("bytes", "mixed"):
         return values
     return values.mask(values.map(lambda value: isinstance(value, (bytes, bytearray))))
 

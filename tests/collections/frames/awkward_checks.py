@@ -105,7 +105,10 @@ def near(one, other, scale=0.0, rtol=1e-9):
     if isinstance(one, numbers) and isinstance(other, numbers):
         if isinstance(one, int) and isinstance(other, int):
             return one == other
-        return math.isclose(one, other, rel_tol=rtol, abs_tol=rtol * scale)
+        cut = 0.0  # pandas cuts the mean of decimals to their own digits
+        if isinstance(one, float) and isinstance(other, Decimal) and other.is_finite():
+            cut = 10.0 ** int(other.as_tuple().exponent)
+        return math.isclose(one, other, rel_tol=rtol, abs_tol=max(rtol * scale, cut))
     return one == other
 
 

@@ -242,5 +242,31 @@ def test_bytes_are_no_times(dtype):
     df = cut(frame, [])
     made = to_datetime(df, "at", errors="coerce").compute()["at"]
     assert made.notna().to_list() == [False, False, dtype is object]
-    with pytest.raises(DataError, match="column 'at': 2 of 3 values .* are no times, such as b'"):
+    with pytest.raises(DataError, match=r"column 'at': 2 of 3 values .* are no times, such as b'"):
         to_datetime(df, "at").compute()
+
+
+def test_categories_of_numbers_with_missing_ones_are_named():
+    frame = pd.DataFrame({"at": pd.Categorical([1, None, 2])})
+    with pytest.raises(DataError, match=r"column 'at': 2 of 3 values .* no times, such as 1, 2"):
+        to_datetime(cut(frame, []), "at").compute()
+    made = to_datetime(cut(frame, []), "at", errors="coerce").compute()
+    assert made["at"].isna().all()
+
+
+def test_times_of_other_zones_than_declared():
+    berlin = pd.DataFrame({"at": pd.date_range("2024", periods=2, tz="Europe/Berlin")})
+    utc = pd.DataFrame({"at": pd.date_range("2024", periods=2, tz="UTC")})
+    naive = pd.DataFrame({"at": pd.date_range("2024", periods=2)})
+
+    def parts(*frames):
+        return dd.from_map(lambda part: part, list(frames), meta=frames[0].iloc[:0])
+
+    made = to_datetime(parts(berlin, utc), "at").compute()["at"]
+    assert made.dtype == berlin["at"].dtype
+    assert made.to_list() == [*berlin["at"], *utc["at"]]
+    for one, other in ((berlin, naive), (naive, berlin)):
+        with pytest.raises(DataError, match=r"column 'at': holds times .*2024-01-01.*partition 1"):
+            to_datetime(parts(one, other), "at").compute()
+        made = to_datetime(parts(one, other), "at", utc=True).compute()["at"]
+        assert str(made.dt.tz) == "UTC"
