@@ -395,7 +395,7 @@ def sizes(draw, most=12, parts=5):
 def cases(draw, count, lies=True, first=None, **how):
     """A case with so many columns, of odd names or plain ones."""
     each, count = draw(sizes()), draw(count)
-    lies = lies and draw(st.integers(0, 3)) > 0
+    lies = lies and draw(st.integers(0, 7)) > 0
     if draw(st.integers(0, 3)) == 0:
         names = draw(st.lists(st.sampled_from(NAMES), min_size=count, max_size=count, unique=True))
     else:

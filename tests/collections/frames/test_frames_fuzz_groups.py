@@ -16,7 +16,7 @@ from awkward_checks import (
 )
 from awkward_frames import cases
 from frame_strategies import QUICK, functions_of
-from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
+from fuzz_calls import COMPARED, FULL, NO_ANSWER, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -96,10 +96,16 @@ HELPERS = {
 def test_groups():
     tally = Tally("groups", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(10, 800))
+    @settings(QUICK, max_examples=scaled(10, 1000))
     @given(drawn=calls(cases(st.integers(2, 4)), HELPERS))
     def check(drawn):
         tally.check(drawn)
 
     check()
     tally.enough()
+
+
+def test_all_files_together_compare_enough():
+    compared, on_wrong_types = map(sum, zip(*FULL.values(), strict=True))
+    assert compared >= 10_000
+    assert on_wrong_types >= 5_000
