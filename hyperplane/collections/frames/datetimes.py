@@ -10,7 +10,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from dask.dataframe.dask_expr import new_collection
+from dask._collections import new_collection
 from dask.dataframe.dask_expr._expr import Assign
 
 from hyperplane.collections.flags import flag_faults, is_one_of

@@ -156,6 +156,8 @@ def _own_dtype(column: pl.Series, declared: Any) -> Any:
         nullable = hasattr(declared, "numpy_dtype") or (
             isinstance(declared, pd.StringDtype) and declared.na_value is pd.NA
         )
+        # Floats for missing whole numbers would make floats of those in other partitions.
+        nullable |= bool(kind.is_integer() and column.null_count())
         return nullable_dtype(numbers) if nullable else numbers
     if isinstance(kind, pl.Datetime):
         unit = kind.time_unit

@@ -406,6 +406,19 @@ def test_whole_numbers_declared_with_another_sign_keep_their_digits(declared, he
         assert made.compute()["v"].dropna().to_list() == [number]
 
 
+@pytest.mark.parametrize("declared", ["timedelta64[ms]", "datetime64[us]", "bool", "float32"])
+def test_missing_whole_numbers_take_no_digits_of_those_in_other_partitions(declared):
+    some, large = (pd.array(values, "UInt64") for values in ([0, None], [2**63 + 5]))
+    df = parts(
+        pd.DataFrame({"v": some}),
+        pd.DataFrame({"v": large}),
+        meta=pd.DataFrame({"v": pd.Series([], dtype=declared)}),
+    )
+    for split in (1, 2, 3):
+        for made in (sort_values(df, "v", split_out=split), drop_duplicates(df, split_out=split)):
+            assert sorted(made.compute()["v"].dropna()) == [0, 2**63 + 5]
+
+
 def test_groups_in_several_partitions_keep_digits_beside_missing_values():
     keys = list(range(8))
     rows = pd.DataFrame({"k": keys, "v": pd.array([2**53 + 1, None] * 4, dtype="Int64")})
