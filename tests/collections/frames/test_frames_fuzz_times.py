@@ -110,7 +110,7 @@ def check_times(case, how, plain):
     assert len(times) == case.rows
     assert times.isna().all() or (times.dt.tz is not None) >= how["utc"]
     whole, number = case.whole["at"], is_number(case)
-    text = all(isinstance(v, str) or v is None or pd.isna(v) for v in whole)
+    text = all(isinstance(v, str) or (pd.api.types.is_scalar(v) and pd.isna(v)) for v in whole)
     if not text and not number:
         return NO_ANSWER
     for value, at in zip(whole, times, strict=True):

@@ -252,3 +252,17 @@ def test_zeros_are_made_one_in_columns_whose_names_are_no_text(name):
     made = comparable(frame, [name])
     assert str(made.dtypes.iloc[0]) == "float[pyarrow]"
     assert [str(value) for value in made.iloc[:, 0]] == ["0.0", "1.5"]
+
+
+@pytest.mark.parametrize("one", ["uint8", "UInt8", "uint8[pyarrow]"])
+@pytest.mark.parametrize("other", ["int32", "Int64", "int64[pyarrow]"])
+def test_signed_keys_are_not_taken_for_unsigned_ones_that_are_shorter(one, other):
+    left = pd.DataFrame({"k": pd.Series([1, 0], dtype=one)})
+    right = pd.DataFrame({"k": pd.Series([0, 1, 257, -255], dtype=other), "n": [5, 6, 7, 8]})
+    for count in (1, 2):
+        sides = [dd.from_pandas(side, npartitions=count) for side in (left, right)]
+        for how in ("inner", "left"):
+            with pytest.warns(UserWarning, match="mismatches"):
+                made = join(*sides, "k", how).compute(scheduler="sync")
+            rows = [(int(k), int(n)) for k, n in zip(made["k"], made["n"], strict=True)]
+            assert sorted(rows) == [(0, 5), (1, 6)]
