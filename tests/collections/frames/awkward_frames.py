@@ -317,8 +317,9 @@ def is_arrow_int(dtype):
 
 
 def nullable_int(part):
-    name = part.dtype.numpy_dtype.name
-    return part.astype(name.replace("u", "U").replace("int", "Int"))
+    name = part.dtype.numpy_dtype.name.replace("u", "U").replace("int", "Int")
+    # Cast as it is, a column of Arrow with missing values goes by way of floats.
+    return pd.Series(pd.array(part.astype(object).tolist(), dtype=name), index=part.index)
 
 
 def is_arrow_float(dtype):

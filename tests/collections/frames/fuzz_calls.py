@@ -18,11 +18,11 @@ from scale import scaled
 #: Test file -> how many calls it compares at full scale, and how many of them on collections
 #: whose declared types are wrong. All files together: 10,000 and 5,000.
 FULL = {
-    "groups": (2800, 1600),
-    "rows": (2800, 1400),
-    "windows": (1400, 550),
-    "join": (1200, 600),
-    "times": (1800, 850),
+    "groups": (2300, 1500),
+    "rows": (2600, 1600),
+    "windows": (1500, 700),
+    "join": (1150, 550),
+    "times": (2450, 1000),
 }
 #: Calls on one collection.
 MOST = 10

@@ -89,7 +89,7 @@ HELPERS = {"join": Helper(arguments, check_join)}
 def test_joined():
     tally = Tally("join", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(12, 850))
+    @settings(QUICK, max_examples=scaled(12, 800))
     @given(drawn=calls(sides(), HELPERS))
     def check(drawn):
         tally.check(drawn)

@@ -154,7 +154,7 @@ HELPERS = {
 def test_times():
     tally = Tally("times", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(10, 650))
+    @settings(QUICK, max_examples=scaled(10, 750))
     @given(drawn=calls(times(), HELPERS))
     def check(drawn):
         tally.check(drawn)

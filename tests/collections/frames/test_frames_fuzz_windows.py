@@ -124,6 +124,8 @@ def check_counts(case, how, plain):
     (column,) = (column for column in case.columns if column.name == target)
     if dummies is None or not column.honest:  # its values are named after their type
         return NO_ANSWER
+    if "decimals" in column.kinds:  # of one scale in a partition, as the page says
+        return NO_ANSWER
     counted = [name for name in dummies.columns if name != how["time"]]
     want = pandas_answer(lambda: dummies.groupby(grouper(how))[counted].sum())
     if want is None:
