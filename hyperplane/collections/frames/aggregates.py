@@ -232,7 +232,9 @@ def _result_type(dtype: Any, function: str) -> Any:
     """The type that pandas gives; asked from pandas itself, on two rows without a value."""
     values = pd.Series([0, 0], dtype="int64")
     if isinstance(dtype, pd.ArrowDtype) and pa.types.is_float16(dtype.pyarrow_dtype):
-        dtype = pd.ArrowDtype(pa.float32())  # pandas groups no shorter ones
+        if function in ("first", "last", "min", "max"):
+            return dtype  # as of NumPy's; pandas groups none of Arrow's
+        dtype = pd.ArrowDtype(pa.float32())
     if isinstance(dtype, pd.ArrowDtype) and pa.types.is_decimal(dtype.pyarrow_dtype):
         column = pd.Series([Decimal(0), Decimal(0)], dtype=dtype)
     elif not isinstance(dtype, pd.CategoricalDtype) and pd.api.types.is_numeric_dtype(dtype):

@@ -92,7 +92,9 @@ def _plain(values: Any, dtype: Any, says: Any, name: str) -> Any:
         codes = values.cat.codes.to_numpy().astype("int64")
         return pd.Series(pd.arrays.IntegerArray(codes, codes < 0))
     if isinstance(dtype, pd.CategoricalDtype) and not _is_text(dtype.categories.dtype):
-        return _plain(_values_of(values), dtype.categories.dtype, dtype.categories.dtype, name)
+        return _plain(
+            values_of_categories(values), dtype.categories.dtype, dtype.categories.dtype, name
+        )
     if isinstance(dtype, pd.DatetimeTZDtype) and not _named(dtype.tz):
         # Polars has no time zones of a fixed offset; the instants are what counts.
         return values.dt.tz_convert("UTC")
@@ -146,7 +148,7 @@ def _is_text(inner: Any, categories: Any = ()) -> bool:
     return bool(inner == np.dtype(object)) and all(isinstance(each, str) for each in categories)
 
 
-def _values_of(values: pd.Series[Any]) -> Any:
+def values_of_categories(values: pd.Series[Any]) -> Any:
     """What a column of categories is of, of their own type."""
     inner = values.cat.categories
     codes = values.cat.codes.to_numpy()

@@ -7,12 +7,16 @@ from functools import partial
 from typing import Any, Literal
 
 import dask.dataframe as dd
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+from dask._collections import new_collection
+from dask.dataframe.dask_expr._expr import Assign
 
 from hyperplane.collections.flags import flag_faults, is_one_of
 from hyperplane.collections.frames import predicate
 from hyperplane.collections.frames.arguments import collect_faults, columns_fault, has_column
+from hyperplane.collections.frames.convert import values_of_categories
 from hyperplane.collections.frames.source import Frame, collection
 from hyperplane.collections.frames.task_errors import run_in_partition
 from hyperplane.errors import DataError, Fault
@@ -101,15 +105,16 @@ def to_datetime(
     own = like[column].dtype
     kind: Any = own.categories.dtype if isinstance(own, pd.CategoricalDtype) else own
     if pd.api.types.is_datetime64_any_dtype(kind):
-        given = df if kind is own else df.assign(**{column: df[column].astype(kind)})
+        given = df if kind is own else _with(df, column, df[column].astype(kind))
         if not utc and not _is_date(kind) and predicate.taken_apart(given.expr) is not None:
             return given  # of files, whose readers have seen the types
         meta = _midnights(given._meta[column].iloc[:0])
-        keep = partial(run_in_partition, times_of, column=column, utc=utc)
+        zone = None if utc else meta.dt.tz
+        keep = partial(run_in_partition, times_of, column=column, utc=utc, zone=zone)
         times = given[column].map_partitions(
             keep, meta=in_utc(meta) if utc else meta, enforce_metadata=False
         )
-        return df.assign(**{column: times})
+        return _with(df, column, times)
     parse = partial(
         parsed, column=column, form=format, errors=errors, utc=utc, unit=unit, dayfirst=dayfirst
     )
@@ -119,7 +124,12 @@ def to_datetime(
     )
     run = partial(run_in_partition, parse)
     times = df[column].map_partitions(run, meta=meta, enforce_metadata=False)
-    return df.assign(**{column: times})
+    return _with(df, column, times)
+
+
+def _with(df: dd.DataFrame, column: str, values: dd.Series) -> dd.DataFrame:
+    """A collection with another column of that name; ``assign`` has no column ``self``."""
+    return new_collection(Assign(df.expr, column, values.expr))
 
 
 def _type_faults(dtype: Any, column: str, form: str | None, unit: str | None) -> list[Fault]:
@@ -139,8 +149,8 @@ def _kept(unit: str | None) -> str:
     return "ns" if unit == "ns" else "us"
 
 
-def times_of(values: Any, column: str, utc: bool) -> Any:
-    """Times as they are, or in UTC.
+def times_of(values: Any, column: str, utc: bool, zone: Any = None) -> Any:
+    """Times in the zone that the collection says, or in UTC.
 
     Raises
     ------
@@ -148,7 +158,7 @@ def times_of(values: Any, column: str, utc: bool) -> Any:
         When a partition holds something else, whatever the collection says.
     """
     if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values.astype(values.cat.categories.dtype)
+        values = values_of_categories(values).set_axis(values.index)
     if not pd.api.types.is_datetime64_any_dtype(values.dtype):
         if values.isna().all():
             values = values.astype("datetime64[us]")
@@ -160,7 +170,18 @@ def times_of(values: Any, column: str, utc: bool) -> Any:
                 "make it of type object first, so that text is read as times",
             )
     values = _midnights(values)
-    return in_utc(values) if utc else values
+    if utc:
+        return in_utc(values)
+    own = values.dt.tz
+    if (own is None) != (zone is None) and values.notna().any():
+        held = "without a zone" if own is None else f"of {own}"
+        says = "without a zone" if zone is None else f"of {zone}"
+        raise DataError(
+            column,
+            f"holds times {held}, such as {values.dropna().iloc[0]!s:.60}, where the collection "
+            f"says times {says}; write utc=True for times of UTC",
+        )
+    return values if own is None or str(own) == str(zone) else values.dt.tz_convert(zone)
 
 
 def _is_date(dtype: Any) -> bool:
@@ -189,7 +210,7 @@ def parsed(
 ) -> pd.Series[Any]:
     """The times of one partition."""
     if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values.astype(values.cat.categories.dtype)
+        values = values_of_categories(values).set_axis(values.index)
     if unit is not None:
         times: Any = _from_numbers(values, unit)
     elif pd.api.types.is_datetime64_any_dtype(values.dtype):
@@ -198,12 +219,12 @@ def parsed(
             raise DataError(column, message)
         times = in_utc(values)
     else:
-        text = values.astype("str")
+        text = _without_bytes(values).astype("str")
         text = text.where(values.notna())
         times = _from_text(text, form, dayfirst, column, utc)
     bad = values[times.isna() & values.notna()]
     if len(bad) and errors == "raise":
-        shown = ", ".join(repr(value) for value in bad.drop_duplicates().head(_SHOWN))
+        shown = ", ".join(repr(value) for value in bad.drop_duplicates().head(_SHOWN).tolist())
         kind = f"no times of the format {form!r}" if form else "no times"
         raise DataError(
             column,
@@ -212,6 +233,17 @@ def parsed(
         )
     times = times.dt.tz_convert("UTC").dt.as_unit(_kept(unit))
     return times.rename(column) if utc else times.dt.tz_localize(None).rename(column)
+
+
+def _without_bytes(values: pd.Series[Any]) -> Any:
+    """The same values; bytes, which are no times for pandas, are missing and not decoded."""
+    dtype: Any = values.dtype
+    if isinstance(dtype, pd.ArrowDtype) and pa.types.is_binary(dtype.pyarrow_dtype):
+        return pd.Series(None, values.index, dtype=object)
+    is_object = dtype == np.dtype(object)
+    if not is_object or pd.api.types.infer_dtype(values, skipna=True) not in ("bytes", "mixed"):
+        return values
+    return values.mask(values.map(lambda value: isinstance(value, (bytes, bytearray))))
 
 
 def _from_numbers(values: pd.Series[Any], unit: str) -> pd.Series[Any]:

@@ -29,11 +29,22 @@ def fitting_dtype(column: pl.Series, declared: Any) -> Any:
     objects = not isinstance(declared, np.dtype) or declared.kind == "O"
     if (wanted is None and objects) or (wanted is not None and _fits(column, wanted)):
         return declared
-    floats = wanted is not None and pa.types.is_floating(wanted)
-    if floats and column.dtype.is_integer() and not is_exact_float(column):
-        # A partition without values is of the declared type, and pandas would make these floats.
-        return np.dtype(object)
-    return _own_dtype(column, declared)
+    own = _own_dtype(column, declared)
+    if column.dtype.is_integer() and _go_together_as_floats(own, wanted):
+        return own if is_exact_float(column) else np.dtype(object)
+    return own
+
+
+def _go_together_as_floats(own: Any, wanted: pa.DataType | None) -> bool:
+    """Whether pandas makes floats of whole numbers beside a partition of the declared type.
+
+    A partition without values is of that type.
+    """
+    types = own if isinstance(own, np.dtype) else storage_of(own), wanted
+    if wanted is None or not (pa.types.is_integer(wanted) or pa.types.is_floating(wanted)):
+        return False
+    numbers = [each.to_pandas_dtype() if isinstance(each, pa.DataType) else each for each in types]
+    return np.result_type(*numbers).kind == "f"
 
 
 def is_exact_float(column: pl.Series) -> bool:
@@ -145,6 +156,8 @@ def _own_dtype(column: pl.Series, declared: Any) -> Any:
         nullable = hasattr(declared, "numpy_dtype") or (
             isinstance(declared, pd.StringDtype) and declared.na_value is pd.NA
         )
+        # Floats for missing whole numbers would make floats of those in other partitions.
+        nullable |= bool(kind.is_integer() and column.null_count())
         return nullable_dtype(numbers) if nullable else numbers
     if isinstance(kind, pl.Datetime):
         unit = kind.time_unit

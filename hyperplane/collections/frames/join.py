@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -147,7 +148,7 @@ def join(
     keys = names_of(on)
     with collect_faults() as faults:
         for side, frame in (("left", left), ("right", right)):
-            with faults.of():
+            with faults.of(), _naming(side):
                 faults += [
                     replace(fault, allowed=f"a column of {side}: {fault.allowed}")
                     for fault in columns_fault(frame._meta, on=keys)
@@ -218,8 +219,15 @@ def _side(df: Frame, side: str) -> dd.DataFrame:
     if isinstance(df, dd.Series):
         asked, allowed = "a Dask series", "a Dask dataframe, a URL or URLs"
         check([Fault(side, asked, allowed, f"write {side}.to_frame()")])
-    try:
+    with _naming(side):
         return collection(df)
+
+
+@contextmanager
+def _naming(side: str) -> Iterator[None]:
+    """Say in faults of a collection which of the two it is."""
+    try:
+        yield
     except RequestError as error:
         where = {"df": side}
         faults = [

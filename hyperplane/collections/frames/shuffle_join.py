@@ -17,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from hyperplane.collections.frames.convert import from_pandas
+from hyperplane.collections.frames.fitting import nullable_dtype
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.task_errors import run_in_partition, run_task
 from hyperplane.errors import DataError
@@ -144,18 +145,63 @@ def _merged(
 def _merge(
     left: pd.DataFrame, right: pd.DataFrame, keys: list[str], how: Any, suffixes: Any
 ) -> pd.DataFrame:
-    left, right = (_with_one_zero(side, keys) for side in (left, right))
-    return left.merge(right, on=keys, how=how, suffixes=suffixes)
+    one, other = (comparable(side, keys) for side in (left, right))
+    for key in keys:
+        one[key] = _signed_beside(one[key], other[key].dtype)
+    made = one.merge(other, on=keys, how=how, suffixes=suffixes)
+    for key in keys:
+        dtype = left[key].dtype
+        if _is_half(dtype) and dtype == right[key].dtype:
+            made[key] = made[key].astype(dtype)
+    return made
 
 
-def _with_one_zero(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Keys whose zeros have one sign: pandas compares floats of Arrow by their bits."""
+def comparable(frame: pd.DataFrame, keys: Sequence[Any]) -> pd.DataFrame:
+    """Keys of types that pandas joins by value.
+
+    It has no joins of 16-bit floats, and compares floats of Arrow by their bits, so that zeros of
+    both signs are two keys.
+    """
     made = frame.copy(deep=False)
     for key in keys:
-        dtype = frame[key].dtype
-        if isinstance(dtype, pd.ArrowDtype) and dtype.pyarrow_dtype in (pa.float32(), pa.float64()):
-            made[key] = frame[key] + 0.0
+        dtype: Any = frame[key].dtype
+        is_arrow = isinstance(dtype, pd.ArrowDtype)
+        if _is_half(dtype):
+            dtype = pd.ArrowDtype(pa.float32()) if is_arrow else np.dtype("float32")
+            made[key] = frame[key].astype(dtype)
+        if is_arrow and dtype.pyarrow_dtype in (pa.float32(), pa.float64()):
+            made[key] = (made[key] + 0.0).astype(dtype)  # of short ones a sum is long
     return made
+
+
+def _signed_beside(values: pd.Series[Any], other: Any) -> pd.Series[Any]:
+    """Unsigned keys in a type that holds the signed ones beside them, too.
+
+    pandas 3.1 casts the right keys to the type of the left ones, in which 257 is 1.
+    """
+    dtype: Any = values.dtype
+    own, theirs = (_numbers(each) for each in (dtype, other))
+    if own is None or theirs is None or (own.kind, theirs.kind) != ("u", "i"):
+        return values
+    common = np.result_type(own, theirs)
+    if common.kind != "i":
+        return values
+    if isinstance(dtype, pd.ArrowDtype):
+        return values.astype(pd.ArrowDtype(pa.from_numpy_dtype(common)))
+    return values.astype(common if isinstance(dtype, np.dtype) else nullable_dtype(common))
+
+
+def _numbers(dtype: Any) -> np.dtype[Any] | None:
+    """NumPy's type of the values, where a type has one."""
+    found = getattr(dtype, "numpy_dtype", dtype)
+    return found if isinstance(found, np.dtype) else None
+
+
+def _is_half(dtype: Any) -> bool:
+    """Whether a type is of floats of 16 bits."""
+    if isinstance(dtype, pd.ArrowDtype):
+        return bool(pa.types.is_float16(dtype.pyarrow_dtype))
+    return bool(dtype == np.dtype("float16"))
 
 
 def with_missing(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:

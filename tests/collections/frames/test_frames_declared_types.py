@@ -361,6 +361,16 @@ def test_the_top_of_short_floats_of_arrow():
     assert top_n_per_group(df, "k", "v", 1).compute()["k"].to_list() == [1.5, 2.5]
 
 
+def test_short_floats_of_arrow_are_what_they_were():
+    half = pd.ArrowDtype(pa.float16())
+    frame = pd.DataFrame({"k": [1, 1, 2, 2], "v": pd.array([1.5, 2.5, None, None], dtype=half)})
+    made = group_agg(
+        dd.from_pandas(frame, npartitions=2), "k", {"v": ["first", "last", "min", "max"]}
+    )
+    assert set(made.dtypes) == set(made.compute().dtypes) == {half}
+    assert made.compute().loc[1].to_list() == [1.5, 2.5, 1.5, 2.5]
+
+
 def test_distinct_whole_numbers_keep_their_digits_beside_missing_ones():
     large = pd.DataFrame({"v": pd.array([2**53 + 1], dtype="Int64")})
     missing = pd.DataFrame({"v": pd.array([None, None], dtype="Int64")})
@@ -379,6 +389,34 @@ def test_whole_numbers_declared_as_floats_keep_their_digits(kind):
     )
     for made in (sort_values(df, "v", split_out=3), drop_duplicates(df, split_out=3)):
         assert made.compute()["v"].dropna().to_list() == [2**53 + 1]
+
+
+SIGNED = ["int64", "Int64", arrow(pa.int64())]
+UNSIGNED = ["uint64", "UInt64", arrow(pa.uint64())]
+
+
+@pytest.mark.parametrize(
+    ("declared", "held", "number"),
+    [(kind, "Int64", 2**53 + 1) for kind in UNSIGNED] + [(k, "UInt64", 2**63 + 1) for k in SIGNED],
+)
+def test_whole_numbers_declared_with_another_sign_keep_their_digits(declared, held, number):
+    rows = pd.DataFrame({"v": pd.Series([None, number], dtype=held)})
+    df = parts(rows, meta=pd.DataFrame({"v": pd.Series([], dtype=declared)}))
+    for made in (sort_values(df, "v", split_out=3), drop_duplicates(df, split_out=3)):
+        assert made.compute()["v"].dropna().to_list() == [number]
+
+
+@pytest.mark.parametrize("declared", ["timedelta64[ms]", "datetime64[us]", "bool", "float32"])
+def test_missing_whole_numbers_take_no_digits_of_those_in_other_partitions(declared):
+    some, large = (pd.array(values, "UInt64") for values in ([0, None], [2**63 + 5]))
+    df = parts(
+        pd.DataFrame({"v": some}),
+        pd.DataFrame({"v": large}),
+        meta=pd.DataFrame({"v": pd.Series([], dtype=declared)}),
+    )
+    for split in (1, 2, 3):
+        for made in (sort_values(df, "v", split_out=split), drop_duplicates(df, split_out=split)):
+            assert sorted(made.compute()["v"].dropna()) == [0, 2**63 + 5]
 
 
 def test_groups_in_several_partitions_keep_digits_beside_missing_values():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pandas as pd
+import pytest
 from awkward_checks import (
     COMPUTED,
     INEXACT,
     dask_answer,
+    index_rows,
     largest,
     ours,
     pandas_answer,
@@ -15,63 +17,99 @@ from awkward_checks import (
 )
 from awkward_frames import cases
 from frame_strategies import QUICK, functions_of
-from hypothesis import assume, given, settings
+from fuzz_calls import COMPARED, FULL, NO_ANSWER, REFUSED, Helper, Tally, calls
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.dataframe import group_agg, value_counts
 
 
-@settings(QUICK, max_examples=scaled(60, 1500))
-@given(data=st.data())
-def test_groups(data):
-    case = data.draw(cases(data.draw(st.integers(2, 4))), "case")
-    names = [column.name for column in case.columns]
-    keys = data.draw(st.integers(1, min(2, len(names) - 1)), "keys")
-    by, values = names[:keys], names[keys:]
-    spec = {}
-    for name in values:
+def agg_arguments(draw, case):
+    names = draw(st.permutations([column.name for column in case.columns]))
+    keys = draw(st.integers(1, min(2, len(names) - 1)))
+    agg = {}
+    for name in names[keys:]:
         some = st.sampled_from(functions_of(case.meta[name].dtype))
-        spec[name] = data.draw(
-            st.one_of(some, st.lists(some, min_size=1, max_size=3, unique=True)), "f"
-        )
-    split = data.draw(st.sampled_from([1, 1, 2]), "split")
-    made = ours(case, lambda: group_agg(case.df, by, spec, split_out=split), ["'min'", "'max'"])
+        agg[name] = draw(st.one_of(some, st.lists(some, min_size=1, max_size=3, unique=True)))
+    split = draw(st.sampled_from([1, 1, 2]))
+    return {"by": list(names[:keys]), "agg": agg, "split_out": split}
+
+
+def check_agg(case, how, plain):
+    by, spec = how["by"], how["agg"]
+    made = ours(case, lambda: group_agg(case.df, **how), ["'min'", "'max'"])
     if made is None:
-        return
+        return REFUSED
     whole = case.whole
     want = pandas_answer(lambda: whole.groupby(by, observed=True).agg(spec))
-    assume(want is not None)
-    most, short = largest(whole[values])
+    if want is None:
+        return NO_ANSWER
+    most, short = largest(whole[list(spec)])
     nested = isinstance(want.columns, pd.MultiIndex)
     inexact = [c for c in want.columns if (c[1] if nested else spec[c]) in INEXACT]
     loose = most * most + most, 1e-3 if short else 1e-9
-    same_groups(made, want, inexact, *loose, case.honest and split == 1)
-    own = dask_answer(case, lambda df: df.groupby(by, observed=True).agg(spec))
-    said = [c for c in made.columns if (c[1] if nested else spec[c]) in COMPUTED]
-    same_types(made, own, lambda: same_groups(own, want, inexact, *loose, ordered=False), said)
+    same_groups(made, want, inexact, *loose, case.honest and how["split_out"] == 1)
+    if plain:
+        own = dask_answer(case, lambda df: df.groupby(by, observed=True).agg(spec))
+        said = [c for c in made.columns if (c[1] if nested else spec[c]) in COMPUTED]
+        agree = lambda: same_groups(own, want, inexact, *loose, ordered=False)  # noqa: E731
+        same_types(made, own, agree, said)
+    return COMPARED
 
 
-@settings(QUICK, max_examples=scaled(40, 800))
-@given(data=st.data())
-def test_value_counts(data):
-    case = data.draw(cases(data.draw(st.integers(1, 2))), "case")
+def counts_arguments(draw, case):
     names = [column.name for column in case.columns]
-    normalize = data.draw(st.booleans(), "normalize")
-    made = ours(case, lambda: value_counts(case.df, names, normalize=normalize))
+    columns = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
+    return {"columns": columns, "normalize": draw(st.booleans())}
+
+
+def check_counts(case, how, plain):
+    names, normalize = how["columns"], how["normalize"]
+    made = ours(case, lambda: value_counts(case.df, **how))
     if made is None:
-        return
-    whole = case.whole
-    counted = whole[names[0]] if len(names) == 1 else whole
+        return REFUSED
+    counted = case.whole[names[0] if len(names) == 1 else names]
     want = pandas_answer(lambda: counted.value_counts(normalize=normalize))
-    assume(want is not None)
+    if want is None:
+        return NO_ANSWER
+    keys = index_rows(want.index)
+    if len(set(keys)) < len(keys):  # pandas counts equal lists one by one
+        return NO_ANSWER
     made, want = made.to_frame(), want.to_frame()
-    if (
-        not case.honest or len(names) > 1
-    ):  # of categories that differ, and combinations, those that occur
+    assert made.iloc[:, 0].dropna().is_monotonic_decreasing
+    # Of categories that differ, and of combinations, those that occur.
+    if not case.honest or len(names) > 1:
         made, want = made[made.iloc[:, 0] > 0], want[want.iloc[:, 0] > 0]
     same_groups(made, want, list(want.columns), ordered=False)
-    own = dask_answer(case, lambda df: df[names[0]].value_counts(normalize=normalize).to_frame())
-    if len(names) == 1:
+    if plain and len(names) == 1:
+        own = dask_answer(
+            case, lambda df: df[names[0]].value_counts(normalize=normalize).to_frame()
+        )
         same_types(made, own, lambda: same_groups(own, want, list(want.columns), ordered=False))
-    assert made.iloc[:, 0].is_monotonic_decreasing
+    return COMPARED
+
+
+HELPERS = {
+    "group_agg": Helper(agg_arguments, check_agg),
+    "value_counts": Helper(counts_arguments, check_counts),
+}
+
+
+@pytest.mark.timeout(scaled(180, 1800))
+def test_groups():
+    tally = Tally("groups", HELPERS)
+
+    @settings(QUICK, max_examples=scaled(16, 850))
+    @given(drawn=calls(cases(st.integers(2, 4)), HELPERS))
+    def check(drawn):
+        tally.check(drawn)
+
+    check()
+    tally.enough()
+
+
+def test_all_files_together_compare_enough():
+    compared, on_wrong_types = map(sum, zip(*FULL.values(), strict=True))
+    assert compared >= 10_000
+    assert on_wrong_types >= 5_000

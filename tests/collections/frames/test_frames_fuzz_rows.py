@@ -2,100 +2,138 @@
 
 from __future__ import annotations
 
+import pytest
 from awkward_checks import dask_answer, ours, pandas_answer, rows_of, same_rows, same_types
 from awkward_frames import cases
 from frame_strategies import QUICK
-from hypothesis import assume, given, settings
+from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.dataframe import drop_duplicates, sort_values, top_n_per_group
 
+SPLITS = st.sampled_from([None, 1, 3])
 
-@settings(QUICK, max_examples=scaled(50, 1000))
-@given(data=st.data())
-def test_sorted(data):
-    case = data.draw(cases(data.draw(st.integers(1, 3))), "case")
-    names = [column.name for column in case.columns]
-    by = names[: data.draw(st.integers(1, min(2, len(names))), "by")]
-    ascending = data.draw(st.booleans(), "ascending")
-    where = data.draw(st.sampled_from(["first", "last"]), "na_position")
-    split = data.draw(st.sampled_from([None, 1, 3]), "split")
-    how = {"ascending": ascending, "na_position": where}
-    made = ours(
-        case, lambda: sort_values(case.df, by, split_out=split, **how), ["of type category"]
-    )
+
+def some(draw, case, **how):
+    """Some columns of a case."""
+    names = st.sampled_from([column.name for column in case.columns])
+    return draw(st.lists(names, min_size=1, unique=True, **how))
+
+
+def sort_arguments(draw, case):
+    return {
+        "by": some(draw, case, max_size=2),
+        "ascending": draw(st.booleans()),
+        "na_position": draw(st.sampled_from(["first", "last"])),
+        "split_out": draw(SPLITS),
+    }
+
+
+def check_sort(case, how, plain):
+    made = ours(case, lambda: sort_values(case.df, **how), ["of type category"])
     if made is None:
-        return
+        return REFUSED
     whole = case.whole
+    in_order = {name: how[name] for name in ("ascending", "na_position")}
 
     def one_by_one():
         # By several columns at once pandas takes infinite numbers for missing ones.
         rows = whole
-        for name in reversed(by):
-            rows = rows.sort_values(name, kind="stable", **how)
+        for name in reversed(how["by"]):
+            rows = rows.sort_values(name, kind="stable", **in_order)
         return rows
 
-    want = pandas_answer(one_by_one)
     same_rows(made, whole)
     if case.honest:
         same_types(made, case.meta, lambda: None)
-    assume(want is not None)
+    want = pandas_answer(one_by_one)
+    if want is None:
+        return NO_ANSWER
     assert rows_of(made) == rows_of(want)
+    return COMPARED
 
 
-@settings(QUICK, max_examples=scaled(50, 1000))
-@given(data=st.data())
-def test_top(data):
-    case = data.draw(cases(data.draw(st.integers(2, 3))), "case")
-    names = [column.name for column in case.columns]
-    by, column = names[:1], names[1]
-    n = data.draw(st.integers(1, 3), "n")
-    ascending = data.draw(st.booleans(), "ascending")
-    split = data.draw(st.sampled_from([1, 1, 2]), "split")
-    made = ours(
-        case,
-        lambda: top_n_per_group(case.df, by, column, n, ascending=ascending, split_out=split),
-        ["of type category"],
-    )
+def top_arguments(draw, case):
+    names = draw(st.permutations(list(case.meta.columns)))
+    return {
+        "by": list(names[1 : draw(st.integers(2, 3))]),
+        "column": names[0],
+        "n": draw(st.integers(1, 3)),
+        "ascending": draw(st.booleans()),
+        "split_out": draw(st.sampled_from([1, 1, 2])),
+    }
+
+
+def check_top(case, how, plain):
+    made = ours(case, lambda: top_n_per_group(case.df, **how), ["of type category"])
     if made is None:
-        return
-    whole = case.whole
+        return REFUSED
+    whole, by = case.whole, how["by"]
+    in_order = {"by": how["column"], "ascending": how["ascending"], "kind": "stable"}
 
     def chosen():
-        ordered = whole.sort_values(column, ascending=ascending, kind="stable")
-        return ordered.groupby(by, observed=True).head(n).dropna(subset=by)
+        ordered = whole.sort_values(**in_order)
+        return ordered.groupby(by, observed=True).head(how["n"]).dropna(subset=by)
 
     want = pandas_answer(chosen)
-    assume(want is not None)
+    if want is None:
+        return NO_ANSWER
     same_rows(made, want)
     if case.honest:
         same_types(made, case.meta, lambda: None)
-    if case.honest and split == 1:
-        want = pandas_answer(
-            lambda: want.sort_values(column, ascending=ascending, kind="stable").sort_values(
-                by, kind="stable"
-            )
-        )
-        assert want is None or rows_of(made) == rows_of(want)
+    if case.honest and how["split_out"] == 1:
+
+        def in_groups():
+            rows = want.sort_values(**in_order)
+            for name in reversed(by):
+                rows = rows.sort_values(name, kind="stable")
+            return rows
+
+        ordered = pandas_answer(in_groups)
+        assert ordered is None or rows_of(made) == rows_of(ordered)
+    return COMPARED
 
 
-@settings(QUICK, max_examples=scaled(50, 1000))
-@given(data=st.data())
-def test_distinct(data):
-    case = data.draw(cases(data.draw(st.integers(1, 3))), "case")
-    names = [column.name for column in case.columns]
-    subset = data.draw(
-        st.one_of(st.none(), st.lists(st.sampled_from(names), min_size=1, unique=True)), "subset"
-    )
-    keep = data.draw(st.sampled_from(["first", "last"]), "keep")
-    split = data.draw(st.sampled_from([None, 1, 3]), "split")
-    made = ours(case, lambda: drop_duplicates(case.df, subset, keep=keep, split_out=split))
+def distinct_arguments(draw, case):
+    return {
+        "subset": some(draw, case) if draw(st.integers(0, 3)) else None,
+        "keep": draw(st.sampled_from(["first", "last"])),
+        "split_out": draw(SPLITS),
+    }
+
+
+def check_distinct(case, how, plain):
+    made = ours(case, lambda: drop_duplicates(case.df, **how))
     if made is None:
-        return
-    whole = case.whole
-    want = pandas_answer(lambda: whole.drop_duplicates(subset, keep=keep))
-    assume(want is not None)
+        return REFUSED
+    subset, keep = how["subset"], how["keep"]
+    want = pandas_answer(lambda: case.whole.drop_duplicates(subset, keep=keep))
+    if want is None:
+        return NO_ANSWER
     same_rows(made, want)
-    own = dask_answer(case, lambda df: df.drop_duplicates(subset, keep=keep))
-    same_types(made, own, lambda: same_rows(own, want))
+    if plain:
+        own = dask_answer(case, lambda df: df.drop_duplicates(subset, keep=keep))
+        same_types(made, own, lambda: same_rows(own, want))
+    return COMPARED
+
+
+HELPERS = {
+    "sort_values": Helper(sort_arguments, check_sort),
+    "top_n_per_group": Helper(top_arguments, check_top),
+    "drop_duplicates": Helper(distinct_arguments, check_distinct),
+}
+
+
+@pytest.mark.timeout(scaled(180, 1800))
+def test_rows():
+    tally = Tally("rows", HELPERS)
+
+    @settings(QUICK, max_examples=scaled(20, 1150))
+    @given(drawn=calls(cases(st.integers(2, 3)), HELPERS))
+    def check(drawn):
+        tally.check(drawn)
+
+    check()
+    tally.enough()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
+import pytest
 from awkward_checks import (
     COMPUTED,
     INEXACT,
@@ -14,92 +15,144 @@ from awkward_checks import (
     same_groups,
     same_types,
 )
-from awkward_frames import KINDS, MOMENTS, cases, columns
+from awkward_frames import KINDS, MOMENTS, NUMBERS, TEXTS, cases, column_of
 from frame_strategies import QUICK, functions_of
-from hypothesis import assume, given, settings
+from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.dataframe import window_agg, window_counts
 
-#: What a column of times is declared as; its partitions may be of other types.
-TIMES = [kind for kind in MOMENTS if pd.api.types.is_datetime64_any_dtype(KINDS[kind][1])]
-TIMES.remove("far")  # pandas makes a row for each window between
+#: Times of one week, since pandas makes a row for each window between.
+NAIVE = ["time s", "time ms", "time us", "time ns", "arrow time", "arrow time s"]
+ZONED = [kind for kind in MOMENTS if kind.startswith("zoned")] + ["arrow zoned", "arrow offset"]
+#: What a column is declared as, and what its partitions may be instead.
+FAMILIES = [NAIVE, NAIVE, ZONED, ZONED, [*NAIVE, *ZONED], ["nanoseconds"]]
 
 
 @st.composite
-def times(draw, name, sizes):
-    """A column of times, seldom of a type that the meta does not say."""
-    lies = draw(st.integers(0, 3)) == 0
-    made = draw(columns(name, sizes, lies=lies, kinds=TIMES))
-    assume(pd.api.types.is_datetime64_any_dtype(made.declared))
-    values = [value for part in made.parts for value in part.astype(object).dropna()]
-    years = {getattr(value, "year", None) for value in values}
-    assume(len(years) < 2 and not years & {1400, 3000})
-    return made
+def times(draw, name, sizes, lies):
+    """A column of times, sometimes of types that the meta does not say."""
+    family = draw(st.sampled_from(FAMILIES))
+    declared = draw(st.sampled_from(family))
+    ways = ["honest", "honest", "lie", "family", "family", "none"] if lies else ["honest"]
+    way = draw(st.sampled_from(ways))
+    if way == "none":
+        family = [declared, declared, draw(st.sampled_from(sorted([*NUMBERS, *TEXTS])))]
+    if way in ("family", "none"):
+        kinds = [draw(st.sampled_from(family)) for _ in sizes]
+    else:
+        kinds = [declared if way == "honest" else draw(st.sampled_from(family))] * len(sizes)
+    return draw(column_of(name, kinds, sizes, KINDS[declared][1]))
 
 
-WIDTHS = st.sampled_from(["1h", "7h", "1D", "2D", "W", "MS"])
 SIDES = st.sampled_from(["left", "right", None])
 
 
-def drawn(data):
-    """The arguments of a window."""
-    every = data.draw(WIDTHS, "every")
-    return every, {"closed": data.draw(SIDES, "closed"), "label": data.draw(SIDES, "label")}
+def window(draw, case):
+    """The arguments that both helpers have."""
+    return {
+        "time": case.columns[0].name,
+        "every": draw(st.sampled_from(["1h", "7h", "1D", "2D", "W", "MS"])),
+        "closed": draw(SIDES),
+        "label": draw(SIDES),
+    }
 
 
-@settings(QUICK, max_examples=scaled(25, 800))
-@given(data=st.data())
-def test_windows(data):
-    case = data.draw(cases(data.draw(st.integers(2, 3)), first=times), "case")
-    names = [column.name for column in case.columns]
-    time, values, by = names[0], names[1:2], names[2:]
-    every, sides = drawn(data)
-    some = st.sampled_from(functions_of(case.meta[values[0]].dtype))
-    spec = {values[0]: data.draw(some, "f")}
-    made = ours(
-        case,
-        lambda: window_agg(case.df, time, every, spec, by or None, **sides),
-        ["'min'", "'max'"],
-    )
+def grouper(how):
+    return pd.Grouper(key=how["time"], freq=how["every"], closed=how["closed"], label=how["label"])
+
+
+def rows_in_declared_zone(case):
+    """The rows, with times in the zone that the meta says: windows follow its clock."""
+    time = case.columns[0]
+    zone = getattr(pd.Series([], dtype=time.declared).dt, "tz", None)
+    values = [value for part in time.parts for value in part.astype(object)]
+    known = [value for value in values if not pd.isna(value)]
+    if time.honest or zone is None or not known:
+        return case.whole
+    if not all(isinstance(value, pd.Timestamp) and value.tz is not None for value in known):
+        return case.whole
+    times = [pd.NaT if pd.isna(value) else value.tz_convert(zone) for value in values]
+    made = case.whole.copy()
+    made[time.name] = pd.Series(times, dtype=pd.DatetimeTZDtype("ns", zone))
+    return made
+
+
+def agg_arguments(draw, case):
+    names = draw(st.permutations([column.name for column in case.columns[1:]]))
+    some = st.sampled_from(functions_of(case.meta[names[0]].dtype))
+    return {**window(draw, case), "agg": {names[0]: draw(some)}, "by": list(names[1:]) or None}
+
+
+def check_agg(case, how, plain):
+    made = ours(case, lambda: window_agg(case.df, **how), ["'min'", "'max'"])
     if made is None:
-        return
-    whole = case.whole
-    grouper = pd.Grouper(key=time, freq=every, **sides)
-    want = pandas_answer(
-        lambda: whole.groupby([*by, grouper] if by else grouper, observed=True).agg(spec)
-    )
-    assume(want is not None)
-    most, short = largest(whole[values])
-    inexact = [name for name in values if spec[name] in INEXACT]
-    same_groups(made, want, inexact, most * most + most, 1e-3 if short else 1e-9, case.honest)
-    if case.honest:  # plain Dask has no windows with keys, and no sides of windows as these
-        same_types(made, want, lambda: None, [name for name in values if spec[name] in COMPUTED])
+        return REFUSED
+    spec, by, whole = how["agg"], how["by"], rows_in_declared_zone(case)
+    keys = [*by, grouper(how)] if by else grouper(how)
+    want = pandas_answer(lambda: whole.groupby(keys, observed=True).agg(spec))
+    if want is None:
+        return NO_ANSWER
+    most, short = largest(whole[list(spec)])
+    inexact = [name for name in spec if spec[name] in INEXACT]
+    loose = most * most + most, 1e-3 if short else 1e-9
+    same_groups(made, want, inexact, *loose, case.honest)
+    if plain:  # of pandas: plain Dask has no windows with keys, and no sides of windows as these
+        rows = pd.concat(case.parts)
+        own = pandas_answer(lambda: rows.groupby(keys, observed=True).agg(spec))
+        agree = lambda: same_groups(own, want, inexact, *loose)  # noqa: E731
+        same_types(made, own, agree, [name for name in spec if spec[name] in COMPUTED])
+    return COMPARED
 
 
-@settings(QUICK, max_examples=scaled(25, 800))
-@given(data=st.data())
-def test_counts(data):
-    case = data.draw(cases(2, first=times), "case")
-    time, target = (column.name for column in case.columns)
-    every, sides = drawn(data)
-    made = ours(
-        case,
-        lambda: window_counts(case.df, time, every, target, **sides),
-        ["of whole numbers and fractions"],
-    )
+def counts_arguments(draw, case):
+    columns = case.columns[1:]
+    honest = [column.name for column in columns if column.honest]  # of others pandas has no names
+    names = honest or [column.name for column in columns]
+    return {**window(draw, case), "target": draw(st.sampled_from(names))}
+
+
+def check_counts(case, how, plain):
+    made = ours(case, lambda: window_counts(case.df, **how), ["of whole numbers and fractions"])
     if made is None:
-        return
-    whole = case.whole
+        return REFUSED
+    target = how["target"]
+    whole = rows_in_declared_zone(case)[[how["time"], target]]
     dummies = pandas_answer(lambda: pd.get_dummies(whole, columns=[target]))
-    assume(dummies is not None and case.columns[1].honest)
-    grouper = pd.Grouper(key=time, freq=every, **sides)
-    counted = [name for name in dummies.columns if name != time]
-    want = pandas_answer(lambda: dummies.groupby(grouper)[counted].sum())
-    assume(want is not None)
+    (column,) = (column for column in case.columns if column.name == target)
+    if dummies is None or not column.honest:  # its values are named after their type
+        return NO_ANSWER
+    if "decimals" in column.kinds:  # of one scale in a partition, as the page says
+        return NO_ANSWER
+    counted = [name for name in dummies.columns if name != how["time"]]
+    want = pandas_answer(lambda: dummies.groupby(grouper(how))[counted].sum())
+    if want is None:
+        return NO_ANSWER
     # Zero is 0.0, which get_dummies names -0.0 where that comes first.
     assert list(made.columns) == [name.replace("_-0.0", "_0.0") for name in want.columns]
     assert index_rows(made.index) == index_rows(want.index)
     assert rows_of(made) == rows_of(want)
-    same_types(made, want.set_axis(made.columns, axis=1), lambda: None)
+    if case.honest:
+        same_types(made, want.set_axis(made.columns, axis=1), lambda: None)
+    return COMPARED
+
+
+HELPERS = {
+    "window_agg": Helper(agg_arguments, check_agg),
+    "window_counts": Helper(counts_arguments, check_counts),
+}
+
+
+@pytest.mark.timeout(scaled(180, 1800))
+def test_windows():
+    tally = Tally("windows", HELPERS)
+
+    @settings(QUICK, max_examples=scaled(12, 750))
+    @given(drawn=calls(cases(st.integers(2, 3), first=times), HELPERS))
+    def check(drawn):
+        tally.check(drawn)
+
+    check()
+    tally.enough()

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
+from hyperplane.collections.frames.shuffle_join import comparable
 from hyperplane.collections.frames.source import source
 from hyperplane.dataframe import drop_duplicates, group_agg, join, window_agg
 from hyperplane.errors import RequestError
@@ -211,3 +212,57 @@ def test_zeros_of_both_signs_are_one_key(kind, missing):
     made = join(dd.from_pandas(one, npartitions=1), dd.from_pandas(two, npartitions=1), "v")
     (row,) = made.compute(scheduler="sync").itertuples(index=False)
     assert (float(row.v), row.n) == (0.0, 1)
+
+
+HALF = "halffloat[pyarrow]"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("kind", ["double[pyarrow]", "float[pyarrow]", HALF, "float16"])
+@pytest.mark.parametrize("name", ["self", "a b", "*"])
+def test_floats_are_keys_of_any_name_and_keep_their_type(name, kind, count):
+    one = pd.DataFrame({name: pd.array([None, 0.0, 1.5], dtype=kind)})
+    two = pd.DataFrame({name: pd.array([-0.0, 2.5], dtype=kind), "n": [1, 2]})
+    sides = [dd.from_pandas(side, npartitions=count) for side in (one, two)]
+    made = join(*sides, name).compute(scheduler="sync")
+    assert made.dtypes.to_list() == [one.dtypes[name], two.dtypes["n"]]
+    assert truth.rows_of(made) == truth.rows_of(pd.DataFrame({name: [0.0], "n": [1]}))
+
+
+@pytest.mark.parametrize("name", [1, 1.5, ("a", 1)])
+def test_keys_whose_names_are_no_text_are_refused_by_name_and_side(name):
+    keys = pd.array([0.0, 1.5], dtype="double[pyarrow]")
+    frame = pd.DataFrame({0: keys, 1: [5, 6]})
+    frame.columns = pd.Index([name, "x"], tupleize_cols=False)
+    odd = dd.from_pandas(frame, npartitions=1)
+    plain = dd.from_pandas(pd.DataFrame({"k": keys}), npartitions=1)
+    for sides, where in (((odd, plain), ["left"]), ((plain, odd), ["right"])):
+        with pytest.raises(RequestError) as caught:
+            join(*sides, [name])
+        said = [fault for fault in caught.value.faults if fault.where in ("left", "right")]
+        assert [fault.where for fault in said] == where
+        assert repr(name) in said[0].asked
+        assert "text" in said[0].allowed
+
+
+@pytest.mark.parametrize("name", [1, ("a", 1)])
+def test_zeros_are_made_one_in_columns_whose_names_are_no_text(name):
+    frame = pd.DataFrame({0: pd.array([-0.0, 1.5], dtype="float[pyarrow]")})
+    frame.columns = pd.Index([name], tupleize_cols=False)
+    made = comparable(frame, [name])
+    assert str(made.dtypes.iloc[0]) == "float[pyarrow]"
+    assert [str(value) for value in made.iloc[:, 0]] == ["0.0", "1.5"]
+
+
+@pytest.mark.parametrize("one", ["uint8", "UInt8", "uint8[pyarrow]"])
+@pytest.mark.parametrize("other", ["int32", "Int64", "int64[pyarrow]"])
+def test_signed_keys_are_not_taken_for_unsigned_ones_that_are_shorter(one, other):
+    left = pd.DataFrame({"k": pd.Series([1, 0], dtype=one)})
+    right = pd.DataFrame({"k": pd.Series([0, 1, 257, -255], dtype=other), "n": [5, 6, 7, 8]})
+    for count in (1, 2):
+        sides = [dd.from_pandas(side, npartitions=count) for side in (left, right)]
+        for how in ("inner", "left"):
+            with pytest.warns(UserWarning, match="mismatches"):
+                made = join(*sides, "k", how).compute(scheduler="sync")
+            rows = [(int(k), int(n)) for k, n in zip(made["k"], made["n"], strict=True)]
+            assert sorted(rows) == [(0, 5), (1, 6)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 
 import dask
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -60,6 +61,16 @@ def test_mixed_forms_mean_the_same_in_every_partition():
     assert whole == made(frame(*texts), places=[1, 2, 3, 4], dayfirst=True)
     assert whole[1] == pd.Timestamp("2024-02-01")
     assert made(frame("01/02/2024")) == stamps("2024-01-02")
+
+
+@pytest.mark.parametrize("kind", ["str", "category", "datetime64[us]"])
+def test_a_column_of_any_name(kind):
+    values = pd.Series(pd.to_datetime(["2026-01-31", "2026-02-01"]), dtype="datetime64[us]")
+    given = values if kind == "datetime64[us]" else values.astype("str")
+    frame = pd.DataFrame({"self": given.astype(kind), "pairs": [1, 2]})
+    made = to_datetime(dd.from_pandas(frame, npartitions=2), "self").compute(scheduler="sync")
+    assert list(made.columns) == ["self", "pairs"]
+    assert made["self"].to_list() == values.to_list()
 
 
 def test_a_format():
@@ -220,3 +231,42 @@ def test_all_faults_are_named_at_once():
     with pytest.raises(RequestError) as caught:
         to_datetime(df, ["at"], utc="no", dayfirst=0)
     assert [fault.where for fault in caught.value.faults] == ["column", "utc", "dayfirst"]
+
+
+@pytest.mark.parametrize("dtype", [object, pd.ArrowDtype(pa.binary())])
+def test_bytes_are_no_times(dtype):
+    values = pd.array(pa.array([b"2026-01-31", b"\xff", None], pa.binary()), dtype=dtype)
+    frame = pd.DataFrame({"at": values})
+    if dtype is object:
+        frame.loc[2, "at"] = "2026-02-01"
+    df = cut(frame, [])
+    made = to_datetime(df, "at", errors="coerce").compute()["at"]
+    assert made.notna().to_list() == [False, False, dtype is object]
+    with pytest.raises(DataError, match=r"column 'at': 2 of 3 values .* are no times, such as b'"):
+        to_datetime(df, "at").compute()
+
+
+def test_categories_of_numbers_with_missing_ones_are_named():
+    frame = pd.DataFrame({"at": pd.Categorical([1, None, 2])})
+    with pytest.raises(DataError, match=r"column 'at': 2 of 3 values .* no times, such as 1, 2"):
+        to_datetime(cut(frame, []), "at").compute()
+    made = to_datetime(cut(frame, []), "at", errors="coerce").compute()
+    assert made["at"].isna().all()
+
+
+def test_times_of_other_zones_than_declared():
+    berlin = pd.DataFrame({"at": pd.date_range("2024", periods=2, tz="Europe/Berlin")})
+    utc = pd.DataFrame({"at": pd.date_range("2024", periods=2, tz="UTC")})
+    naive = pd.DataFrame({"at": pd.date_range("2024", periods=2)})
+
+    def parts(*frames):
+        return dd.from_map(lambda part: part, list(frames), meta=frames[0].iloc[:0])
+
+    made = to_datetime(parts(berlin, utc), "at").compute()["at"]
+    assert made.dtype == berlin["at"].dtype
+    assert made.to_list() == [*berlin["at"], *utc["at"]]
+    for one, other in ((berlin, naive), (naive, berlin)):
+        with pytest.raises(DataError, match=r"column 'at': holds times .*2024-01-01.*partition 1"):
+            to_datetime(parts(one, other), "at").compute()
+        made = to_datetime(parts(one, other), "at", utc=True).compute()["at"]
+        assert str(made.dt.tz) == "UTC"
