@@ -250,6 +250,10 @@ def _from_numbers(values: pd.Series[Any], unit: str) -> pd.Series[Any]:
     """Times in UTC; what one number means does not depend on the others."""
     # Of its annotations none has all of these arguments.
     read: Any = partial(pd.to_datetime, unit=unit, errors="coerce", utc=True)
+    dtype: Any = values.dtype
+    if isinstance(dtype, pd.ArrowDtype) and pa.types.is_integer(dtype.pyarrow_dtype):
+        # Arrow compares no whole number beyond 2**53 with a float.
+        values = values.astype("UInt64" if dtype.kind == "u" else "Int64")
     # Beside an infinite number pandas takes others for out of bounds.
     finite = values.where(~values.isin([float("inf"), float("-inf")]))
     if not pd.api.types.is_float_dtype(finite.dtype):

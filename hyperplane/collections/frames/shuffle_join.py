@@ -24,6 +24,8 @@ from hyperplane.errors import DataError
 
 #: Column with the number of the partition where a row is joined.
 _BUCKET = "__bucket__"
+#: From here on, whole numbers beside each other are one float.
+_EXACT = 2**53
 
 
 def shuffle_join(
@@ -37,7 +39,7 @@ def shuffle_join(
     if right.npartitions > 1:
         left, right = (_shuffled(side, keys, into) for side in (left, right))
     else:
-        left, right = (_conformed(side) for side in (left, right))
+        left, right = (_conformed(side, keys) for side in (left, right))
     merge = partial(_merged, keys=list(keys), how=how, suffixes=suffixes, wide=wide)
     return left.map_partitions(
         merge, right, meta=like, enforce_metadata=False, align_dataframes=False
@@ -57,30 +59,30 @@ def _shuffled(side: dd.DataFrame, keys: Sequence[str], into: int) -> dd.DataFram
     return marked.shuffle(on=_BUCKET, npartitions=into)
 
 
-def _conformed(side: dd.DataFrame) -> dd.DataFrame:
+def _conformed(side: dd.DataFrame, keys: Sequence[str]) -> dd.DataFrame:
     meta = side._meta
-    return side.map_partitions(
-        partial(run_in_partition, conform), meta, meta=meta, enforce_metadata=False
-    )
+    cast = partial(run_in_partition, conform)
+    return side.map_partitions(cast, meta, list(keys), meta=meta, enforce_metadata=False)
 
 
 def _with_bucket(
     frame: pd.DataFrame, like: pd.DataFrame, keys: list[str], into: int
 ) -> pd.DataFrame:
-    frame = conform(frame, like)
+    frame = conform(frame, like, keys)
     names = [f"key {number}" for number in range(len(keys))]
     table = from_pandas(frame[keys].set_axis(names, axis=1))
     number = kernel.bucket(table, names, into).to_numpy()
     return frame.assign(**{_BUCKET: number.astype("int64")})
 
 
-def conform(frame: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
+def conform(frame: pd.DataFrame, like: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """A partition of the types that the collection says: Dask's shuffle casts to these.
 
     Raises
     ------
     DataError
-        When a column is missing, or a value is not itself in the declared type.
+        When a column is missing, or a value is not itself in the declared type; of a key, also
+        when another value has the same form in that type.
     """
     name: Any
     for name in like.columns:
@@ -95,11 +97,11 @@ def conform(frame: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
             like[name]
         ):
             continue
-        made[name] = _cast(values, declared, str(name))
+        made[name] = _cast(values, declared, str(name), name in keys)
     return made
 
 
-def _cast(values: pd.Series[Any], declared: Any, name: str) -> pd.Series[Any]:
+def _cast(values: pd.Series[Any], declared: Any, name: str, is_key: bool) -> pd.Series[Any]:
     there = values.notna()
     try:
         kept = values.astype(declared)
@@ -108,6 +110,8 @@ def _cast(values: pd.Series[Any], declared: Any, name: str) -> pd.Series[Any]:
             [not _equal(a, b) for a, b in zip(values[there].astype(object), back, strict=True)],
             dtype=bool,
         )
+        if is_key and pd.api.types.is_float_dtype(declared):
+            lost |= [isinstance(one, int) and abs(one) >= _EXACT for one in values[there].tolist()]
         if not lost.any() and kept.notna().equals(there):
             return kept
     except (ArithmeticError, NotImplementedError, TypeError, ValueError, pa.ArrowException):

@@ -9,6 +9,7 @@ import pytest
 from test_frames_faults import FLIGHTS, NAMES, faults_of, flights, names
 
 from hyperplane.dataframe import join, read
+from hyperplane.errors import DataError
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +80,21 @@ def test_suffixes_keep_names_apart():
     some = flights()[["carrier", "delay"]]
     made = join(some, some, "carrier", suffixes=("", "_r"))
     assert made.compute().columns.to_list() == ["carrier", "delay", "delay_r"]
+
+
+@pytest.mark.filterwarnings("ignore:.*type mismatches")
+@pytest.mark.parametrize("parts", [1, 2])
+def test_whole_numbers_declared_as_floats_are_no_keys_where_floats_are_too_coarse(parts):
+    """2**53 and 2**53 + 1 are one float."""
+
+    def side(number, declared):
+        made = pd.DataFrame({"id": [number], "x": [2**60]})
+        return dd.from_map(lambda _: made, range(parts), meta=declared, enforce_metadata=False)
+
+    whole = pd.DataFrame({"id": pd.Series(dtype="int64"), "x": pd.Series(dtype="int64")})
+    floats = whole.astype("float64")
+    made = join(side(2**53, floats), side(2**53 + 1, whole), "id", how="inner")
+    with pytest.raises(DataError, match=r"column 'id': holds .*9007199254740992.* says float64"):
+        made.compute(scheduler="sync")
+    small = join(side(5, floats), side(5, whole), "id")  # what is no key may be as large
+    assert len(small.compute(scheduler="sync")) == parts**2

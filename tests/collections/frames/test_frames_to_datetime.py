@@ -246,6 +246,15 @@ def test_bytes_are_no_times(dtype):
         to_datetime(df, "at").compute()
 
 
+@pytest.mark.parametrize("dtype", ["int64[pyarrow]", "uint64[pyarrow]", "Int64"])
+def test_numbers_beyond_all_times_are_named(dtype):
+    df = cut(pd.DataFrame({"at": pd.array([2**53 + 1, 5, None], dtype)}), [])
+    with pytest.raises(DataError, match=r"column 'at': 1 of 3 .* such as 9007199254740993;"):
+        to_datetime(df, "at", unit="s").compute()
+    made = to_datetime(df, "at", unit="s", errors="coerce").compute()["at"]
+    assert made.to_list()[1:] == [pd.Timestamp(5, unit="s"), pd.NaT]
+
+
 def test_categories_of_numbers_with_missing_ones_are_named():
     frame = pd.DataFrame({"at": pd.Categorical([1, None, 2])})
     with pytest.raises(DataError, match=r"column 'at': 2 of 3 values .* no times, such as 1, 2"):

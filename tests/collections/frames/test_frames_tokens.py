@@ -1,0 +1,37 @@
+"""Dask takes no frame for another one."""
+
+from __future__ import annotations
+
+import dask
+import dask.dataframe as dd
+import pandas as pd
+import pytest
+from dask.base import tokenize
+
+import hyperplane.dataframe  # noqa: F401 - from here on, Dask's tokens tell them apart
+
+ONE = pd.DataFrame({"a": [1, 2], "b": [5, 6], "c": [3.0, 4.0]})
+#: The same values, in other columns.
+OTHERS = {
+    "other columns": pd.DataFrame({"a": [1, 2], "b": [3.0, 4.0], "c": [5, 6]}),
+    "other order": ONE[["a", "c", "b"]].set_axis(ONE.columns, axis=1),
+    "other names": ONE.set_axis(["a", "b", "d"], axis=1),
+    "other rows": ONE.set_axis([1, 2], axis=0),
+    "another type": ONE.astype({"a": "float64"}),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+def test_frames_of_equal_values_elsewhere_are_told_apart(other):
+    assert tokenize(ONE) == tokenize(ONE.copy())
+    assert tokenize(ONE) != tokenize(other)
+    with dask.config.set(scheduler="sync"):
+        held = [dd.from_pandas(frame, npartitions=1) for frame in (ONE, other)]
+        pd.testing.assert_frame_equal(held[0].compute(), ONE)
+        pd.testing.assert_frame_equal(held[1].compute(), other)
+        pd.testing.assert_frame_equal(held[1].persist().compute(), other)
+
+
+def test_columns_of_one_name_are_told_apart():
+    one = pd.DataFrame([[1, 2.0], [3, 4.0]], columns=["a", "a"])
+    assert tokenize(one) != tokenize(one.iloc[:, ::-1])
