@@ -10,7 +10,6 @@ from scale import scaled
 __all__ = ["good_files", "nothing_starts"]
 
 
-@pytest.mark.timeout(scaled(180, 1800))
 @pytest.mark.usefixtures("nothing_starts")
 @pytest.mark.parametrize("name", COLLECTIONS)
 def test_bad_values_are_refused_in_our_words(name: str) -> None:

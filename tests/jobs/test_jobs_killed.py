@@ -19,7 +19,7 @@ from hyperplane.jobs.states import DONE, LOST
 
 pytestmark = pytest.mark.process
 
-MOMENTS = scaled(6, 50)
+MOMENTS = scaled(6, 24)
 VICTIMS = ("supervisor", "step", "all")
 
 

@@ -168,7 +168,7 @@ def test_no_damage_ends_in_another_error(tmp_path, job):
     made.close()
     whole = file.read_bytes()
     draw = random.Random(1)
-    for _ in range(scaled(60, 600)):
+    for _ in range(scaled(60, 200)):
         content = bytearray(whole)
         for _ in range(draw.choice((1, 20, 400))):
             content[draw.randrange(len(content))] = draw.randrange(256)

@@ -71,7 +71,7 @@ def as_held(value, column):
     return plain(value)
 
 
-@settings(QUICK, max_examples=scaled(20, 3000))
+@settings(QUICK, max_examples=scaled(20, 600))
 @given(case=records(), head=st.sampled_from([40, 10**6]), size=st.sampled_from([1, 10**6]))
 def test_json_lines(tmp_path_factory, case, head, size):
     files, names = case
@@ -104,7 +104,7 @@ def test_json_lines(tmp_path_factory, case, head, size):
             assert all(record.get(name) is None for record in every), name
 
 
-@settings(QUICK, max_examples=scaled(15, 1000))
+@settings(QUICK, max_examples=scaled(15, 300))
 @given(
     case=parts(kinds=PARQUET, names=("a", "b b", "1", "*", "^x$", "x.y"), most=3),
     lacking=st.integers(0, 3),
@@ -150,7 +150,7 @@ def test_parquet(tmp_path_factory, case, lacking):
         assert not shares or values_of(shares, name) == held, name
 
 
-@settings(QUICK, max_examples=scaled(15, 1000))
+@settings(QUICK, max_examples=scaled(15, 300))
 @given(
     items=st.lists(st.fixed_dictionaries({"a": VALUES, "b": ONE_KIND.flatmap(lambda kind: kind)}))
     | st.lists(VALUES, max_size=4),

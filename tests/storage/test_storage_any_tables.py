@@ -101,7 +101,7 @@ def may_be_refused(kinds, form):
     return drifts or single or (form == "avro" and names) or used & NO_FORM[form]
 
 
-@settings(QUICK, max_examples=scaled(20, 6000))
+@settings(QUICK, max_examples=scaled(20, 1500))
 @given(
     case=parts(), form=st.sampled_from(FORMATS), way=st.sampled_from(["at once", "append", "shard"])
 )
@@ -122,7 +122,7 @@ def test_parts_come_back_or_are_refused(case, form, way):
         fsspec.filesystem("memory").store.clear()
 
 
-@settings(QUICK, max_examples=scaled(15, 500))
+@settings(QUICK, max_examples=scaled(15, 100))
 @given(case=parts(most=1, drift=False), form=st.sampled_from(["parquet", "avro", "jsonl"]))
 def test_a_file_comes_back_or_is_refused(case, form):
     (frame,), (kinds,) = case

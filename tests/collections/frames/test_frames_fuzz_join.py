@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
 from awkward_checks import bag, dask_answer, ours, pandas_answer, rows_of, same_rows, same_types
 from awkward_frames import Case, cases, columns, sizes
 from frame_strategies import QUICK
@@ -85,7 +84,6 @@ def check_join(both, how, plain):
 HELPERS = {"join": Helper(arguments, check_join)}
 
 
-@pytest.mark.timeout(scaled(180, 1800))
 def test_joined():
     tally = Tally("join", HELPERS)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from awkward_checks import dask_answer, ours, pandas_answer, rows_of, same_rows, same_types
 from awkward_frames import cases
 from frame_strategies import QUICK
@@ -126,7 +125,6 @@ HELPERS = {
 }
 
 
-@pytest.mark.timeout(scaled(180, 1800))
 def test_rows():
     tally = Tally("rows", HELPERS)
 

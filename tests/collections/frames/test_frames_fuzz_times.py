@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from numbers import Real
+
 import numpy as np
 import pandas as pd
-import pytest
 from awkward_checks import NO_ANSWER as NO_RESULT
 from awkward_checks import ours, pandas_answer, same_rows
 from awkward_frames import Case, Column, columns, series, sizes
@@ -121,7 +123,9 @@ def check_times(case, how, plain):
         else:
             one = {"unit": how["unit"]} if number else {"format": how["format"]}
             missing = value is None or pd.isna(value)
-            if number and not missing and float(value) != value:
+            # Objects of another kind, and what no float holds, are no numbers for pandas.
+            is_float = isinstance(value, (Real, Decimal)) and float(value) == value
+            if number and not missing and not is_float:
                 continue
             want = alone(value, {"utc": True, **one})
         assert instant(None if at is pd.NaT else at) == instant(want), (value, at, want)
@@ -150,11 +154,10 @@ HELPERS = {
 }
 
 
-@pytest.mark.timeout(scaled(180, 1800))
 def test_times():
     tally = Tally("times", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(10, 750))
+    @settings(QUICK, max_examples=scaled(10, 850))
     @given(drawn=calls(times(), HELPERS))
     def check(drawn):
         tally.check(drawn)
