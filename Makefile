@@ -54,8 +54,9 @@ test: $(STAMPS)/test
 	$(PYTEST) --quiet
 
 # The files whose tests ask for the scale, by name or through Hypothesis; the others would only repeat.
+# SEED: repeats the random examples; without it they are new ones in each run.
 stress: $(STAMPS)/test
-	HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet --timeout 1800 \
+	HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet --timeout 1800 $(if $(SEED),--hypothesis-seed $(SEED)) \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'from scale import|from hypothesis' --include 'test_*.py' tests)
 
 # What is missing is a failure here, not a skip. ENGINES: which; kubernetes builds for long, once.

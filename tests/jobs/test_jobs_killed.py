@@ -116,11 +116,11 @@ def test_at_any_moment_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
         if victim != "step":
             struck = kill_supervisor()
         if victim != "supervisor":
-            found = processes_of(job)
-            while victim == "step" and not found and not job.job.processed:
-                found = processes_of(job)  # the next one
-            for process in found if victim == "all" else found[:1]:
+            for process in processes_of(job)[: None if victim == "all" else 1]:
                 struck |= kill(process.pid)
+            while victim == "step" and not struck and not job.job.processed:
+                for process in processes_of(job)[:1]:  # the next one
+                    struck = kill(process.pid)
         hit[victim] += struck
         done = {(one.step, one.chunk) for one in job.attempts if one.status == DONE}
         before = Counter((one.step, one.chunk) for one in job.attempts)
@@ -131,7 +131,7 @@ def test_at_any_moment_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
         ends = Counter((one.step, one.chunk) for one in job.attempts if one.status == DONE)
         assert set(ends.values()) == {1}
         assert result(folder) == result(tmp_path / "calm")
-    assert min(hit[victim] for victim in VICTIMS) >= scaled(1, 5), hit
+    assert min(hit[victim] for victim in VICTIMS) >= scaled(1, 4), hit
 
 
 def test_a_job_that_cannot_be_read_ends_and_others_go_on(tmp_path):
