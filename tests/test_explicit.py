@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import hyperplane
@@ -216,6 +216,7 @@ NAMES = ("num_workers", "nprocs", "nthreads", "ram_gb_per_proc", "cores_per_work
     st.sets(st.sampled_from(NAMES)),
     st.builds(Capacity, st.integers(1, 128), st.integers(10**6, 10**12)),
 )
+@example(1, 8, 9, 225, set(), Capacity(66, 1_800_000_000))
 def test_of_what_is_given_only_the_machine_takes_away(nodes, nprocs, nthreads, mb, names, machine):
     asked = WorkerSpec(nprocs, nthreads, mb * 10**6, nprocs * nthreads)
     try:

@@ -45,10 +45,10 @@ def fit_machine(
     The number of processes is cut first. Threads that the caller gave stay as they are while one
     process of them fits the cores, and are never raised; processes that the caller gave stay as
     many as there are cores for. What the caller left open is laid out by
-    :func:`~hyperplane.sizing.fit.balanced_layout`, except where the caller gave the memory of a
-    process: that is what each one gets, or all that there is for a single one, and as many
-    processes are kept as there are cores. Otherwise all processes together keep the memory asked
-    for, or what the machine has to give.
+    :func:`~hyperplane.sizing.fit.balanced_layout`, in no more processes than asked, except where
+    the caller gave the memory of a process: that is what each one gets, or all that there is for
+    a single one, and as many processes are kept as there are cores. Otherwise all processes
+    together keep the memory asked for, or what the machine has to give.
 
     Parameters
     ----------
@@ -139,4 +139,7 @@ def _layout_within(
     if {"nprocs", "ram_gb_per_proc"} & set(explicit):  # fewer processes would be less memory
         nprocs = min(nprocs, cores)
         return nprocs, min(asked.nthreads, cores // nprocs)
-    return balanced_layout(cores, single_process_cores)
+    balanced, nthreads = balanced_layout(cores, single_process_cores)
+    if balanced > nprocs:
+        return nprocs, min(asked.nthreads, cores // nprocs)
+    return balanced, nthreads
