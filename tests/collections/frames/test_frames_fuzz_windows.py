@@ -133,7 +133,8 @@ def check_counts(case, how, plain):
     assert list(made.columns) == [name.replace("_-0.0", "_0.0") for name in want.columns]
     assert index_rows(made.index) == index_rows(want.index)
     assert rows_of(made) == rows_of(want)
-    if case.honest:
+    # Of columns of Arrow, pandas makes counts of NumPy if a time is missing, and else of Arrow.
+    if case.honest and not isinstance(whole[target].dtype, pd.ArrowDtype):
         same_types(made, want.set_axis(made.columns, axis=1), lambda: None)
     return COMPARED
 
