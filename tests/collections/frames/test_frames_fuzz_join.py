@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from awkward_checks import bag, dask_answer, ours, pandas_answer, rows_of, same_rows, same_types
 from awkward_frames import Case, cases, columns, sizes
 from frame_strategies import QUICK
@@ -55,6 +56,16 @@ def arguments(draw, both):
     return {"on": keys, "how": draw(st.sampled_from(["inner", "left"]))}
 
 
+def digits_are_lost(case, name):
+    """Whether pandas makes floats of a key of whole numbers, some signed and some not."""
+    (column,) = (column for column in case.columns if column.name == name)
+    whole = case.whole[name]
+    if not pd.api.types.is_float_dtype(whole.dtype):
+        return False
+    parts = [part for part in column.parts if pd.api.types.is_integer_dtype(part.dtype)]
+    return any(abs(int(value)) >= 2**53 for part in parts for value in part.dropna())
+
+
 def check_join(both, how, plain):
     left, right, keys = both.left, both.right, how["on"]
     taken = [*keys, "other"]
@@ -71,7 +82,7 @@ def check_join(both, how, plain):
         }
     )
     want = pandas_answer(lambda: left.whole.merge(other, **how))
-    if want is None:
+    if want is None or any(digits_are_lost(side, key) for side in (left, right) for key in keys):
         return NO_ANSWER
     assert list(made.columns) == list(want.columns)
     assert bag(rows_of(made)) == bag(rows_of(want))
