@@ -151,11 +151,15 @@ def _merge(
 ) -> pd.DataFrame:
     one, other = (comparable(side, keys) for side in (left, right))
     for key in keys:
-        one[key] = _signed_beside(one[key], other[key].dtype)
+        signed = _signed_beside(one[key], other[key].dtype)
+        other[key] = _signed_beside(other[key], one[key].dtype)
+        one[key] = signed
     made = one.merge(other, on=keys, how=how, suffixes=suffixes)
     for key in keys:
         dtype = left[key].dtype
-        if _is_half(dtype) and dtype == right[key].dtype:
+        is_half = _is_half(dtype) and dtype == right[key].dtype
+        was_long = _numbers(dtype) == np.dtype("uint64") and one[key].dtype != dtype
+        if is_half or was_long:
             made[key] = made[key].astype(dtype)
     return made
 
@@ -181,7 +185,8 @@ def comparable(frame: pd.DataFrame, keys: Sequence[Any]) -> pd.DataFrame:
 def _signed_beside(values: pd.Series[Any], other: Any) -> pd.Series[Any]:
     """Unsigned keys in a type that holds the signed ones beside them, too.
 
-    pandas 3.1 casts the right keys to the type of the left ones, in which 257 is 1.
+    pandas 3.1 casts the right keys to the type of the left ones, in which 257 is 1, and compares
+    those of 64 bits as floats, of which 2**53 and 2**53 + 1 are one.
     """
     dtype: Any = values.dtype
     own, theirs = (_numbers(each) for each in (dtype, other))
@@ -189,7 +194,9 @@ def _signed_beside(values: pd.Series[Any], other: Any) -> pd.Series[Any]:
         return values
     common = np.result_type(own, theirs)
     if common.kind != "i":
-        return values
+        if bool((values.dropna() > np.iinfo("int64").max).any()):
+            return values
+        common = np.dtype("int64")
     if isinstance(dtype, pd.ArrowDtype):
         return values.astype(pd.ArrowDtype(pa.from_numpy_dtype(common)))
     return values.astype(common if isinstance(dtype, np.dtype) else nullable_dtype(common))

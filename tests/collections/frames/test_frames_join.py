@@ -266,3 +266,20 @@ def test_signed_keys_are_not_taken_for_unsigned_ones_that_are_shorter(one, other
                 made = join(*sides, "k", how).compute(scheduler="sync")
             rows = [(int(k), int(n)) for k, n in zip(made["k"], made["n"], strict=True)]
             assert sorted(rows) == [(0, 5), (1, 6)]
+
+
+@pytest.mark.filterwarnings("ignore:.*type mismatches")
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize("types", [("uint64", "int64"), ("int64", "uint64")], ids=str)
+@pytest.mark.parametrize("form", ["{}", "{}[pyarrow]"])
+def test_signed_and_unsigned_keys_of_64_bits_are_not_compared_as_floats(form, types, how, parts):
+    numbers = {"left": [2**53 + 1, 0, 5], "right": [2**53, 0, 7]}
+    left, right = (
+        dd.from_pandas(pd.DataFrame({"k": values}, dtype=form.format(kind)), npartitions=parts)
+        for values, kind in zip(numbers.values(), types, strict=True)
+    )
+    made = join(left, right.assign(y=1), "k", how=how).compute(scheduler="sync")
+    assert sorted(made.k.tolist()) == ([0] if how == "inner" else [0, 5, 2**53 + 1])
+    assert made.k[made.y.notna()].tolist() == [0]
+    assert made.k.dtype == left.k.dtype
