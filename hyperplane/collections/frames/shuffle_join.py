@@ -158,8 +158,9 @@ def _merge(
     for key in keys:
         dtype = left[key].dtype
         is_half = _is_half(dtype) and dtype == right[key].dtype
-        was_long = _numbers(dtype) == np.dtype("uint64") and one[key].dtype != dtype
-        if is_half or was_long:
+        own = _numbers(dtype)
+        was_unsigned = own is not None and own.kind == "u" and one[key].dtype != dtype
+        if is_half or was_unsigned:
             made[key] = made[key].astype(dtype)
     return made
 
