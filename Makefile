@@ -45,10 +45,11 @@ demo: $(STAMPS)/demo
 
 # TESTERS: processes that run test files beside each other; two more than cores, because tests wait.
 # conftest.py has the order of the files. Tests start hundreds of interpreters: each must find the
-# package compiled, whatever the environment says of bytecode.
+# package compiled, whatever the environment says of bytecode. A process that ends early ends the
+# run: pytest-xdist would otherwise repeat the test in another, sixteen times.
 TESTERS ?= $(shell expr $$(nproc) + 2)
 PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(TESTERS) \
-  --dist loadfile --no-loadscope-reorder --durations 20
+  --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations 20
 
 test: $(STAMPS)/test
 	$(PYTEST) --quiet
@@ -56,7 +57,7 @@ test: $(STAMPS)/test
 # The files whose tests ask for the scale, by name or through Hypothesis; the others would only repeat.
 # SEED: repeats the random examples; without it they are new ones in each run.
 stress: $(STAMPS)/test
-	HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet --timeout 1800 $(if $(SEED),--hypothesis-seed $(SEED)) \
+	HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet --timeout 1800 -o faulthandler_timeout=2400 $(if $(SEED),--hypothesis-seed $(SEED)) \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'from scale import|from hypothesis' --include 'test_*.py' tests)
 
 # What is missing is a failure here, not a skip. ENGINES: which; kubernetes builds for long, once.
