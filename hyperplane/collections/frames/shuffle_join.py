@@ -151,16 +151,14 @@ def _merge(
 ) -> pd.DataFrame:
     one, other = (comparable(side, keys) for side in (left, right))
     for key in keys:
-        signed = _signed_beside(one[key], other[key].dtype)
-        other[key] = _signed_beside(other[key], one[key].dtype)
-        one[key] = signed
+        one[key], other[key] = _same_signs(one[key], other[key])
     made = one.merge(other, on=keys, how=how, suffixes=suffixes)
     for key in keys:
         dtype = left[key].dtype
         is_half = _is_half(dtype) and dtype == right[key].dtype
         own = _numbers(dtype)
-        was_unsigned = own is not None and own.kind == "u" and one[key].dtype != dtype
-        if is_half or was_unsigned:
+        was_whole = own is not None and own.kind in "iu" and one[key].dtype != dtype
+        if is_half or was_whole:
             made[key] = made[key].astype(dtype)
     return made
 
@@ -183,21 +181,31 @@ def comparable(frame: pd.DataFrame, keys: Sequence[Any]) -> pd.DataFrame:
     return made
 
 
-def _signed_beside(values: pd.Series[Any], other: Any) -> pd.Series[Any]:
-    """Unsigned keys in a type that holds the signed ones beside them, too.
+def _same_signs(
+    one: pd.Series[Any], other: pd.Series[Any]
+) -> tuple[pd.Series[Any], pd.Series[Any]]:
+    """Keys of whole numbers of both signs, in types that pandas compares exactly.
 
     pandas 3.1 casts the right keys to the type of the left ones, in which 257 is 1, and compares
     those of 64 bits as floats, of which 2**53 and 2**53 + 1 are one.
     """
-    dtype: Any = values.dtype
-    own, theirs = (_numbers(each) for each in (dtype, other))
-    if own is None or theirs is None or (own.kind, theirs.kind) != ("u", "i"):
-        return values
-    common = np.result_type(own, theirs)
-    if common.kind != "i":
-        if bool((values.dropna() > np.iinfo("int64").max).any()):
-            return values
+    types = [_numbers(side.dtype) for side in (one, other)]
+    if None in types or {each.kind for each in types if each} != {"i", "u"}:
+        return one, other
+    common = np.result_type(*(each for each in types if each))
+    if common.kind == "f":
+        unsigned = one if types[0] and types[0].kind == "u" else other
+        if bool((unsigned.dropna() > np.iinfo("int64").max).any()):
+            return one.astype(object), other.astype(object)
         common = np.dtype("int64")
+    return _unsigned_as(one, common), _unsigned_as(other, common)
+
+
+def _unsigned_as(values: pd.Series[Any], common: np.dtype[Any]) -> pd.Series[Any]:
+    dtype: Any = values.dtype
+    own = _numbers(dtype)
+    if own is None or own.kind != "u":
+        return values
     if isinstance(dtype, pd.ArrowDtype):
         return values.astype(pd.ArrowDtype(pa.from_numpy_dtype(common)))
     return values.astype(common if isinstance(dtype, np.dtype) else nullable_dtype(common))

@@ -272,14 +272,23 @@ def test_signed_keys_are_not_taken_for_unsigned_ones_that_are_shorter(one, other
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("how", ["inner", "left"])
 @pytest.mark.parametrize("types", [("uint64", "int64"), ("int64", "uint64")], ids=str)
-@pytest.mark.parametrize("form", ["{}", "{}[pyarrow]"])
-def test_signed_and_unsigned_keys_of_64_bits_are_not_compared_as_floats(form, types, how, parts):
-    numbers = {"left": [2**53 + 1, 0, 5], "right": [2**53, 0, 7]}
+@pytest.mark.parametrize("form", ["{}", "{}[pyarrow]", "nullable"])
+@pytest.mark.parametrize("large", [5, 2**63, 2**64 - 1])
+def test_signed_and_unsigned_keys_of_64_bits_are_not_compared_as_floats(
+    form, types, how, parts, large
+):
+    numbers = {"uint64": [2**53 + 1, 0, large], "int64": [2**53, 0, -1]}
+    declared = {"uint64": "UInt64", "int64": "Int64"} if form == "nullable" else {}
     left, right = (
-        dd.from_pandas(pd.DataFrame({"k": values}, dtype=form.format(kind)), npartitions=parts)
-        for values, kind in zip(numbers.values(), types, strict=True)
+        dd.from_pandas(  # from an array: of the list [2**53 + 1, 2**63], pandas makes floats
+            pd.DataFrame({"k": np.array(numbers[kind], kind)}).astype(
+                declared.get(kind, form.format(kind))
+            ),
+            npartitions=parts,
+        )
+        for kind in types
     )
     made = join(left, right.assign(y=1), "k", how=how).compute(scheduler="sync")
-    assert sorted(made.k.tolist()) == ([0] if how == "inner" else [0, 5, 2**53 + 1])
+    assert sorted(made.k.tolist()) == ([0] if how == "inner" else sorted(numbers[types[0]]))
     assert made.k[made.y.notna()].tolist() == [0]
     assert made.k.dtype == left.k.dtype
