@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from hyperplane import defaults as _defaults
+from hyperplane import frame_tokens as _frame_tokens
 
 if TYPE_CHECKING:
     from hyperplane import array, bag, dataframe, jobs, storage
@@ -155,6 +156,7 @@ _OTHER_MODULES = ("errors", "notebook_common", "utils")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 _defaults.register()
+_frame_tokens.register()
 
 
 def __getattr__(name: str) -> Any:

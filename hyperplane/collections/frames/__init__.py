@@ -1,5 +1,1 @@
 """What ``hyperplane.dataframe`` is made of."""
-
-from hyperplane.collections.frames import tokens
-
-tokens.register()

@@ -7,10 +7,13 @@ for both: ``dd.from_pandas`` of the second is the first (seen with dask 2026.8.0
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-from dask.base import normalize_token
+from dask.tokenize import normalize_token, register_pandas
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def token_of_frame(frame: pd.DataFrame) -> list[Any]:
@@ -18,6 +21,7 @@ def token_of_frame(frame: pd.DataFrame) -> list[Any]:
 
     Examples
     --------
+    >>> import pandas as pd
     >>> from dask.base import tokenize
     >>> one = pd.DataFrame({"a": [1, 2], "b": [5, 6], "c": [3.0, 4.0]})
     >>> other = pd.DataFrame({"a": [1, 2], "b": [3.0, 4.0], "c": [5, 6]})
@@ -29,6 +33,15 @@ def token_of_frame(frame: pd.DataFrame) -> list[Any]:
 
 
 def register() -> None:
-    """Have Dask use it from now on, in this process."""
-    normalize_token.dispatch(pd.DataFrame)  # Dask's own comes when it is first asked for
+    """Have Dask use it from now on, in this process; loads no pandas."""
+    if "pandas" in sys.modules:
+        _register()
+    else:
+        normalize_token.register_lazy("pandas", _register)
+
+
+def _register() -> None:
+    import pandas as pd
+
+    register_pandas()  # Dask's own come when it is first asked for: later, they would replace it
     normalize_token.register(pd.DataFrame, token_of_frame)

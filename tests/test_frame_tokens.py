@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import dask
 import dask.dataframe as dd
 import pandas as pd
 import pytest
 from dask.base import tokenize
 
-import hyperplane.dataframe  # noqa: F401 - from here on, Dask's tokens tell them apart
+import hyperplane  # noqa: F401 - from here on, Dask's tokens tell them apart
 
 ONE = pd.DataFrame({"a": [1, 2], "b": [5, 6], "c": [3.0, 4.0]})
 #: The same values, in other columns.
@@ -35,3 +38,21 @@ def test_frames_of_equal_values_elsewhere_are_told_apart(other):
 def test_columns_of_one_name_are_told_apart():
     one = pd.DataFrame([[1, 2.0], [3, 4.0]], columns=["a", "a"])
     assert tokenize(one) != tokenize(one.iloc[:, ::-1])
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "before",
+    ["", "import pandas", "import dask.base, pandas; dask.base.tokenize(pandas.DataFrame())"],
+)
+@pytest.mark.parametrize("after", ["", "import dask.dataframe"])
+def test_whatever_is_imported_first(before, after):
+    program = f"""{before}
+import hyperplane
+{after}
+import pandas as pd
+from dask.base import tokenize
+one = pd.DataFrame({{"a": [1, 2], "b": [5, 6], "c": [3.0, 4.0]}})
+print(tokenize(one) != tokenize(one[["a", "c", "b"]].set_axis(one.columns, axis=1)))
+"""
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "True\n"
