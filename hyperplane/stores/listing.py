@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +27,9 @@ _STAMPS = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "up
 _ALLOWED = "a path, glob or URL, or a list of them"
 _NOTHING = "a path, glob or URL where there are files; none were found"
 _CHECK = "check the URL and the options of its store"
+
+#: Folders that are never read whole: the disk, and those whose files the kernel makes up.
+_OF_SYSTEM = ("/", "/proc", "/sys", "/dev")
 
 _One = TypeVar("_One")
 _Found = list[File | Folder | Fault]
@@ -216,20 +220,24 @@ def _matched(url: Any, place: Place) -> _Found:
     return _sorted(found) or [_fault(url, _NOTHING, _advice(system, path))]
 
 
-def _is_root(folder: str) -> bool:
-    """Whether a folder is that of the whole disk, also as ``/tmp/..`` or behind a link."""
-    try:
-        return Path(folder).samefile(os.sep)
-    except OSError:
-        return False
+def _is_of_system(folder: str) -> bool:
+    """Whether a folder is the whole disk or of the kernel, also as ``/tmp/..`` or behind a link."""
+    for one in _OF_SYSTEM:
+        with suppress(OSError):
+            if Path(folder).samefile(one):
+                return True
+    return False
 
 
 def _files(url: Any, place: Place) -> _Found:
     """The files of what one URL names."""
+    matched = _matched(url, place)
+    folders = [one for one in matched if isinstance(one, Folder) and one.store.local]
+    if any(_is_of_system(one.path) for one in folders):
+        whole = f"a folder with the files, not the whole disk, nor {', '.join(_OF_SYSTEM[1:])}"
+        return [_fault(url, whole, "name the folder")]
     found: _Found = []
-    for one in _matched(url, place):
-        if isinstance(one, Folder) and one.store.local and _is_root(one.path):
-            return [_fault(url, "a folder with the files, not the whole disk", "name the folder")]
+    for one in matched:
         if isinstance(one, Folder):
             inside = _followed(one.store, endless=True).find(one.path, detail=True).values()
             visible = [entry for entry in inside if not _hidden(_below(entry["name"], one.path))]

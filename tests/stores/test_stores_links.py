@@ -145,7 +145,9 @@ def test_what_is_neither_file_nor_folder_is_left_out(place):
     assert names(find(place / "data"), place) == ["data/own.csv"]
 
 
-@pytest.mark.parametrize("name", ["/", "/tmp/..", "../" * 40, "link", "file:///tmp/.."])
+@pytest.mark.parametrize(
+    "name", ["/", "/tmp/..", "../" * 40, "link", "file:///tmp/..", "/*", "/proc", "/[ps]*"]
+)
 def test_the_whole_disk_is_no_folder_of_files_by_any_name(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "link").symlink_to("/")
