@@ -19,13 +19,18 @@ JOBS, AT_MOST = scaled(40, 1_000), scaled(10, 100)
 @pytest.mark.timeout(600)
 def test_many_jobs_with_some_in_flight(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "job.sh").write_text(f"mkdir {tmp_path}/$NUMBER && sleep 0.05\n")
+    at_once = tmp_path / "several at once"
+    (tmp_path / "job.sh").write_text(  # the first wait for each other, however slow the machine is
+        f"mkdir {tmp_path}/$NUMBER\nuntil test -e '{at_once}'; do sleep 0.05; done\n"
+    )
     made = Pipeline.from_steps("many", [Step(name="job", kind="bash", path="job.sh")])
     store, jobs, most = the_store(), [], 0
     while len(jobs) < JOBS:
         ours = {job.id for job in jobs}  # other tests leave jobs of other machines
         waiting = [job for job in store.find(statuses=OPEN) if job.id in ours]
         most = max(most, sum(job.status == IN_PROGRESS for job in waiting))
+        if most > 1:
+            at_once.touch()
         for _ in range(min(AT_MOST - len(waiting), JOBS - len(jobs))):
             jobs.append(submit(made, parameters={"number": len(jobs)}, max_retries=0))
         time.sleep(0.05)

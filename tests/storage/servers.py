@@ -70,7 +70,8 @@ def gcs(folder: Path) -> Iterator[str]:
 def s3(folder: Path) -> Iterator[str]:
     """A server of Amazon's protocol; gives its URL."""
     log = folder / "s3.log"
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    program = str(Path(__file__).with_name("atomic_moto.py"))
+    command = [sys.executable, program, "-H", "127.0.0.1", "-p", "0"]
     with _running(command, log) as process:
         url = _said(process, log, r"Running on (http://127\.0\.0\.1:\d+)")
         _until_it_answers(process, f"{url}/moto-api/", log)

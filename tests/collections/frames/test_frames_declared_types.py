@@ -131,14 +131,36 @@ def test_partitions_of_other_types_than_declared_are_named_by_join_and_to_dateti
         to_datetime(parts(at, number), "v").compute()
 
 
-def test_whole_numbers_and_fractions_of_two_partitions_name_both():
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ((1, 2.5), "holds whole numbers in partition 0 and fractions in partition 1;"),
+        ((True, 2), "holds truth values in partition 0 and whole numbers in partition 1;"),
+        ((2.5, True), "holds fractions in partition 0 and truth values in partition 1;"),
+    ],
+)
+def test_numbers_of_two_kinds_in_two_partitions_name_both(values, told):
     times = pd.date_range("2024", periods=1)
     df = parts(
-        *(pd.DataFrame({"t": times, "c": pd.Series([c], dtype=object)}) for c in ("a", 1, 2.5))
+        *(pd.DataFrame({"t": times, "c": pd.Series([c], dtype=object)}) for c in ("a", *values))
     ).partitions[1:]
-    told = r"column 'c': holds whole numbers in partition 0 and fractions in partition 1"
+    with pytest.raises(DataError, match=f"column 'c': {told}"):
+        window_counts(df, "t", "1D", "c").compute()
+
+
+@pytest.mark.parametrize(
+    ("declared", "there"), [(["c", "b"], ["a", "b"]), ([1, 2], [3, 2]), ([1.0], ["1"])], ids=str
+)
+def test_counts_of_values_that_are_no_declared_category_are_an_error(declared, there):
+    times = pd.date_range("2024", periods=2)
+    frame = pd.DataFrame({"t": times, "c": pd.Categorical([there[0], None])})
+    meta = frame.iloc[:0].assign(c=pd.Categorical([], categories=declared))
+    df = dd.from_map(lambda part: part, [frame.iloc[1:], frame], meta=meta)
+    told = rf"'c': holds '?{there[0]}'?, which is no category of .* categories=\[.*\(partition 1\)"
     with pytest.raises(DataError, match=told):
         window_counts(df, "t", "1D", "c").compute()
+    counts = window_counts(df, "t", "1D", "c", categories=[there[0]]).compute()
+    assert counts[f"c_{there[0]}"].to_list() == [1, 0]
 
 
 def test_numbers_that_no_common_type_holds_are_an_error():

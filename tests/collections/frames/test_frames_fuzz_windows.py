@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal, InvalidOperation
+from functools import partial
+
 import pandas as pd
 from awkward_checks import (
     COMPUTED,
@@ -113,15 +117,32 @@ def counts_arguments(draw, case):
     return {**window(draw, case), "target": draw(st.sampled_from(names))}
 
 
+def value_named(target, name):
+    """The value that a column of counts is named after, a number or an instant in one form."""
+    text = name.removeprefix(f"{target}_")
+    if re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:.*[+-]\d\d:\d\d", text):
+        return str(pd.Timestamp(text).tz_convert("UTC"))
+    try:
+        return str(Decimal(text).normalize() + 0)
+    except InvalidOperation:
+        return {"True": "1", "False": "0"}.get(text, text)
+
+
+def named_alike(target, counts):
+    """Counts that are there, without the categories that only one type has."""
+    found = counts.loc[:, (counts != 0).any().to_numpy()]
+    return found.rename(columns=partial(value_named, target))
+
+
 def check_counts(case, how, plain):
-    made = ours(case, lambda: window_counts(case.df, **how), ["of whole numbers and fractions"])
+    made = ours(case, lambda: window_counts(case.df, **how), ["would name two columns"])
     if made is None:
         return REFUSED
     target = how["target"]
     whole = rows_in_declared_zone(case)[[how["time"], target]]
     dummies = pandas_answer(lambda: pd.get_dummies(whole, columns=[target]))
     (column,) = (column for column in case.columns if column.name == target)
-    if dummies is None or not column.honest:  # its values are named after their type
+    if dummies is None:
         return NO_ANSWER
     if "decimals" in column.kinds:  # of one scale in a partition, as the page says
         return NO_ANSWER
@@ -129,12 +150,19 @@ def check_counts(case, how, plain):
     want = pandas_answer(lambda: dummies.groupby(grouper(how))[counted].sum())
     if want is None:
         return NO_ANSWER
+    if not column.honest:  # its values are named after their type in each: 1 and 1.0
+        want, made = (named_alike(target, counts) for counts in (want, made))
+        if not want.columns.is_unique:
+            return NO_ANSWER
+        assert made.columns.is_unique
+        assert set(made.columns) == set(want.columns)
+        want = want[list(made.columns)]
     # Zero is 0.0, which get_dummies names -0.0 where that comes first.
     assert list(made.columns) == [name.replace("_-0.0", "_0.0") for name in want.columns]
     assert index_rows(made.index) == index_rows(want.index)
     assert rows_of(made) == rows_of(want)
     # Of columns of Arrow, pandas makes counts of NumPy if a time is missing, and else of Arrow.
-    if case.honest and not isinstance(whole[target].dtype, pd.ArrowDtype):
+    if case.honest and not isinstance(column.declared, pd.ArrowDtype):
         same_types(made, want.set_axis(made.columns, axis=1), lambda: None)
     return COMPARED
 
