@@ -10,6 +10,9 @@ file in the Dask configuration folder, a variable such as
 from __future__ import annotations
 
 import functools
+import importlib.util
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,14 @@ FILES = (
     "tuning.yaml",
 )
 
+#: Packages of Dask that are imported on first use here, with the file of their own defaults.
+_LATER = {
+    "distributed": "distributed.yaml",
+    "dask_jobqueue": "jobqueue.yaml",
+    "dask_gateway": "gateway.yaml",
+    "dask_kubernetes": "kubernetes.yaml",
+}
+
 
 def folder() -> Path:
     """Where the shipped files are: in the wheel beside the code, in a checkout at its top."""
@@ -39,11 +50,28 @@ def folder() -> Path:
 @functools.cache
 def load_file(name: str) -> dict[str, Any]:
     """One of the shipped files; read once, not to be changed."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    with (folder() / name).open(encoding="utf-8") as file:
-        return dict(yaml.load(file, Loader=loader))  # noqa: S506 - both are safe loaders
+    return _load(folder() / name)
 
 
 def register() -> None:
-    """Make the shipped values defaults; what the user has set stays as it is."""
-    dask.config.update_defaults(dask.config.merge(*map(load_file, FILES)))
+    """Make the shipped values defaults; what the user has set stays as it is.
+
+    Those of Dask's packages come now, too: at the end of a ``with dask.config.set(...)`` in which
+    one of them was imported first, Dask removes what is new, and its defaults with it.
+    """
+    dask.config.update_defaults(dask.config.merge(*_of_dask(), *map(load_file, FILES)))
+
+
+def _of_dask() -> Iterator[dict[str, Any]]:
+    for package, name in _LATER.items():
+        found = None if package in sys.modules else importlib.util.find_spec(package)
+        if found is not None and found.origin is not None:
+            file = Path(found.origin).with_name(name)
+            if file.is_file():
+                yield _load(file)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    with path.open(encoding="utf-8") as file:
+        return dict(yaml.load(file, Loader=loader))  # noqa: S506 - both are safe loaders

@@ -1,8 +1,11 @@
 """The shipped YAML files as Dask defaults."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import dask.config
+import pytest
 import yaml
 
 from hyperplane import defaults
@@ -48,3 +51,29 @@ def test_changing_the_configuration_does_not_change_what_is_shipped():
     with dask.config.set({"hyperplane.pools.pool_16_16.cores": 99}):
         shipped = defaults.load_file("pools.yaml")["hyperplane"]["pools"]["pool_16_16"]
         assert shipped["cores"] == 16
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("setting", "package", "other"),
+    [
+        ("distributed.worker.memory.pause", "distributed", "distributed.nanny.environ"),
+        ("jobqueue.slurm.cores", "dask_jobqueue", "jobqueue.slurm.memory"),
+        ("gateway.address", "dask_gateway", "gateway.public-address"),
+        ("kubernetes.name", "dask_kubernetes", "kubernetes.namespace"),
+    ],
+)
+def test_a_package_imported_while_a_setting_is_in_force_keeps_its_defaults(setting, package, other):
+    pytest.importorskip(package)
+    program = f"""
+import dask, hyperplane
+with dask.config.set({{{setting!r}: 0.5}}):
+    assert {package!r} not in __import__("sys").modules
+    import {package}
+    assert dask.config.get({setting!r}) == 0.5
+    within = dask.config.get({other!r})
+assert dask.config.get({setting!r}) != 0.5
+assert dask.config.get({other!r}) == within
+"""
+    done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 0, done.stderr.decode()
