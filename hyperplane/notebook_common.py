@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from hyperplane import config
 from hyperplane.cluster import get_cluster, initialize_cluster, quickstart
-from hyperplane.errors import Fault, check
+from hyperplane.errors import Fault, RequestError, check
 from hyperplane.jobs import checking, outputs, submitting
 from hyperplane.jobs.call_site import shows_caller
 from hyperplane.jobs.submitting import Submitted
@@ -136,16 +137,24 @@ async def submit_pipeline_job(
     RequestError
         With all that is wrong; nothing was submitted.
     """
-    made = await asyncio.to_thread(
-        submitting.new_job,
-        pipelineYamlPath,
-        name=jobName,
-        job_type=jobType,
-        timeout=timeout,
-        active_timeout=active_timeout,
-        max_retries=max_retries,
-        parameters=parameters,
-    )
+    try:
+        made = await asyncio.to_thread(
+            submitting.new_job,
+            pipelineYamlPath,
+            name=jobName,
+            job_type=jobType,
+            timeout=timeout,
+            active_timeout=active_timeout,
+            max_retries=max_retries,
+            parameters=parameters,
+        )
+    except RequestError as error:
+        if type(error) is not RequestError:
+            raise
+        names = {"path": "pipelineYamlPath", "name": "jobName", "job_type": "jobType"}
+        raise RequestError(
+            [replace(one, where=names.get(one.where, one.where)) for one in error.faults]
+        ) from None
     return await asyncio.to_thread(submitting.send, made)
 
 

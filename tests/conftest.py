@@ -61,6 +61,6 @@ def nothing_left_running() -> Iterator[None]:
     left = [each for each in _running() if id(each) not in before]
     for each in left:
         with suppress(Exception):
-            each.close()
+            each.close(timeout=60)  # one that hangs would hold all that come after it
     if left:
         pytest.fail("left running: " + ", ".join(repr(each) for each in left))

@@ -100,6 +100,20 @@ def test_a_step_sets_the_output_and_sees_earlier_runs(tmp_path):
     assert asyncio.run(nc.get_a_job_output(second.id)) == "1 before: 0 before: "
 
 
+def test_faults_have_the_names_of_the_documented_arguments():
+    with pytest.raises(RequestError) as caught:
+        asyncio.run(nc.submit_pipeline_job("a b", "none.yaml", jobType=5, timeout="soon"))
+    assert [fault.where for fault in caught.value.faults] == [
+        "pipelineYamlPath",
+        "timeout",
+        "jobName",
+        "jobType",
+    ]
+    with pytest.raises(RequestError) as caught:
+        asyncio.run(nc.submit_pipeline_job("a", "none.yaml"))
+    assert str(caught.value).splitlines()[1].startswith("  1. pipelineYamlPath = 'none.yaml'")
+
+
 def test_a_session_has_no_job_of_its_own():
     from hyperplane.errors import JobError
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 
 PYTHON = {"name": "python3", "display_name": "3", "language": "python"}
 #: A notebook takes two to four seconds of a core.
-AT_ONCE = scaled(4, 50)
+AT_ONCE = scaled(4, 16)
 
 
 @pytest.fixture(autouse=True)

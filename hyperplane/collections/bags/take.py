@@ -56,7 +56,7 @@ def take(bag: Bag, n: int) -> tuple[Any, ...]:
     faults = bag_faults(bag)
     count = whole_number(n)
     if count is None or count < 0:
-        faults.append(Fault("n", repr(n), "a whole number from 0"))
+        faults.append(Fault("n", repr(n)[:80], "a whole number from 0"))
     check(faults)
     wanted = min(count or 0, sys.maxsize)  # a slice takes no larger number
     if not wanted or not bag.npartitions:
