@@ -101,6 +101,7 @@ def may_be_refused(kinds, form):
     return drifts or single or (form == "avro" and names) or used & NO_FORM[form]
 
 
+@pytest.mark.slow
 @settings(QUICK, max_examples=scaled(20, 1500))
 @given(
     case=parts(), form=st.sampled_from(FORMATS), way=st.sampled_from(["at once", "append", "shard"])

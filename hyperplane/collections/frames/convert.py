@@ -72,7 +72,7 @@ def from_pandas(frame: pd.DataFrame, declared: pd.DataFrame | None = None) -> pl
 
 def _plain(values: Any, dtype: Any, says: Any, name: str) -> Any:
     """A column in a type that Arrow hands to Polars as it is."""
-    if dtype != says and (_has_own_meaning(dtype) or _has_own_meaning(says)):
+    if dtype != says and (has_own_meaning(dtype) or has_own_meaning(says)):
         if values.isna().all():
             return pd.Series([None] * len(values), dtype=pd.ArrowDtype(pa.null()))
         first = values[values.notna()].iloc[0]
@@ -124,7 +124,7 @@ def _plain_arrow(values: pd.Series[Any], kind: pa.DataType, name: str) -> Any:
     return values
 
 
-def _has_own_meaning(dtype: Any) -> bool:
+def has_own_meaning(dtype: Any) -> bool:
     """Whether values become something else on their way, which only the type says."""
     if isinstance(dtype, pd.CategoricalDtype):
         return is_coded(dtype)

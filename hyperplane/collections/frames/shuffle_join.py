@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from hyperplane.collections.frames.convert import from_pandas
+from hyperplane.collections.frames.column_names import escape_all, escape_columns
+from hyperplane.collections.frames.convert import from_pandas, has_own_meaning
 from hyperplane.collections.frames.fitting import nullable_dtype
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.task_errors import run_in_partition, run_task
@@ -37,7 +38,9 @@ def shuffle_join(
     like = left._meta.merge(wide(right._meta), on=list(keys), how=how, suffixes=suffixes)
     into = max(left.npartitions, right.npartitions)
     if right.npartitions > 1:
-        left, right = (_shuffled(side, keys, into) for side in (left, right))
+        types = [side._meta.dtypes for side in (left, right)]
+        hashed = [key for key in keys if _is_hashed(*(each[key] for each in types))]
+        left, right = (_shuffled(side, keys, hashed, into) for side in (left, right))
     else:
         left, right = (_conformed(side, keys) for side in (left, right))
     merge = partial(_merged, keys=list(keys), how=how, suffixes=suffixes, wide=wide)
@@ -50,12 +53,21 @@ def _same(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def _shuffled(side: dd.DataFrame, keys: Sequence[str], into: int) -> dd.DataFrame:
+def _is_hashed(one: Any, other: Any) -> bool:
+    """Whether equal values of two types have one hash: not numbers of categories beside others."""
+    return bool(one == other) or not (has_own_meaning(one) or has_own_meaning(other))
+
+
+def _shuffled(
+    side: dd.DataFrame, keys: Sequence[str], hashed: Sequence[str], into: int
+) -> dd.DataFrame:
     """A side with equal keys in partitions of equal numbers."""
     like = side._meta
     meta = like.assign(**{_BUCKET: np.array([], dtype="int64")})
     mark = partial(run_in_partition, _with_bucket)
-    marked = side.map_partitions(mark, like, list(keys), into, meta=meta, enforce_metadata=False)
+    marked = side.map_partitions(
+        mark, like, list(keys), list(hashed), into, meta=meta, enforce_metadata=False
+    )
     return marked.shuffle(on=_BUCKET, npartitions=into)
 
 
@@ -66,12 +78,13 @@ def _conformed(side: dd.DataFrame, keys: Sequence[str]) -> dd.DataFrame:
 
 
 def _with_bucket(
-    frame: pd.DataFrame, like: pd.DataFrame, keys: list[str], into: int
+    frame: pd.DataFrame, like: pd.DataFrame, keys: list[str], hashed: list[str], into: int
 ) -> pd.DataFrame:
     frame = conform(frame, like, keys)
-    names = [f"key {number}" for number in range(len(keys))]
-    table = from_pandas(frame[keys].set_axis(names, axis=1))
-    number = kernel.bucket(table, names, into).to_numpy()
+    if not hashed:
+        return frame.assign(**{_BUCKET: np.zeros(len(frame), dtype="int64")})
+    table = from_pandas(escape_columns(frame[hashed]))
+    number = kernel.bucket(table, escape_all(hashed), into).to_numpy()
     return frame.assign(**{_BUCKET: number.astype("int64")})
 
 

@@ -145,6 +145,7 @@ def plain(value, column=None):
     return str(value) if isinstance(value, uuid.UUID) else value
 
 
+@pytest.mark.slow
 @settings(QUICK, max_examples=scaled(30, 300))
 @given(
     case=files(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
+import pytest
 from awkward_checks import (
     COMPUTED,
     INEXACT,
@@ -95,6 +96,7 @@ HELPERS = {
 }
 
 
+@pytest.mark.slow
 def test_groups():
     tally = Tally("groups", HELPERS)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import pytest
 from awkward_checks import bag, dask_answer, ours, pandas_answer, rows_of, same_rows, same_types
 from awkward_frames import Case, cases, columns, sizes
 from frame_strategies import QUICK
@@ -96,6 +97,7 @@ def check_join(both, how, plain):
 HELPERS = {"join": Helper(arguments, check_join)}
 
 
+@pytest.mark.slow
 def test_joined():
     tally = Tally("join", HELPERS)
 

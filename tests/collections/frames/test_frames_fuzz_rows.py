@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from awkward_checks import dask_answer, ours, pandas_answer, rows_of, same_rows, same_types
 from awkward_frames import cases
 from frame_strategies import QUICK
@@ -125,6 +126,7 @@ HELPERS = {
 }
 
 
+@pytest.mark.slow
 def test_rows():
     tally = Tally("rows", HELPERS)
 

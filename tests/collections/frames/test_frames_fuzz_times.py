@@ -7,6 +7,7 @@ from numbers import Real
 
 import numpy as np
 import pandas as pd
+import pytest
 from awkward_checks import NO_ANSWER as NO_RESULT
 from awkward_checks import ours, pandas_answer, same_rows
 from awkward_frames import Case, Column, columns, series, sizes
@@ -154,6 +155,7 @@ HELPERS = {
 }
 
 
+@pytest.mark.slow
 def test_times():
     tally = Tally("times", HELPERS)
 

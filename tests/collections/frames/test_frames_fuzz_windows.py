@@ -7,6 +7,7 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 
 import pandas as pd
+import pytest
 from awkward_checks import (
     COMPUTED,
     INEXACT,
@@ -173,6 +174,7 @@ HELPERS = {
 }
 
 
+@pytest.mark.slow
 def test_windows():
     tally = Tally("windows", HELPERS)
 

@@ -292,3 +292,35 @@ def test_signed_and_unsigned_keys_of_64_bits_are_not_compared_as_floats(
     assert sorted(made.k.tolist()) == ([0] if how == "inner" else sorted(numbers[types[0]]))
     assert made.k[made.y.notna()].tolist() == [0]
     assert made.k.dtype == left.k.dtype
+
+
+MIXED = pd.Series(pd.Categorical(["a", 1, "b", None], ["a", 1, "b"]))
+#: Categories of several types, and what has equal values.
+OTHERS = {
+    "other categories": pd.Series(pd.Categorical([1, "a", None], [1, "a", "c"])),
+    "categories of text": pd.Series(pd.Categorical(["a", "b"])),
+    "objects": pd.Series(["a", "b", None], dtype=object),
+    "text": pd.Series(["a", "c"], dtype="str"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*type mismatches")
+@pytest.mark.parametrize("parts", [1, 2, 3])
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+def test_categories_of_several_types_meet_equal_values(other, swapped, parts):
+    left, right = (
+        pd.DataFrame({"k": values}) for values in ((other, MIXED) if swapped else (MIXED, other))
+    )
+    right["y"] = 1
+
+    def spread(frame):
+        pieces = [frame.iloc[number::parts] for number in range(parts)]
+        return dd.from_map(lambda piece: piece, pieces, meta=frame.iloc[:0])
+
+    made = join(spread(left), spread(right), "k").compute(scheduler="sync")
+    found, want = (
+        sorted("none" if pd.isna(key) else str(key) for key in frame.k)
+        for frame in (made, left.merge(right, on="k"))
+    )
+    assert found == want

@@ -80,7 +80,7 @@ PLAIN = [(name, values[0]) for name, values in USUAL.items()]
 EXTRA = [*PLAIN[:1], ("s", "7"), *PLAIN[2:]]
 
 
-@settings(max_examples=scaled(100, 4000), phases=set(Phase) - {Phase.explain}, deadline=None)
+@settings(max_examples=scaled(100, 1500), phases=set(Phase) - {Phase.explain}, deadline=None)
 @given(st.lists(records(), max_size=4), st.sampled_from(["", " "]))
 @example([PLAIN[1:], [*PLAIN, ("z", "null")]], "")  # as many fields, as many null
 @example([EXTRA, [*PLAIN, ("z", "1")]], "")  # as many quotes
