@@ -56,8 +56,8 @@ def load_file(name: str) -> dict[str, Any]:
 def register() -> None:
     """Make the shipped values defaults; what the user has set stays as it is.
 
-    Those of Dask's packages come now, too: at the end of a ``with dask.config.set(...)`` in which
-    one of them was imported first, Dask removes what is new, and its defaults with it.
+    Those of Dask's packages are loaded now, too: defaults that are first loaded inside of a
+    ``with dask.config.set(...)`` are gone when the block ends.
     """
     dask.config.update_defaults(dask.config.merge(*_of_dask(), *map(load_file, FILES)))
 

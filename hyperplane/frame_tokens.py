@@ -29,19 +29,22 @@ def token_of_frame(frame: pd.DataFrame) -> list[Any]:
     False
     """
     columns = [frame.iloc[:, place].array for place in range(frame.shape[1])]
-    return [normalize_token(part) for part in (frame.columns, frame.index, *columns)]
+    # Of several types, as int64 and Int64, Dask sees the same values.
+    types = [repr(dtype) for dtype in frame.dtypes]
+    return [types, *(normalize_token(part) for part in (frame.columns, frame.index, *columns))]
 
 
 def register() -> None:
     """Have Dask use it from now on, in this process; loads no pandas."""
+    # Also where pandas is loaded: this takes the place of Dask's own registration, which would
+    # run at a later lookup and replace the function.
+    normalize_token.register_lazy("pandas", _register)
     if "pandas" in sys.modules:
         _register()
-    else:
-        normalize_token.register_lazy("pandas", _register)
 
 
 def _register() -> None:
     import pandas as pd
 
-    register_pandas()  # Dask's own come when it is first asked for: later, they would replace it
+    register_pandas()
     normalize_token.register(pd.DataFrame, token_of_frame)

@@ -21,11 +21,13 @@ OTHERS = {
     "other names": ONE.set_axis(["a", "b", "d"], axis=1),
     "other rows": ONE.set_axis([1, 2], axis=0),
     "another type": ONE.astype({"a": "float64"}),
+    "a nullable type": ONE.astype({"a": "Int64"}),
+    "a sparse type": ONE.astype({"a": pd.SparseDtype("int64", 0)}),
 }
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-def test_frames_of_equal_values_elsewhere_are_told_apart(other):
+def test_frames_of_equal_values_elsewhere_have_other_tokens(other):
     assert tokenize(ONE) == tokenize(ONE.copy())
     assert tokenize(ONE) != tokenize(other)
     with dask.config.set(scheduler="sync"):
@@ -35,7 +37,7 @@ def test_frames_of_equal_values_elsewhere_are_told_apart(other):
         pd.testing.assert_frame_equal(held[1].persist().compute(), other)
 
 
-def test_columns_of_one_name_are_told_apart():
+def test_columns_of_one_name_have_other_tokens():
     one = pd.DataFrame([[1, 2.0], [3, 4.0]], columns=["a", "a"])
     assert tokenize(one) != tokenize(one.iloc[:, ::-1])
 
@@ -52,7 +54,16 @@ import hyperplane
 {after}
 import pandas as pd
 from dask.base import tokenize
+# The first lookup of such types has Dask register its own functions.
+tokenize(pd.DataFrame({{"text": ["x"], "time": pd.to_datetime(["2026-01-01"], utc=True)}}))
 one = pd.DataFrame({{"a": [1, 2], "b": [5, 6], "c": [3.0, 4.0]}})
 print(tokenize(one) != tokenize(one[["a", "c", "b"]].set_axis(one.columns, axis=1)))
 """
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "True\n"
+
+
+@pytest.mark.parametrize("types", [("str", "string"), ("string", object), ("bool", "boolean")])
+def test_equal_values_of_two_types_have_other_tokens(types):
+    value = True if "bool" in types else "x"
+    one, other = (pd.DataFrame({"a": pd.Series([value], dtype=dtype)}) for dtype in types)
+    assert tokenize(one) != tokenize(other)

@@ -8,7 +8,6 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,8 +27,8 @@ _ALLOWED = "a path, glob or URL, or a list of them"
 _NOTHING = "a path, glob or URL where there are files; none were found"
 _CHECK = "check the URL and the options of its store"
 
-#: Folders that are never read whole: the disk, and those whose files the kernel makes up.
-_OF_SYSTEM = ("/", "/proc", "/sys", "/dev")
+#: Folders of files that the kernel makes up.
+_MADE_UP = ("/proc", "/sys")
 
 _One = TypeVar("_One")
 _Found = list[File | Folder | Fault]
@@ -222,19 +221,23 @@ def _matched(url: Any, place: Place) -> _Found:
 
 def _is_of_system(folder: str) -> bool:
     """Whether a folder is the whole disk or of the kernel, also as ``/tmp/..`` or behind a link."""
-    for one in _OF_SYSTEM:
-        with suppress(OSError):
-            if Path(folder).samefile(one):
-                return True
-    return False
+    try:
+        found = Path(folder).resolve()
+    except (OSError, RuntimeError):  # links in a circle are a fault of their own
+        return False
+    made_up = any(str(parent) in _MADE_UP for parent in (found, *found.parents))
+    return made_up or str(found) in ("/", "/dev")
 
 
 def _files(url: Any, place: Place) -> _Found:
     """The files of what one URL names."""
+    whole = "a folder with the files, not the whole disk, nor /proc, /sys or /dev"
+    begin = place.path.partition("**")[0]
+    if place.store.local and begin != place.path and _is_of_system(begin.rpartition("/")[0] or "/"):
+        return [_fault(url, whole, "name the folder")]  # before all of it is listed
     matched = _matched(url, place)
     folders = [one for one in matched if isinstance(one, Folder) and one.store.local]
     if any(_is_of_system(one.path) for one in folders):
-        whole = f"a folder with the files, not the whole disk, nor {', '.join(_OF_SYSTEM[1:])}"
         return [_fault(url, whole, "name the folder")]
     found: _Found = []
     for one in matched:

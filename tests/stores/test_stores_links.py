@@ -146,7 +146,21 @@ def test_what_is_neither_file_nor_folder_is_left_out(place):
 
 
 @pytest.mark.parametrize(
-    "name", ["/", "/tmp/..", "../" * 40, "link", "file:///tmp/..", "/*", "/proc", "/[ps]*"]
+    "name",
+    [
+        "/",
+        "/tmp/..",
+        "../" * 40,
+        "link",
+        "file:///tmp/..",
+        "/*",
+        "/proc",
+        "/[ps]*",
+        "/**",
+        "/proc/**",
+        "/proc/*",
+        "/proc/self",
+    ],
 )
 def test_the_whole_disk_is_no_folder_of_files_by_any_name(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)

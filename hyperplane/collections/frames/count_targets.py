@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 
 from hyperplane.collections.frames.column_names import escape, unescape
-from hyperplane.collections.frames.convert import column_to_pandas, is_coded
+from hyperplane.collections.frames.convert import column_to_pandas, from_pandas, is_coded
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.errors import DataError, Fault
 
@@ -33,6 +33,10 @@ class CountTarget:
         The values that get a column, where they are known before anything is read.
     others : bool
         Whether values that are not known may be there; they are not counted.
+    top : int or None
+        Only so many of the values get a column, the most frequent ones.
+    max_values : int
+        More different values than this are an error.
     """
 
     name: str
@@ -84,12 +88,16 @@ class CountTarget:
         return "Int64" if isinstance(dtype, pd.StringDtype) and dtype.na_value is pd.NA else "int64"
 
     def _known_values(self, kind: pl.DataType) -> pl.Series:
-        """The known values in the type that the data has; null where it has no such."""
+        """The known values in the type of the data; null where that cannot hold the value."""
         known, dtype = list(self.known or ()), self.like.dtype
         if isinstance(dtype, pd.CategoricalDtype) and is_coded(dtype):
             codes = dtype.categories.get_indexer(pd.Index(known, dtype=object)).tolist()
             return pl.Series([code if code >= 0 else None for code in codes], dtype=pl.Int64)
-        values = pl.Series(known, strict=False)
+        times = pd.Series(known)
+        if times.dtype.kind in "mM":  # of which Polars would take microseconds
+            values = from_pandas(times.to_frame("known")).to_series()
+        else:
+            values = pl.Series(known, strict=False)
         if values.dtype == kind:
             return values
         if (values.dtype == pl.String) != (kind == pl.String):
@@ -102,7 +110,7 @@ class CountTarget:
         found = table.get_column(self.name).drop_nulls().n_unique()
         if found > self.max_values:
             raise DataError(
-                self.name,
+                unescape(self.name),
                 f"{found:,} different values or more, allowed are max_values={self.max_values:,}; "
                 "count the most frequent with top=20, or name those that you want with "
                 "categories=[...]",
@@ -153,13 +161,16 @@ def _given(
         for name in said
         if name not in names
     ]
+    given: dict[str, list[Any]] = {}
     for name, values in said.items():
         if not _is_several(values):
             faults.append(Fault(f"categories[{name!r}]", repr(values)[:80], "a list of values"))
-        elif not _is_one_kind(list(values)):
+            continue
+        given[name] = list(values)
+        if not _is_one_kind(given[name]):
             allowed = "values of one kind, each once and none missing"
-            faults.append(Fault(f"categories[{name!r}]", repr(list(values))[:80], allowed))
-    return {} if faults else {name: list(values) for name, values in said.items()}, faults
+            faults.append(Fault(f"categories[{name!r}]", repr(given[name])[:80], allowed))
+    return given, faults
 
 
 def _is_several(values: Any) -> bool:

@@ -17,7 +17,12 @@ import pandas as pd
 import pyarrow as pa
 
 from hyperplane.collections.frames.column_names import escape_all, escape_columns
-from hyperplane.collections.frames.convert import from_pandas, has_own_meaning
+from hyperplane.collections.frames.convert import (
+    from_pandas,
+    has_own_meaning,
+    is_coded,
+    values_of_categories,
+)
 from hyperplane.collections.frames.fitting import nullable_dtype
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.task_errors import run_in_partition, run_task
@@ -54,8 +59,14 @@ def _same(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _is_hashed(one: Any, other: Any) -> bool:
-    """Whether equal values of two types have one hash: not numbers of categories beside others."""
+    """Whether equal values of the two types have equal hashes; codes of categories do not."""
+    if _is_coded(one) or _is_coded(other):
+        return False
     return bool(one == other) or not (has_own_meaning(one) or has_own_meaning(other))
+
+
+def _is_coded(dtype: Any) -> bool:
+    return isinstance(dtype, pd.CategoricalDtype) and is_coded(dtype)
 
 
 def _shuffled(
@@ -81,6 +92,13 @@ def _with_bucket(
     frame: pd.DataFrame, like: pd.DataFrame, keys: list[str], hashed: list[str], into: int
 ) -> pd.DataFrame:
     frame = conform(frame, like, keys)
+    for key in hashed:
+        if _is_coded(frame[key].dtype):  # the collection does not know it, or has another type
+            raise DataError(
+                key,
+                "holds categories of several types, of intervals or the like, which the collection "
+                f"does not know; write df[{key!r}].cat.as_known(), or astype(object)",
+            )
     if not hashed:
         return frame.assign(**{_BUCKET: np.zeros(len(frame), dtype="int64")})
     table = from_pandas(escape_columns(frame[hashed]))
@@ -164,16 +182,27 @@ def _merge(
 ) -> pd.DataFrame:
     one, other = (comparable(side, keys) for side in (left, right))
     for key in keys:
-        one[key], other[key] = _same_signs(one[key], other[key])
+        own, theirs = (_numbers_of(side[key]) for side in (one, other))
+        signed = _same_signs(own, theirs)
+        if signed is not None:
+            one[key], other[key] = signed
     made = one.merge(other, on=keys, how=how, suffixes=suffixes)
     for key in keys:
-        dtype = left[key].dtype
+        dtype = _numbers_of(left[key]).dtype
         is_half = _is_half(dtype) and dtype == right[key].dtype
-        own = _numbers(dtype)
-        was_whole = own is not None and own.kind in "iu" and one[key].dtype != dtype
-        if is_half or was_whole:
+        whole = _numbers(dtype)
+        was_whole = whole is not None and whole.kind in "iu"
+        if is_half or (was_whole and one[key].dtype not in (dtype, left[key].dtype)):
             made[key] = made[key].astype(dtype)
     return made
+
+
+def _numbers_of(values: pd.Series[Any]) -> pd.Series[Any]:
+    """The values of categories of numbers, in their own type; any other column as it is."""
+    if isinstance(values.dtype, pd.CategoricalDtype) and _numbers(values.cat.categories.dtype):
+        made: pd.Series[Any] = values_of_categories(values).set_axis(values.index)
+        return made
+    return values
 
 
 def comparable(frame: pd.DataFrame, keys: Sequence[Any]) -> pd.DataFrame:
@@ -196,15 +225,15 @@ def comparable(frame: pd.DataFrame, keys: Sequence[Any]) -> pd.DataFrame:
 
 def _same_signs(
     one: pd.Series[Any], other: pd.Series[Any]
-) -> tuple[pd.Series[Any], pd.Series[Any]]:
-    """Keys of whole numbers of both signs, in types that pandas compares exactly.
+) -> tuple[pd.Series[Any], pd.Series[Any]] | None:
+    """Keys of whole numbers of both signs, in types that pandas compares exactly; else None.
 
     pandas 3.1 casts the right keys to the type of the left ones, in which 257 is 1, and compares
     those of 64 bits as floats, of which 2**53 and 2**53 + 1 are one.
     """
     types = [_numbers(side.dtype) for side in (one, other)]
     if None in types or {each.kind for each in types if each} != {"i", "u"}:
-        return one, other
+        return None
     common = np.result_type(*(each for each in types if each))
     if common.kind == "f":
         unsigned = one if types[0] and types[0].kind == "u" else other

@@ -129,7 +129,8 @@ def window_counts(
     RequestError
         With all that is wrong with the arguments.
     DataError
-        When it is computed, if a target has more than ``max_values`` different values.
+        When it is computed, if a target has more than ``max_values`` different values, a value
+        that is no category of its declared type, or objects of several kinds of numbers.
 
     Examples
     --------
@@ -176,7 +177,7 @@ def window_counts(
         partial_counts,
         [[piece, number, read.where, counting] for number, piece in enumerate(read.pieces)],
     )
-    merge = partial(_merged, keys=counting.keys, like=counting.like)
+    merge = partial(_merged, keys=counting.keys, targets=counting.targets)
     merged = plan.tree("window-counts-merge", token, merge, tables)
     [result] = plan.tasks("window-counts", token, pivoted, [[merged, counting]])
     if any(each.known is None for each in counted):
@@ -194,7 +195,8 @@ def partial_counts(
     if isinstance(piece, pd.DataFrame):
         for target in counting.targets:
             values = piece[unescape(target.name)]
-            if values.dtype == np.dtype(object) and holds_whole_numbers_and_fractions(values):
+            is_object = target.known is None and values.dtype == np.dtype(object)
+            if is_object and holds_whole_numbers_and_fractions(values):
                 what = "holds objects of whole numbers and fractions"
                 raise DataError(unescape(target.name), what + _TWO_NAMES)
     tables = kernel.counts(rows, counting.keys, [target.name for target in counting.targets])
@@ -205,7 +207,7 @@ def partial_counts(
 
 def pivoted(tables: list[list[pl.DataFrame]], counting: Counting) -> pd.DataFrame:
     """Put cells into windows and values into columns."""
-    merged = _merged(tables, counting.keys, counting.like)
+    merged = _merged(tables, counting.keys, counting.targets)
     numbers, labels = placed(merged[0], counting.windows, counting.like)
     merged = [table.join(numbers, on=CELL, how="left") for table in merged]
     # The rows that have no value have their window, too, so any target's table has all keys.
@@ -237,20 +239,19 @@ def _nothing(counting: Counting) -> pd.DataFrame:
 
 
 def _merged(
-    tables: list[list[pl.DataFrame]], keys: list[str], like: pd.DataFrame
+    tables: list[list[pl.DataFrame]], keys: list[str], targets: Sequence[CountTarget]
 ) -> list[pl.DataFrame]:
     merged = []
-    for each in zip(*tables, strict=True):
-        target = each[0].columns[0]
-        kinds = [table.schema[target] for table in each]
+    for each, target in zip(zip(*tables, strict=True), targets, strict=True):
         found: dict[str, int] = {}
-        for place, kind in enumerate(kinds):
+        for place, table in enumerate(each):
             for word, holds in _NUMBERS.items():
-                if holds(kind):
+                if holds(table.schema[target.name]):
                     found.setdefault(word, place)
-        if len(found) > 1 and not pd.api.types.is_numeric_dtype(like[target].dtype):
+        is_object = not pd.api.types.is_numeric_dtype(target.like.dtype)
+        if len(found) > 1 and is_object and target.known is None:
             one, other = list(found)[:2]
             texts = (f"holds {one}", f" and {other}", _TWO_NAMES)
-            raise TypeConflict(unescape(target), texts, (found[one], found[other]))
-        merged.append(kernel.add_counts(list(each), keys, target))
+            raise TypeConflict(unescape(target.name), texts, (found[one], found[other]))
+        merged.append(kernel.add_counts(list(each), keys, target.name))
     return merged

@@ -156,8 +156,10 @@ def test_counts_of_values_that_are_no_declared_category_are_an_error(declared, t
     frame = pd.DataFrame({"t": times, "c": pd.Categorical([there[0], None])})
     meta = frame.iloc[:0].assign(c=pd.Categorical([], categories=declared))
     df = dd.from_map(lambda part: part, [frame.iloc[1:], frame], meta=meta)
-    told = rf"'c': holds '?{there[0]}'?, which is no category of .* categories=\[.*\(partition 1\)"
-    with pytest.raises(DataError, match=told):
+    message = (
+        rf"'c': holds '?{there[0]}'?, which is no category of .* categories=\[.*\(partition 1\)"
+    )
+    with pytest.raises(DataError, match=message):
         window_counts(df, "t", "1D", "c").compute()
     counts = window_counts(df, "t", "1D", "c", categories=[there[0]]).compute()
     assert counts[f"c_{there[0]}"].to_list() == [1, 0]
@@ -463,3 +465,34 @@ def test_columns_in_another_order_and_missing_ones():
     assert sorted(drop_duplicates(df, "a").compute()["b"]) == [3, 4]
     with pytest.raises(DataError, match=r"column 'b': is missing.*partition 1"):
         drop_duplicates(parts(frame, frame[["a"]]), "a").compute()
+
+
+T0 = pd.Timestamp("2026-01-01")
+T1 = T0 + pd.Timedelta(1, "ns")
+
+
+@pytest.mark.parametrize(
+    "form", [pd.Series, lambda values: pd.Series(values) - T0 + pd.Timedelta(0)]
+)
+def test_known_values_of_nanoseconds_are_not_shortened(form):
+    values = form([T0, T0, T1]).astype("timedelta64[ns]" if form is not pd.Series else None)
+    df = dd.from_pandas(
+        pd.DataFrame({"t": pd.date_range("2026", periods=3, freq="s"), "c": values}), npartitions=2
+    )
+    one, other = values[0], values[2]
+
+    def counts(df, **how):
+        return window_counts(df, "t", "1h", "c", **how).compute().sum().to_list()
+
+    assert counts(df, categories=[other]) == [1]
+    assert counts(df, categories=[one, other]) == [2, 1]
+    assert counts(df, categories=values.unique()) == [2, 1]
+    known = df.assign(c=df.c.astype("category").cat.as_known())
+    assert sorted(counts(known)) == [1, 2]
+
+
+def test_numbers_of_two_kinds_are_counted_where_the_call_names_them():
+    times = pd.date_range("2026", periods=1)
+    df = parts(*(pd.DataFrame({"t": times, "c": pd.Series([c], dtype=object)}) for c in (True, 7)))
+    counts = window_counts(df, "t", "1D", "c", categories=(number for number in [7])).compute()
+    assert counts.c_7.to_list() == [1]

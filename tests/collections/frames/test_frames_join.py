@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import dask
 import dask.dataframe as dd
 import frame_truth as truth
@@ -16,7 +18,7 @@ from scale import scaled
 from hyperplane.collections.frames.shuffle_join import comparable
 from hyperplane.collections.frames.source import source
 from hyperplane.dataframe import drop_duplicates, group_agg, join, window_agg
-from hyperplane.errors import RequestError
+from hyperplane.errors import DataError, RequestError
 
 KEYS = ["int64", "str", "float32", "Int64", "boolean", "datetime", "zoned"]
 
@@ -298,29 +300,63 @@ MIXED = pd.Series(pd.Categorical(["a", 1, "b", None], ["a", 1, "b"]))
 #: Categories of several types, and what has equal values.
 OTHERS = {
     "other categories": pd.Series(pd.Categorical([1, "a", None], [1, "a", "c"])),
+    "another order": pd.Series(pd.Categorical(["a", 1, "b", None], ["b", 1, "a"])),
     "categories of text": pd.Series(pd.Categorical(["a", "b"])),
     "objects": pd.Series(["a", "b", None], dtype=object),
     "text": pd.Series(["a", "c"], dtype="str"),
 }
 
 
+def spread(frame, parts):
+    pieces = [frame.iloc[number::parts] for number in range(parts)]
+    return dd.from_map(lambda piece: piece, pieces, meta=frame.iloc[:0])
+
+
 @pytest.mark.filterwarnings("ignore:.*type mismatches")
 @pytest.mark.parametrize("parts", [1, 2, 3])
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-def test_categories_of_several_types_meet_equal_values(other, swapped, parts):
+def test_categories_of_several_types_are_joined_with_equal_values(other, swapped, parts):
     left, right = (
         pd.DataFrame({"k": values}) for values in ((other, MIXED) if swapped else (MIXED, other))
     )
     right["y"] = 1
 
-    def spread(frame):
-        pieces = [frame.iloc[number::parts] for number in range(parts)]
-        return dd.from_map(lambda piece: piece, pieces, meta=frame.iloc[:0])
-
-    made = join(spread(left), spread(right), "k").compute(scheduler="sync")
+    made = join(spread(left, parts), spread(right, parts), "k").compute(scheduler="sync")
     found, want = (
         sorted("none" if pd.isna(key) else str(key) for key in frame.k)
         for frame in (made, left.merge(right, on="k"))
     )
     assert found == want
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize(
+    "values", [pd.interval_range(0, 3), [datetime.date(2026, 1, day) for day in (1, 2, 3)]]
+)
+def test_categories_in_another_order_are_equal_keys(values, parts):
+    sides = [
+        pd.DataFrame({"k": pd.Categorical(values, categories)})
+        for categories in (values, list(values)[::-1])
+    ]
+    left, right = (spread(side, parts) for side in sides)
+    assert len(join(left, right.assign(y=1), "k").compute(scheduler="sync")) == 3
+    unordered = [side.assign(k=side.k.cat.as_unknown()) for side in (left, right)]
+    if parts > 1:
+        with pytest.raises(DataError, match=r"'k': holds categories .* intervals .*as_known\(\)"):
+            join(*unordered, "k").compute(scheduler="sync")
+
+
+@pytest.mark.filterwarnings("ignore:.*type mismatches")
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("coded", [(True, False), (False, True), (True, True)], ids=str)
+@pytest.mark.parametrize("large", [7, 2**63 + 1])
+def test_categories_of_64_bits_of_both_signs_are_not_compared_as_floats(large, coded, parts):
+    numbers = np.array([2**53 + 1, 5], "int64"), np.array([2**53, 5, large], "uint64")
+    for sides in (numbers, numbers[::-1]):
+        left, right = (
+            pd.DataFrame({"k": pd.Categorical(values) if category else values})
+            for values, category in zip(sides, coded, strict=True)
+        )
+        made = join(spread(left, parts), spread(right, parts), "k").compute(scheduler="sync")
+        assert made.k.tolist() == [5]
