@@ -43,11 +43,11 @@ install: | $(BIN)/python
 demo: $(STAMPS)/demo
 	$(BIN)/hyperplane demo
 
-# TESTERS: processes that run test files beside each other; two more than cores, because tests wait.
+# TESTERS: processes that run test files beside each other; three more than cores, because tests wait.
 # conftest.py has the order of the files. Tests start hundreds of interpreters: each must find the
 # package compiled, whatever the environment says of bytecode. A process that ends early ends the
 # run: pytest-xdist would otherwise repeat the test in another, sixteen times.
-TESTERS ?= $(shell expr $$(nproc) + 2)
+TESTERS ?= $(shell expr $$(nproc) + 3)
 PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(TESTERS) \
   --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations 20
 
