@@ -86,7 +86,7 @@ def test_what_cannot_be_held_names_column_partition_and_value():
     )
     with pytest.raises(DataError, match=r"column 'v': holds text, such as 'many'.*partition 1"):
         group_agg(df, "k", {"v": "sum"}).compute()
-    told = r"column 'v': holds int64 in partition 0 and text in partition 1, such as 'many'"
+    message = r"column 'v': holds int64 in partition 0 and text in partition 1, such as 'many'"
     for made in (
         sort_values(df, "v"),
         sort_values(df, "v", split_out=1),
@@ -97,7 +97,7 @@ def test_what_cannot_be_held_names_column_partition_and_value():
         group_agg(df, "k", {"v": ["first", "nunique"]}),
         top_n_per_group(df, "k", "v", 1),
     ):
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=message):
             made.compute()
 
 
@@ -108,8 +108,8 @@ def test_conflicts_name_partitions_whatever_lies_between():
         value_counts(far, "v").compute()
     # Tables of sixteen partitions each are what the next task sees.
     halves = parts(*[number] * 16, *[text] * 16)
-    told = r"holds int64 in partitions 0 to 15 and text in partitions 16 to 31, such as 'many'"
-    with pytest.raises(DataError, match=told):
+    message = r"holds int64 in partitions 0 to 15 and text in partitions 16 to 31, such as 'many'"
+    with pytest.raises(DataError, match=message):
         value_counts(halves, "v").compute()
     # More senders than an exchange takes are joined before.
     many = parts(*[number] * 199, text, meta=number.iloc[:0])
@@ -132,19 +132,19 @@ def test_partitions_of_other_types_than_declared_are_named_by_join_and_to_dateti
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ((1, 2.5), "holds whole numbers in partition 0 and fractions in partition 1;"),
         ((True, 2), "holds truth values in partition 0 and whole numbers in partition 1;"),
         ((2.5, True), "holds fractions in partition 0 and truth values in partition 1;"),
     ],
 )
-def test_numbers_of_two_kinds_in_two_partitions_name_both(values, told):
+def test_numbers_of_two_kinds_in_two_partitions_name_both(values, message):
     times = pd.date_range("2024", periods=1)
     df = parts(
         *(pd.DataFrame({"t": times, "c": pd.Series([c], dtype=object)}) for c in ("a", *values))
     ).partitions[1:]
-    with pytest.raises(DataError, match=f"column 'c': {told}"):
+    with pytest.raises(DataError, match=f"column 'c': {message}"):
         window_counts(df, "t", "1D", "c").compute()
 
 
@@ -167,8 +167,10 @@ def test_counts_of_values_that_are_no_declared_category_are_an_error(declared, t
 
 def test_numbers_that_no_common_type_holds_are_an_error():
     df = parts(pd.DataFrame({"v": [2**53 + 1]}), pd.DataFrame({"v": [0.5]}))
-    told = r"'v': holds int64, such as 9007199254740993, in partition 0 and float64 in partition 1"
-    with pytest.raises(DataError, match=told):
+    message = (
+        r"'v': holds int64, such as 9007199254740993, in partition 0 and float64 in partition 1"
+    )
+    with pytest.raises(DataError, match=message):
         value_counts(df, "v").compute()
 
 
