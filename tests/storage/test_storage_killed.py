@@ -31,9 +31,15 @@ else:
 def frame(version):
     return pd.DataFrame({"row": range(400), "version": version})
 
-def save(version, **more):
+def save(version, change=None):
     df = dd.from_pandas(frame(version), npartitions=8)
-    return hyperplane.save(df, url, mode="overwrite", storage_options=options, **more)
+    df = df.map_partitions(change, meta=df._meta) if change else df
+    return hyperplane.save(df, url, mode="overwrite", storage_options=options)
+
+def killed_halfway(part):
+    if 200 in part.row.to_list():  # the partitions before it are written
+        os.kill(os.getpid(), signal.SIGKILL)
+    return part
 
 def version_seen():
     found = hyperplane.load(url, storage_options=options).compute()
@@ -63,16 +69,19 @@ last, seen = 1, {"old": 0, "new": 0, "not killed": 0}
 for number in range(int(rounds)):
     version = last + 1
     moment = (number and number + dice.random()) / int(rounds) * full * 1.15
+    halfway = number == 1  # however slow the machine is, one save ends between two partitions
     child = os.fork()
     if child == 0:
-        save(version)
+        save(version, killed_halfway if halfway else None)
         os._exit(0)
-    time.sleep(moment)
-    while number == int(rounds) - 1 and not published(version):  # however slow the machine is now
-        time.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
+    if not halfway:
+        time.sleep(moment)
+        while number == int(rounds) - 1 and not published(version):  # as slow as it may be
+            time.sleep(0.01)
+        os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     if not os.WIFSIGNALED(status):
+        assert not halfway, status
         seen["not killed"] += 1
     now = version_seen()
     assert now in (last, version), (last, version, now)
@@ -96,8 +105,8 @@ def test_a_killed_client_leaves_the_old_version_or_the_new_one(kind: str, tmp_pa
     rounds = scaled(12, 40)
     seen = killing.told(SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds))
     assert seen["old"] + seen["new"] == rounds
-    assert min(seen["old"], seen["new"]) >= scaled(1, 3), seen  # before the commit, and after it
+    assert min(seen["old"], seen["new"]) >= 1, seen  # before the commit, and after it
     assert seen["parts"] == 8
     assert seen["at"]
-    assert seen["left"] > len(seen["kept"])  # there was something to clear away
+    assert seen["left"] > len(seen["kept"]), seen  # there was something to clear away
     assert len(seen["kept"]) == 2, seen["kept"]

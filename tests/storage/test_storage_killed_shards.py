@@ -109,8 +109,8 @@ print(json.dumps(seen))
 def test_a_killed_shard_runs_again_and_the_whole_is_there_once(kind: str, tmp_path: Path) -> None:
     rounds = scaled(12, 40)
     seen = killing.told(SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds))
-    assert seen["uncommitted"] >= scaled(1, 3), seen
-    assert seen["committed"] + seen["published"] >= scaled(1, 3), seen
+    assert seen["uncommitted"] >= 1, seen
+    assert seen["committed"] + seen["published"] >= 1, seen
     assert (seen["parts"], seen["kept"]) == (4, 2)
 
 
