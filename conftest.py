@@ -4,6 +4,7 @@ Each process that runs tests has a temporary directory, a home and a folder of j
 process sees: neither what the user has set up, nor what tests beside it start.
 """
 
+import gc
 import multiprocessing.util
 import os
 import shutil
@@ -75,6 +76,18 @@ def pytest_collection_modifyitems(items):
         marks = [rank for rank, mark in enumerate(_LONG) if item.get_closest_marker(mark)]
         ranks[item.path] = min([len(_LONG), ranks.get(item.path, len(_LONG)), *marks])
     items.sort(key=lambda item: ranks[item.path])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    # Half a million objects that stay: not to be searched for garbage again and again meanwhile,
+    # nor in each test.
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_sessionfinish(session):
