@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
+
+import psutil
 
 from hyperplane.jobs import Pipeline, Step, submit, wake
 
@@ -29,6 +32,27 @@ def ran(*steps, wait=LIMIT, **options):
     return job
 
 
+def holds(file):
+    """A line of shell that ends when there is a file, so that no test counts on a duration."""
+    return f"until [ -e '{file}' ]; do sleep 0.02; done"
+
+
+def wait_until(condition: Callable[[], object], seconds=LIMIT):
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.01)
+
+
+def is_alive(pid):
+    """Whether a process runs; it ends some time after it was killed."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def kill(pid):
     """Kill a process; whether it was there."""
     try:
@@ -40,9 +64,9 @@ def kill(pid):
 
 def kill_supervisor():
     """Kill the supervisor of the tests' jobs, and wait for its end; whether there was one."""
-    pid = wake.running()
-    if pid:
-        kill(pid)
-        while wake.running() is not None:
-            time.sleep(0.005)
-    return bool(pid)
+    killed = False
+    # One that has just begun has no number in the file yet, or that of the one before it.
+    while (pid := wake.running()) is not None:
+        killed |= bool(pid) and kill(pid)
+        time.sleep(0.005)
+    return killed

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import subprocess
 import time
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
+import dask.config
 import psutil
 import pytest
-from job_cases import LIMIT, bash, kill, kill_supervisor, ran, submitted
+from job_cases import (
+    LIMIT,
+    bash,
+    holds,
+    is_alive,
+    kill,
+    kill_supervisor,
+    ran,
+    submitted,
+    wait_until,
+)
 from scale import scaled
 
 from hyperplane.engines.running_system import running_system, started
 from hyperplane.jobs import JobHandle, wake
+from hyperplane.jobs.home import the_store
 from hyperplane.jobs.processes import Command, Process
-from hyperplane.jobs.states import DONE, LOST
+from hyperplane.jobs.states import DONE, IN_PROGRESS, LOST
 
 pytestmark = pytest.mark.process
 
@@ -41,24 +57,23 @@ def processes_of(job):
 
 
 def test_a_step_goes_on_when_the_supervisor_is_killed_and_is_not_repeated(tmp_path):
-    job = submitted(
-        bash("slow", f"echo begun >> {tmp_path}/told; sleep 1; echo ended >> {tmp_path}/told")
-    )
-    while not (tmp_path / "told").exists():
-        time.sleep(0.01)
+    told, go = tmp_path / "told", tmp_path / "go"
+    job = submitted(bash("slow", f"echo begun >> {told}; {holds(go)}; echo ended >> {told}"))
+    wait_until(told.exists)
     assert kill_supervisor()
+    go.touch()
     assert JobHandle(job.id[:13]).wait(LIMIT) == DONE
     assert (tmp_path / "told").read_text() == "begun\nended\n"
     assert [one.number for one in job.attempts] == [1]
 
 
 def test_a_step_that_ended_while_nobody_looked_is_done(tmp_path):
-    job = submitted(bash("short", f"touch {tmp_path}/begun; sleep 0.3"), bash("next", "true"))
-    while not (tmp_path / "begun").exists():
-        time.sleep(0.01)
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    job = submitted(bash("short", f"touch {begun}; {holds(go)}"), bash("next", "true"))
+    wait_until(begun.exists)
     assert kill_supervisor()
-    while processes_of(job):
-        time.sleep(0.02)
+    go.touch()
+    wait_until(lambda: not processes_of(job))
     gone = time.time()
     time.sleep(1.5)
     assert job.resume().wait(LIMIT) == DONE
@@ -67,15 +82,14 @@ def test_a_step_that_ended_while_nobody_looked_is_done(tmp_path):
 
 
 def test_a_step_that_was_killed_with_its_supervisor_is_begun_again(tmp_path):
-    job = submitted(
-        bash("slow", f"echo x >> {tmp_path}/begun; [ -e {tmp_path}/there ] || sleep 60")
-    )
-    while not (tmp_path / "begun").exists():
-        time.sleep(0.01)
+    begun, there = tmp_path / "begun", tmp_path / "there"
+    job = submitted(bash("slow", f"echo x >> {begun}; {holds(there)}"))
+    wait_until(begun.exists)
     assert kill_supervisor()
-    for process in processes_of(job):
-        kill(process.pid)
-    (tmp_path / "there").touch()
+    # All at once: what is around the program would write down how the program ended.
+    os.killpg(os.getpgid(processes_of(job)[0].pid), signal.SIGKILL)
+    wait_until(lambda: not processes_of(job))
+    there.touch()
     assert job.wait(LIMIT) == DONE
     assert [one.status for one in job.attempts] == [LOST, DONE]
 
@@ -83,13 +97,14 @@ def test_a_step_that_was_killed_with_its_supervisor_is_begun_again(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_at_any_moment_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
-    def steps(folder):
+    def steps(folder, before_chunk_1="true"):
         def write(name):
             return f"sleep 0.03; echo {name}$CHUNK_ID > {folder}/{name}$CHUNK_ID; sleep 0.02"
 
+        fan = f'[ "$CHUNK_ID" != 1 ] || {{ {before_chunk_1}; }}; {write("fan")}'
         return (
             bash("first", write("first")),
-            bash("fan", write("fan"), chunks=4, max_parallel=2),
+            bash("fan", fan, chunks=4, max_parallel=2),
             bash("side", write("side"), depends_on=("first",)),
             bash(
                 "last", f"cat {folder}/f* {folder}/side > {folder}/last", depends_on=("fan", "side")
@@ -104,25 +119,29 @@ def test_at_any_moment_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
         began = time.monotonic()
         assert ran(*steps(tmp_path / "calm")).status == DONE
         whole = time.monotonic() - began
-    draw, hit = random.Random(7), Counter()
+    draw = random.Random(7)
     for moment in range(MOMENTS):
         folder = tmp_path / str(moment)
         folder.mkdir()
-        job = submitted(*steps(folder))
-        victim = VICTIMS[moment % len(VICTIMS)]
-        # The first ones early, and steps: the machine may be faster now than it was.
-        early = moment < len(VICTIMS) or victim == "step"
-        time.sleep(draw.uniform(0, whole / 3 if early else whole))
-        struck = False
+        held, go = folder / "held", folder / "go"
+        # Half of them surely while a step runs: how long that takes is not known beforehand.
+        sure = moment < MOMENTS // 2
+        job = submitted(*steps(folder, f"touch {held}; {holds(go)}" if sure else "true"))
+        if sure:
+            wait_until(held.exists)
+        else:
+            time.sleep(draw.uniform(0, whole))
+        victim, struck = VICTIMS[moment % len(VICTIMS)], False
         if victim != "step":
             struck = kill_supervisor()
+            assert struck or not sure
         if victim != "supervisor":
             for process in processes_of(job)[: None if victim == "all" else 1]:
                 struck |= kill(process.pid)
-            while victim == "step" and not struck and not job.job.processed:
-                for process in processes_of(job)[:1]:  # the next one
+            while sure and not struck:  # it had ended by then: the next one
+                for process in processes_of(job)[:1]:
                     struck = kill(process.pid)
-        hit[victim] += struck
+        go.touch()
         done = {(one.step, one.chunk) for one in job.attempts if one.status == DONE}
         before = Counter((one.step, one.chunk) for one in job.attempts)
         going_on = job.resume() if job.job.status == "failed" else job
@@ -132,60 +151,57 @@ def test_at_any_moment_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
         ends = Counter((one.step, one.chunk) for one in job.attempts if one.status == DONE)
         assert set(ends.values()) == {1}
         assert result(folder) == result(tmp_path / "calm")
-    assert min(hit[victim] for victim in VICTIMS) >= scaled(1, 4), hit
 
 
 def test_a_job_that_cannot_be_read_ends_and_others_go_on(tmp_path):
-    from hyperplane.jobs.home import the_store
-
-    bad, good = submitted(bash("a", "sleep 0.3")), submitted(bash("b", "sleep 0.3"))
-    store = the_store()
-    kill_supervisor()
-    store.update(bad.id, definition='{"name": "p"}', status="pending")
+    go = tmp_path / "go"
+    bad, good = submitted(bash("a", holds(go))), submitted(bash("b", holds(go)))
+    # One that has still to begin could have read the job before it is changed.
+    wait_until(lambda: {bad.status, good.status} == {IN_PROGRESS})
+    assert kill_supervisor()
+    the_store().update(bad.id, definition='{"name": "p"}', status="pending")
+    go.touch()
     assert good.wait(LIMIT) == DONE
     assert bad.wait(LIMIT) == "failed"
     assert "RequestError" in bad.job.reason
 
 
-def wait_for(path):
-    while not path.exists():
-        time.sleep(0.01)
-
-
-def alive(pid):
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def test_a_job_that_is_cancelled_while_nobody_looks_ends_its_steps(tmp_path):
     job = submitted(
-        bash("slow", f"echo $$ > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/pid; sleep 60")
+        bash("slow", f"echo $$ > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/pid; sleep 600")
     )
-    wait_for(tmp_path / "pid")
+    wait_until((tmp_path / "pid").exists)
     assert kill_supervisor()
     job.cancel()
     assert job.wait(LIMIT) == "cancelled"
-    assert not alive(int((tmp_path / "pid").read_text()))
+    wait_until(lambda: not is_alive(int((tmp_path / "pid").read_text())))
     assert [one.status for one in job.attempts] == ["cancelled"]
 
 
 def test_a_step_that_was_in_time_is_done_however_late_somebody_looks(tmp_path):
-    text = f"echo x >> {tmp_path}/ran; sleep 0.5"
-    job = submitted(bash("quick", text, timeout=3), max_retries=0)
-    wait_for(tmp_path / "ran")
+    go = tmp_path / "go"
+    text = f"echo x >> {tmp_path}/ran; {holds(go)}"
+    job = submitted(bash("quick", text, timeout=LIMIT), max_retries=0)
+    wait_until((tmp_path / "ran").exists)
     assert kill_supervisor()
-    time.sleep(3.5)
+    go.touch()
+    wait_until(lambda: not processes_of(job))
+    # Somebody looks when its time is over for long: it began and ended an hour ago.
+    (attempt,) = job.attempts
+    the_store().put(replace(attempt, started=attempt.started - 3600))
+    for trace in Path(job.job.place, attempt.log).parent.iterdir():
+        os.utime(trace, (trace.stat().st_atime, trace.stat().st_mtime - 3600))
     assert job.wait(LIMIT) == DONE
     assert (tmp_path / "ran").read_text() == "x\n"
 
 
 def test_a_daemon_of_a_step_does_not_hold_up_the_job(tmp_path):
-    text = f"setsid sleep 900 & echo $! > {tmp_path}/pid; touch {tmp_path}/ran; sleep 0.5"
+    go = tmp_path / "go"
+    text = f"setsid sleep 900 & echo $! > {tmp_path}/pid; touch {tmp_path}/ran; {holds(go)}"
     job = submitted(bash("leaves", text))
-    wait_for(tmp_path / "ran")
+    wait_until((tmp_path / "ran").exists)
     assert kill_supervisor()
+    go.touch()
     try:
         assert job.wait(LIMIT) == DONE
     finally:
@@ -197,26 +213,29 @@ def test_programs_below_the_step_have_time_to_end(tmp_path):
         f"trap 'sleep 0.5; echo saved > {tmp_path}/saved; exit' TERM; "
         f"touch {tmp_path}/on; while :; do sleep 0.05; done"
     )
-    job = submitted(bash("outer", f'bash -c "{polite}" & sleep 60; true'))
-    wait_for(tmp_path / "on")
+    with dask.config.set({"hyperplane.jobs.grace": "100s"}):
+        job = submitted(bash("outer", f'bash -c "{polite}" & sleep 600; true'))
+    wait_until((tmp_path / "on").exists)
     job.cancel()
     assert job.wait(LIMIT) == "cancelled"
     assert (tmp_path / "saved").read_text() == "saved\n"
 
 
 def test_retries_are_counted_over_kills(tmp_path):
-    text = f"echo x >> {tmp_path}/ran; sleep 0.3; exit 1"
+    def tries():
+        return len(ran_.read_text().split()) if ran_.exists() else 0
+
+    ran_ = tmp_path / "ran"
+    go = f"'{tmp_path}/go.'$(wc -l < {ran_})"
+    text = f"echo x >> {ran_}; until [ -e {go} ]; do sleep 0.02; done; exit 1"
     job = submitted(bash("bad", text, retries=1), max_retries=0)
-    for times in range(2):
-        while not (tmp_path / "ran").exists() or len((tmp_path / "ran").read_text()) < 2 * (
-            times + 1
-        ):
-            time.sleep(0.01)
-        kill_supervisor()
-        job.resume() if job.job.processed else None
+    for times in (1, 2):
+        wait_until(lambda times=times: tries() == times)
+        assert kill_supervisor()
+        (tmp_path / f"go.{times}").touch()
         wake.tell()
     assert job.wait(LIMIT) == "failed"
-    assert (tmp_path / "ran").read_text() == "x\n" * 2
+    assert tries() == 2
 
 
 def test_a_store_that_is_away_for_a_while_ends_no_step(tmp_path):
@@ -224,15 +243,17 @@ def test_a_store_that_is_away_for_a_while_ends_no_step(tmp_path):
 
     from hyperplane.jobs.home import store_url
 
-    job = submitted(bash("slow", f"touch {tmp_path}/on; sleep 2; echo to the end"))
-    wait_for(tmp_path / "on")
-    engine = sql.create_engine(store_url())
+    on, go = tmp_path / "on", tmp_path / "go"
+    job = submitted(bash("slow", f"touch {on}; {holds(go)}; echo to the end"))
+    wait_until(on.exists)
+    engine = sql.create_engine(store_url(), connect_args={"timeout": LIMIT})
     with engine.begin() as connection:
         connection.execute(sql.text("ALTER TABLE hyperplane_jobs RENAME TO away"))
     time.sleep(1.2)
     with engine.begin() as connection:
         connection.execute(sql.text("ALTER TABLE away RENAME TO hyperplane_jobs"))
     engine.dispose()
+    go.touch()
     assert job.wait(LIMIT) == DONE
     assert job.logs() == "to the end\n"
     assert len(job.attempts) == 1
