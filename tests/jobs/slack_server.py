@@ -20,7 +20,8 @@ class Answer:
     code: int = 200
     body: str = '{"ok": true}'
     headers: dict[str, str] = field(default_factory=dict)
-    pause: float = 0.0
+    #: The server answers once this is set.
+    when: threading.Event | None = None
 
 
 @dataclass
@@ -45,7 +46,8 @@ def serve() -> tuple[Slack, Callable[[], None]]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             slack.got.append((self.path, dict(self.headers), json.loads(body)))
             answer = slack.answers.pop(0) if slack.answers else Answer()
-            threading.Event().wait(answer.pause)
+            if answer.when is not None:
+                answer.when.wait(120)
             if self.path.startswith("/api") and answer == Answer():
                 known = self.headers["Authorization"] == f"Bearer {TOKEN}"
                 answer = (

@@ -82,7 +82,7 @@ def test_jobs_run_where_they_were_submitted_until_their_container_is_gone(contai
     found = [lines(tmp_path, str(number)) for number in range(2)]
     assert found == [[f"twin {space}"] for space in spaces]
     one, two = both
-    text = f"{SAY.format(name='begun')}; [ -e there ] || sleep 100"
+    text = f"{SAY.format(name='begun')}; [ -e there ] || sleep 1000"
     id_ = one.ask(f"start('long', '{text}').id")
     wait_for(lambda: lines(tmp_path, "begun"))
     # A supervisor of that name looks while none looks after the job, but its step runs.
@@ -101,7 +101,7 @@ def test_jobs_run_where_they_were_submitted_until_their_container_is_gone(contai
 def test_one_machine_ends_a_job_of_another_but_no_process_of_its_own(container, tmp_path):
     one, two = container("one"), container("two")
     for number, each in enumerate((one, two)):
-        each.send(f"start('{number}', '{SAY.format(name=number)}; exec sleep 100').id")
+        each.send(f"start('{number}', '{SAY.format(name=number)}; exec sleep 1000').id")
     first, second = one.heard(), two.heard()
     wait_for(lambda: lines(tmp_path, "0") and lines(tmp_path, "1"))
     assert [lines(tmp_path, str(each))[0].split()[0] for each in range(2)] == ["one", "two"]

@@ -12,9 +12,8 @@ import time
 from pathlib import Path
 
 import nbformat
-import psutil
 import pytest
-from job_cases import ran, submitted
+from job_cases import is_alive, ran, submitted, wait_until
 from scale import scaled
 
 from hyperplane.jobs import Resources, Step, kernel_folder
@@ -51,20 +50,6 @@ def step(name, *cells, **options):
     return Step(name=name, kind="notebook", path=f"{name}.ipynb", depends_on=(), **options)
 
 
-def wait_for(condition):
-    until = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
-def is_alive(pid):
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 @pytest.mark.timeout(scaled(300, 1800))
 def test_kernels_that_start_together_hear_no_message_of_another(temporary):
     names = [f"n{number}" for number in range(AT_ONCE)]
@@ -96,7 +81,7 @@ def test_a_step_that_is_killed_leaves_neither_kernel_nor_sockets(temporary, tmp_
     )
     # A kernel that holds the interpreter does not see that its parent has ended.
     job = submitted(step("busy", cell, "import ctypes; ctypes.PyDLL(None).sleep(300)"))
-    wait_for(Path(told).exists)
+    wait_until(Path(told).exists)
     (folder,) = temporary.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
     sockets = {path.name for path in folder.iterdir() if path.is_socket()}
@@ -104,18 +89,18 @@ def test_a_step_that_is_killed_leaves_neither_kernel_nor_sockets(temporary, tmp_
     kernel, executor = map(int, Path(told).read_text().split())
     # The step, and what is around it, but not its kernel, which has a session of its own.
     os.killpg(os.getpgid(executor), signal.SIGKILL)
-    wait_for(lambda: not folder.exists())
-    wait_for(lambda: not is_alive(kernel))
+    wait_until(lambda: not folder.exists())
+    wait_until(lambda: not is_alive(kernel))
     job.cancel()
     assert job.wait(120) == "cancelled"
-    wait_for(lambda: list(temporary.iterdir()) == [])
+    wait_until(lambda: list(temporary.iterdir()) == [])
 
 
 def test_what_a_notebook_leaves_in_the_background_ends_with_it(tmp_path):
-    cell = "import subprocess; print(subprocess.Popen(['sleep', '100']).pid)"
+    cell = "import subprocess; print(subprocess.Popen(['sleep', '1000']).pid)"
     job = ran(step("leaves", cell), max_retries=0)
     assert job.status == DONE
-    assert not is_alive(int(job.logs().split()[0]))
+    wait_until(lambda: not is_alive(int(job.logs().split()[0])))
 
 
 def test_a_folder_whose_processes_were_all_killed_is_removed_by_the_next_one(temporary):

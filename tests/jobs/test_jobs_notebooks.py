@@ -84,7 +84,8 @@ def test_a_notebook_that_names_no_kernel_runs_with_python3():
     with pytest.warns(UserWarning, match=warned):
         job = submit(Pipeline.from_steps("p", [made]), parameters={"year": 7}, max_retries=0)
     assert job.wait(LIMIT) == DONE, job.logs()
-    assert job.logs() == "7\n"
+    # On a busy machine libzmq may complain as the kernel ends, after all is done.
+    assert job.logs().splitlines()[0] == "7"
 
 
 def test_no_python3_for_a_notebook_that_names_no_kernel(monkeypatch):
@@ -135,7 +136,7 @@ def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():
     with pytest.warns(UserWarning, match="no name of a variable"):
         job = ran(made, parameters=parameters, max_retries=0)
     assert job.status == DONE, job.logs()
-    assert job.logs() == "2 a b c\n"
+    assert job.logs().splitlines()[0] == "2 a b c"
 
 
 CONDA = {"name": "conda-root-py", "display_name": "Python [conda root]", "language": "python"}
