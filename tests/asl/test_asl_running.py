@@ -18,20 +18,30 @@ from hyperplane.asl.running import run_machine
 from hyperplane.errors import RequestError
 
 #: Seconds after which a test that should have ended long ago fails.
-LONG = 20
+LONG = 120
 
 
 class Gauge:
-    """A task that counts how many of it work at once."""
+    """A task that counts how many of it work at once.
 
-    def __init__(self):
+    Parameters
+    ----------
+    wanted : int
+        How many the first ones wait for, since a busy machine starts threads late.
+    """
+
+    def __init__(self, wanted):
         self.lock, self.now, self.most = threading.Lock(), 0, 0
+        self.wanted, self.reached = wanted, threading.Event()
 
     def __call__(self, data):
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)
-        time.sleep(0.02)
+            if self.most >= self.wanted:
+                self.reached.set()
+        assert self.reached.wait(LONG)
+        time.sleep(0.02)  # for more of them than may be
         with self.lock:
             self.now -= 1
         return data
@@ -57,7 +67,7 @@ def test_items_run_at_once_and_come_back_in_order():
 
 @pytest.mark.parametrize(("limit", "workers", "most"), [(2, 8, 2), (0, 3, 3), (9, 2, 2), (1, 8, 1)])
 def test_no_more_items_at_once_than_the_machine_and_the_caller_say(limit, workers, most):
-    gauge = Gauge()
+    gauge = Gauge(most)
     machine = each(MaxConcurrency=limit)
     found = run_machine(machine, list(range(12)), {"work": gauge}, max_workers=workers)
     assert found == list(range(12))
@@ -65,7 +75,7 @@ def test_no_more_items_at_once_than_the_machine_and_the_caller_say(limit, worker
 
 
 def test_tasks_in_maps_in_maps_share_the_limit_and_do_not_block_each_other():
-    gauge = Gauge()
+    gauge = Gauge(2)
     inner = {"Type": "Map", "ItemProcessor": task(), "End": True}
     machine = one({"Type": "Map", "ItemProcessor": {"StartAt": "J", "States": {"J": inner}}})
     data = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]

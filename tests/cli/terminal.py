@@ -53,7 +53,7 @@ class Foreground:
     def read_until(self, last: str) -> str:
         """What it has written, once a line that starts so is there."""
         assert self.process.stdout is not None
-        watchdog = threading.Timer(60, self.process.kill)
+        watchdog = threading.Timer(200, self.process.kill)
         watchdog.start()
         lines: list[str] = []
         for line in self.process.stdout:

@@ -39,7 +39,7 @@ def ended_well(held: Foreground, place: Path) -> None:
     answer = held.end()
     assert without_notices(answer.err) == ""
     assert answer.code == 0
-    wait_until(lambda: not held.family(), 2)
+    wait_until(lambda: not held.family(), 30)  # a busy machine ends them one after the other
     assert list(place.rglob("*")) == []
 
 
@@ -150,8 +150,8 @@ def test_list_sees_it_and_stop_from_another_terminal_ends_it(begin: Begin, place
 def _done(*arguments: str) -> str:
     """The output of a command of another process, which ends well and without a word."""
     program = [sys.executable, "-c", "from hyperplane.cli import main; main()", *arguments]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = subprocess.run(program, capture_output=True, text=True, timeout=200)
+    assert (done.returncode, without_notices(done.stderr)) == (0, "")
     return done.stdout
 
 
@@ -191,7 +191,7 @@ def test_a_signal_ends_it_in_order(
 @pytest.mark.parametrize("seconds", scaled([0.3], [0.0, 0.3, 0.6]))
 def test_ctrl_c_while_it_starts_ends_it_in_order(seconds: float, begin: Begin, place: Path) -> None:
     held = begin(*START, "--json")
-    wait_until(lambda: list(place.rglob("*.json")), 30)
+    wait_until(lambda: list(place.rglob("*.json")), 120)
     time.sleep(seconds)
     held.signal(signal.SIGINT, whole_group=True)
     ended_well(held, place)
@@ -218,7 +218,7 @@ def test_people_see_where_it_is_and_how_to_end_it(begin: Begin, place: Path) -> 
     assert max(map(len, shown.splitlines())) <= 80
     held.signal(signal.SIGINT, whole_group=True)
     answer = held.end()
-    assert (answer.code, answer.err) == (0, "")
+    assert (answer.code, without_notices(answer.err)) == (0, "")
     assert answer.out == f"{record.name} is closed\n"
 
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -29,8 +30,10 @@ pipeline:
   - {name: many, type: bash script, bash_script_path: say.sh, chunks: 3}
   - {name: last, type: bash script, bash_script_path: say.sh}
 """
-#: Does not end when it is asked to; its children have its name, too.
-STUBBORN = "trap '' TERM INT HUP\necho begun\nfor i in $(seq 1500); do sleep 0.1; done\n"
+#: Does not end when it is asked to, and leaves a file that says so.
+STUBBORN = (
+    "trap 'touch asked' TERM INT HUP\ntouch trapped\nfor i in $(seq 1500); do sleep 0.1; done\n"
+)
 COMMAND = [sys.executable, "-c", "from hyperplane.cli import main; main()", "job", "run"]
 
 
@@ -38,7 +41,7 @@ COMMAND = [sys.executable, "-c", "from hyperplane.cli import main; main()", "job
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "say.sh").write_text('echo "said ${KEY:-nothing}"\n')
-    (tmp_path / "long.sh").write_text("echo begun\nsleep 60\n")
+    (tmp_path / "long.sh").write_text("echo begun\nsleep 600\n")
     (tmp_path / "stubborn.sh").write_text(STUBBORN)
     (tmp_path / "bad.sh").write_text("echo before\necho wrong data >&2\nexit 65\n")
     (tmp_path / "three.yaml").write_text(PIPELINE)
@@ -59,8 +62,12 @@ def here(folder: Path) -> list[psutil.Process]:
 
 
 def wait_for(folder: Path) -> None:
+    wait_until(lambda: here(folder))
+
+
+def wait_until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 120
-    while not here(folder):
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -109,7 +116,7 @@ def test_a_job_that_takes_too_long_ends_with_124(run: Run, folder: Path) -> None
     answer = run("job", "run", "long.sh", "--active-timeout", "1s")
     assert answer.code == 124
     assert "timed out" in answer.out
-    assert here(folder) == []
+    wait_until(lambda: not here(folder))
 
 
 def test_all_that_is_wrong_is_said_at_once_and_nothing_is_kept(run: Run) -> None:
@@ -166,7 +173,7 @@ def test_a_signal_cancels_the_job(number: signal.Signals, begin: Begin, folder: 
     assert job.reason.startswith(f"cancelled by {this_machine()} at 20")
     assert number.name in job.reason
     assert [one.status for one in the_store().attempts(job.id)] == [CANCELLED]
-    assert here(folder) == []
+    wait_until(lambda: not here(folder))
 
 
 def test_a_second_signal_kills_what_does_not_end(
@@ -174,31 +181,37 @@ def test_a_second_signal_kills_what_does_not_end(
 ) -> None:
     monkeypatch.setenv("DASK_HYPERPLANE__JOBS__GRACE", "100s")
     foreground = begin("job", "run", "stubborn.sh", "--name", "stubborn")
-    foreground.read_until(time.strftime("%H:"))
-    wait_for(folder)
-    time.sleep(0.3)  # for its trap
+    wait_until((folder / "trapped").exists)
     asked = time.monotonic()
     foreground.signal(signal.SIGINT, whole_group=True)
-    time.sleep(1.0)
+    wait_until((folder / "asked").exists)  # or the second signal could come with the first one
     assert here(folder) != []
     foreground.signal(signal.SIGINT, whole_group=True)
     assert foreground.end().code == 130
     assert time.monotonic() - asked < 90
-    assert here(folder) == []
+    wait_until(lambda: not here(folder))
 
 
 def test_a_pipe_that_nobody_reads_any_more_cancels_the_job(folder: Path) -> None:
+    # It is seen when there is something to say: the second step begins when the pipe is closed.
+    (folder / "wait.sh").write_text("until [ -e go ]; do sleep 0.05; done\n")
+    (folder / "unread.yaml").write_text(
+        "pipeline:\n  name: unread\n  tasks:\n"
+        "  - {name: first, type: bash script, bash_script_path: wait.sh}\n"
+        "  - {name: then, type: bash script, bash_script_path: long.sh}\n"
+    )
     process = subprocess.Popen(
-        [*COMMAND, "long.sh", "--name", "unread"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*COMMAND, "unread.yaml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
+    (folder / "go").touch()
     assert process.wait(120) == 130
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert here(folder) == []
+    wait_until(lambda: not here(folder))
 
 
 def test_a_terminal_has_a_tree_that_stays(folder: Path) -> None:
@@ -231,7 +244,7 @@ def test_another_terminal_can_watch_and_cancel_it(run: Run, begin: Begin, folder
     assert run("job", "watch", job.id[:8]).code == 130
     assert foreground.end().code == 130
     assert the_store().get(job.id).reason.endswith("UTC, with hyperplane job cancel")
-    assert here(folder) == []
+    wait_until(lambda: not here(folder))
 
 
 def test_steps_have_the_environment_of_the_foreground(run: Run, folder: Path) -> None:
@@ -271,4 +284,4 @@ def test_a_terminal_that_is_closed_cancels_the_job(folder: Path) -> None:
     wait_for(folder)
     os.close(ours)
     assert process.wait(120) == 130
-    assert here(folder) == []
+    wait_until(lambda: not here(folder))

@@ -18,7 +18,7 @@ from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, OPEN
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "say.sh").write_text("echo said\n")
-    (tmp_path / "long.sh").write_text("sleep 60\n")
+    (tmp_path / "long.sh").write_text("sleep 600\n")
     (tmp_path / "bad.sh").write_text("test -e ready || exit 65\n")
     return tmp_path
 
@@ -33,7 +33,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 
 
 def until(job_id: str, status: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 150
     while the_store().get(job_id).status != status:
         assert time.monotonic() < deadline, the_store().get(job_id)
         time.sleep(0.05)
@@ -107,7 +107,7 @@ def test_who_stops_watching_leaves_the_job_going(run: Run, begin: Begin) -> None
     sent = run("job", "submit", "long.sh", "--json").json
     until(sent["id"], IN_PROGRESS)
     watching = begin("job", "watch", sent["id"])
-    watching.read_until(time.strftime("%H:"))
+    watching.read_until("")  # its first line
     watching.signal(signal.SIGINT, whole_group=True)
     answer = watching.end()
     assert answer.code == 130

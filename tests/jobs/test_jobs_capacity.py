@@ -45,7 +45,7 @@ async def settled():
 
 
 def ended(coroutine):
-    return asyncio.run(asyncio.wait_for(coroutine, 20))
+    return asyncio.run(asyncio.wait_for(coroutine, 120))
 
 
 @pytest.mark.parametrize("asked", [{"cores": 500}, {"ram_gb": 5_000}, {"cores": 1, "ram_gb": 9}])
@@ -222,6 +222,7 @@ def test_eight_thousand_waiting_steps_cost_little():
         assert sorted(done) == list(range(8_000))
         assert room._free == room._all
 
+    # Seconds of the processor: 0.3, and far more than 10 if each looked at all others.
     began = time.process_time()
     ended(main())
-    assert time.process_time() - began < 3
+    assert time.process_time() - began < 10

@@ -42,7 +42,9 @@ def postgres():
         real = postgres_server.pgexec
         # It waits ten seconds for the server, of which a busy machine takes more.
         patch.setattr(
-            postgres_server, "pgexec", lambda *words, **more: real(*words, **{**more, "timeout": 150})
+            postgres_server,
+            "pgexec",
+            lambda *words, **more: real(*words, **{**more, "timeout": 150}),
         )
         server = postgres_server.get_server(folder, cleanup_mode="stop")
     yield server.get_uri().replace("postgresql://", "postgresql+psycopg://")
