@@ -29,7 +29,7 @@ def run(program: str, folder: Path, **variables: str) -> subprocess.CompletedPro
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=280,
     )
 
 
@@ -82,7 +82,7 @@ def test_a_script_that_is_a_session_and_a_step(tmp_path, monkeypatch, slack):
         job = jobs.submit(
             "pipelines/load/pipeline.yaml", parameters={"env": "prod", "build_flag": ""}
         )
-    assert job.wait(90) == "done", job.logs()
+    assert job.wait(200) == "done", job.logs()
     assert json.loads((tmp_path / "report.json").read_text()) == {
         "env": "prod", "full": "incremental", "user": "robot-prod", "session": False,
     }  # fmt: skip
@@ -117,7 +117,7 @@ def test_notebooks_that_depend_on_each_other(tmp_path, monkeypatch):
         )
     )
     job = jobs.submit("dag.yaml", parameters={"year": "1990"})
-    assert job.wait(150) == "done", job.logs()
+    assert job.wait(200) == "done", job.logs()
     assert Path("order.txt").read_text().split("\n")[:3] == [
         "step1 1990", "step2 1990", "step3 1990",
     ]  # fmt: skip

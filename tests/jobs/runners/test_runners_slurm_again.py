@@ -14,6 +14,8 @@ from hyperplane.jobs.runners import render
 
 pytestmark = pytest.mark.process
 
+#: Before a retry: longer than a test may take.
+LONG_WAITS = {"hyperplane.jobs.retry_wait": "600s", "hyperplane.jobs.retry_wait_most": "600s"}
 SECRET = "s3cret $(touch canary) 'quoted'\nsecond line"
 
 
@@ -52,23 +54,29 @@ def test_a_step_has_the_retries_of_its_job_unless_it_has_its_own(tmp_path):
 
 
 def test_an_attempt_that_takes_too_long_is_ended_and_made_again(tmp_path):
-    step = counting("[ $n = 2 ] || sleep 60", retries=1, timeout=0.5)
-    begun = time.monotonic()
-    codes, _ = ran(made(step, root=tmp_path), tmp_path)
+    for timeout in (0.5, 5, 50):  # until it is enough for the second attempt on this machine
+        folder = tmp_path / f"{timeout}"
+        folder.mkdir()
+        # Longer than this test may take.
+        step = counting("[ $n = 2 ] || sleep 600", retries=1, timeout=timeout)
+        codes, _ = ran(made(step, root=folder), folder)
+        if list(codes.values()) == [[0]]:
+            break
     assert list(codes.values()) == [[0]]
-    assert attempts(tmp_path) == 2
-    assert time.monotonic() - begun < 30
+    assert attempts(folder) == 2
 
 
 def _running(tmp_path, step):
-    """The process of a script of a step, once its first attempt has begun."""
+    """The process of a script of a step, once that is ready for a signal or waits for a retry."""
     document = render("slurm", made(step, root=tmp_path))[0]
     script = tmp_path / document.name
     script.write_text(document.text)
     script.chmod(0o700)
-    process = subprocess.Popen([script], start_new_session=True)
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "attempts").exists():
+    said = tmp_path / "said"
+    with said.open("wb") as opened:
+        process = subprocess.Popen([script], start_new_session=True, stderr=opened)
+    deadline = time.monotonic() + 120
+    while not ((tmp_path / "ready").exists() or b"; again in " in said.read_bytes()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return process
@@ -77,23 +85,22 @@ def _running(tmp_path, step):
 @pytest.mark.parametrize("send", [os.kill, os.killpg])
 @pytest.mark.parametrize("retries", [0, 2])
 def test_a_polite_signal_reaches_the_step_and_ends_the_tries(tmp_path, retries, send):
-    text = "trap 'sleep 0.1; echo ended > ended; exit 3' TERM; sleep 30 & wait"
-    with dask.config.set({"hyperplane.jobs.retry_wait": "30s"}):
+    trap = "trap 'kill $!; sleep 0.1; echo ended > ended; exit 3' TERM"
+    text = f"sleep 600 & {trap}; touch ready; wait"
+    with dask.config.set(LONG_WAITS):
         process = _running(tmp_path, counting(text, retries=retries))
-    time.sleep(0.2)
     # Slurm sends it to the script before the limit, and to all processes when cancelled.
     send(process.pid, signal.SIGTERM)
-    assert process.wait(20) == 3
+    assert process.wait(120) == 3
     assert (tmp_path / "ended").exists()
     assert attempts(tmp_path) == 1
 
 
 def test_a_polite_signal_ends_the_wait_for_a_retry(tmp_path):
-    with dask.config.set({"hyperplane.jobs.retry_wait": "30s"}):
+    with dask.config.set(LONG_WAITS):
         process = _running(tmp_path, counting("exit 5", retries=2))
-    time.sleep(0.5)
     os.kill(process.pid, signal.SIGTERM)
-    assert process.wait(10) == 5
+    assert process.wait(120) == 5
     assert attempts(tmp_path) == 1
 
 
