@@ -199,7 +199,12 @@ def test_ctrl_c_while_it_starts_ends_it_in_order(seconds: float, begin: Begin, p
 
 @pytest.mark.cluster
 def test_its_idle_timeout_ends_it(begin: Begin, place: Path) -> None:
-    held = begin(*START, "--idle-timeout=1s", "--json")
+    for seconds in (1, 10, 60):  # until it is longer than what a busy machine takes to start it
+        held = begin(*START, f"--idle-timeout={seconds}s", "--json")
+        assert held.process.stdout is not None
+        if held.process.stdout.readline():
+            break
+        held.end()
     held.read_until("}")
     ended_well(held, place)
 

@@ -78,12 +78,12 @@ def test_a_warning_shows_once_for_a_line_as_warnings_do():
 
 
 def test_a_warning_that_is_an_error_submits_nothing():
-    before = len(jobs.list_jobs())
+    before = len(jobs.list_jobs(limit=None))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="bsaic"):
             cell(f"await {SUBMIT}")()
-    assert len(jobs.list_jobs()) == before
+    assert len(jobs.list_jobs(limit=None)) == before
 
 
 @pytest.mark.parametrize(
