@@ -183,6 +183,23 @@ def test_a_worker_slow_to_come_back_keeps_its_place(
             assert not cluster.workers
 
 
+@pytest.mark.cluster
+def test_the_idle_timeout_begins_when_the_start_is_over(tmp_path: Path) -> None:
+    slow = tmp_path / "slow.py"  # the second worker comes long after the first one
+    slow.write_text(
+        "import os, time\n"
+        "def dask_setup(worker):\n"
+        "    try:\n"
+        f"        os.mkdir({str(tmp_path / 'first')!r})\n"
+        "    except FileExistsError:\n"
+        "        time.sleep(2)\n"
+    )
+    with dask.config.set({"distributed.worker.preload": [str(slow)]}):
+        client, cluster = hyperplane.start(hyperplane.plan_cluster(**SMALL, idle_timeout=0.5))
+    with cluster, client:
+        wait_until(lambda: cluster.status.name == client.status == "closed", 120)
+
+
 @pytest.mark.own_zygote
 @pytest.mark.cluster
 def test_workers_of_one_machine_share_one_zygote_and_it_ends_with_them() -> None:

@@ -75,6 +75,7 @@ def _with_client(
         cluster.used_by(client)
         addresses = {"scheduler": cluster.scheduler_address, "dashboard": cluster.dashboard_link}
         records.write(replace(record, **addresses))
+        cluster.begin_idle_timeout()
     except BaseException:
         cluster.close()
         raise
