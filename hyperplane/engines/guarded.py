@@ -20,6 +20,7 @@ from distributed import Client, Scheduler, SpecCluster
 from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from hyperplane.engines import interrupts
 from hyperplane.engines.dask_settings import in_force, unless_chosen
 from hyperplane.engines.lazy_dashboard import LazyDashboard
 from hyperplane.guard.busy import BusyWorkerGuard
@@ -185,12 +186,14 @@ class GuardedCluster(SpecCluster):
         # Dask's own exit handler closes the cluster first; this is for what it may leave.
         self._cleanup.atexit = False
         try:
-            super().__init__(**kwargs)  # starts everything, and calls _start() for it
+            with interrupts.let_through():
+                super().__init__(**kwargs)  # starts everything, and calls _start() for it
         except BaseException as error:
             if not isinstance(error, Exception):  # Dask closes after those by itself
                 with suppress(Exception):  # what matters to the caller is the interrupt
                     self.sync(self._abort)
-            self._loop_runner.stop()
+            if hasattr(self, "_loop_runner"):  # else it has begun nothing
+                self._loop_runner.stop()
             self._cleanup()
             raise
 

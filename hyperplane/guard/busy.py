@@ -118,7 +118,9 @@ class BusyWorkerGuard(SchedulerPlugin):
             check = scheduler.periodic_callbacks["worker-ttl"]
             check.callback = self._with_look_before(check.callback)
 
-    def _with_look_before(self, check: Callable[[], Awaitable[None]]) -> Callable[[], Any]:
+    def _with_look_before(
+        self, check: Callable[[], Awaitable[None] | None]
+    ) -> Callable[[], Awaitable[None]]:
         """Return Dask's check of the time-to-live with a look at silent workers before it.
 
         After the scheduler's own process was stopped (Ctrl-Z and ``fg``, a suspended machine), the
@@ -127,7 +129,9 @@ class BusyWorkerGuard(SchedulerPlugin):
 
         async def check_after_look() -> None:
             await self.look()
-            await check()
+            checking = check()
+            if checking is not None:
+                await checking
 
         return check_after_look
 
