@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from containers import Container
 
@@ -108,6 +109,16 @@ def test_a_dead_owner_is_cleared_with_its_scratch() -> None:
 def test_a_process_id_used_again_is_not_the_owner() -> None:
     records.write(record(started=records.own_start() - 1000))
     assert records.read_all() == []
+
+
+def test_a_clock_that_is_set_ends_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    pslinux = pytest.importorskip("psutil._pslinux", exc_type=ImportError)
+    records.write(record("now"))
+    records.write(record("earlier", started=psutil.Process().create_time()))
+    assert {found.name for found in records.read_all()} == {"now", "earlier"}
+    boot = psutil.boot_time()
+    monkeypatch.setattr(pslinux, "boot_time", lambda: boot + 3600)
+    assert [found.name for found in records.read_all()] == ["now"]
 
 
 def test_a_torn_file_is_passed_over() -> None:
