@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from hyperplane import announce, config
@@ -101,8 +100,14 @@ def start(plan: ClusterPlan) -> Started:
     usable, reason = engine.available()
     if not usable:
         raise EngineUnavailable(plan.engine, reason)
-    started = _prepared(engine.start, plan)
-    restore_after(started.client)
+    _check_not_forked()
+    started = engine.start(plan)
+    try:
+        _prepare(started)
+        restore_after(started.client)
+    except BaseException:  # Ctrl-C: the caller gets no cluster that it could close
+        _close(started)
+        raise
     return started
 
 
@@ -230,10 +235,14 @@ def initialize_cluster(
         plan = plan_cluster(**{**of_the_step(num_workers), **given})
     began = time.monotonic()
     announce.before(plan, closed)
-    client, cluster = started = start(plan)
-    remember(site, plan.name, started)
-    announce.after(plan, client.dashboard_link, time.monotonic() - began)
-    return client, cluster
+    started = start(plan)
+    try:
+        remember(site, plan.name, started)
+        announce.after(plan, started.client.dashboard_link, time.monotonic() - began)
+    except BaseException:  # Ctrl-C, or standard output is closed
+        _close(started)
+        raise
+    return started.client, started.cluster
 
 
 def get_cluster(name: str, engine: str | None = None) -> Started:
@@ -265,21 +274,31 @@ def get_cluster(name: str, engine: str | None = None) -> Started:
 
         engine = engine_of(name)
     found = registry.load(engine)
-    started = _prepared(found.connect, name, config.engine_settings(engine, found.settings))
+    _check_not_forked()
+    started = found.connect(name, config.engine_settings(engine, found.settings))
+    _prepare(started)
     restore_after(started.client, getattr(started.cluster, "lent_to", ""))
     return started
 
 
-def _prepared(start_or_connect: Callable[..., Started], *arguments: Any) -> Started:
-    """Call an engine, and add to its client and cluster what holds for all engines."""
+def _check_not_forked() -> None:
     # Imported here: it loads distributed once something is started, and a plan needs none of it.
     from hyperplane.guard import forks
 
     forks.check_not_forked()
-    started = start_or_connect(*arguments)
+
+
+def _prepare(started: Started) -> None:
+    """Add to a client and cluster what holds for all engines."""
+    from hyperplane.guard import forks
+
     keep_old_methods(started.client)
     forks.guard_forks(started.client, started.cluster)
-    return started
+
+
+def _close(started: Started) -> None:
+    started.client.close()
+    started.cluster.close()
 
 
 def quickstart(num_workers: int, size: str, **arguments: Any) -> tuple[Client, Cluster]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
-#: A heartbeat, or the end of a task, that was under way at that moment.
+#: A heartbeat, or the end of a task, that was under way at that moment; and a worker process that
+#: the machine did not let run for four seconds.
 _NOTICES = (
     "Failed to communicate with scheduler during heartbeat",
     "Async instruction for <Task cancelled",
+    "Worker process still alive after ",
 )
 _RECORD = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - distributed\.[\w.]+ - [A-Z]+ - "

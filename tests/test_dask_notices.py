@@ -10,6 +10,7 @@ from dask_notices import without_notices
 HEAD = "2026-01-02 03:04:05,678 - distributed.worker - ERROR - "
 HEARTBEAT = f"{HEAD}Failed to communicate with scheduler during heartbeat.\n"
 CANCELLED = f"{HEAD}Async instruction for <Task cancelled name='x'> ended with CancelledError\n"
+ALIVE = f"{HEAD}Worker process still alive after 4.0 seconds, killing\n"
 
 
 def record_with_traceback() -> str:
@@ -28,7 +29,7 @@ def record_with_traceback() -> str:
     return form.format(record) + "\n"
 
 
-@pytest.mark.parametrize("notice", [HEARTBEAT, CANCELLED, record_with_traceback()])
+@pytest.mark.parametrize("notice", [HEARTBEAT, CANCELLED, ALIVE, record_with_traceback()])
 def test_other_text_beside_a_notice_is_kept(notice: str) -> None:
     for before, after in [
         ("", ""),

@@ -20,6 +20,7 @@ from distributed import Client, Scheduler, SpecCluster
 from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from hyperplane.engines import interrupts
 from hyperplane.engines.dask_settings import in_force, unless_chosen
 from hyperplane.engines.lazy_dashboard import LazyDashboard
 from hyperplane.guard.busy import BusyWorkerGuard
@@ -178,17 +179,21 @@ class GuardedCluster(SpecCluster):
         self._scheduler_config = scheduler_config
         self._cluster_config = cluster_config
         self._idle_timeout = idle_timeout
+        self._idle_guard: IdleGuard | None = None
         self._client: weakref.ref[Client] | None = None
+        self._closing = threading.RLock()
         self._cleanup = weakref.finalize(self, _release_in, os.getpid(), release)
         # Dask's own exit handler closes the cluster first; this is for what it may leave.
         self._cleanup.atexit = False
         try:
-            super().__init__(**kwargs)  # starts everything, and calls _start() for it
+            with interrupts.let_through():
+                super().__init__(**kwargs)  # starts everything, and calls _start() for it
         except BaseException as error:
             if not isinstance(error, Exception):  # Dask closes after those by itself
                 with suppress(Exception):  # what matters to the caller is the interrupt
                     self.sync(self._abort)
-            self._loop_runner.stop()
+            if hasattr(self, "_loop_runner"):  # else it has begun nothing
+                self._loop_runner.stop()
             self._cleanup()
             raise
 
@@ -210,7 +215,9 @@ class GuardedCluster(SpecCluster):
         if TIME_TO_LIVE in self._scheduler_config:
             plugins.append(BusyWorkerGuard())  # a time-to-live that the user chose is kept exactly
         if self._idle_timeout is not None:
-            plugins.append(IdleGuard(self._idle_timeout, owner.close_cluster))
+            guard = IdleGuard(self._idle_timeout, owner.close_cluster, starting=True)
+            self._idle_guard = guard
+            plugins.append(guard)
         for plugin in plugins:
             scheduler.add_plugin(plugin)
             await plugin.start(scheduler)
@@ -228,15 +235,29 @@ class GuardedCluster(SpecCluster):
         """Remember the client that was returned with this cluster."""
         self._client = weakref.ref(client)
 
+    def begin_idle_timeout(self) -> None:
+        """Close this cluster when it is not used from now on; the last step of a start."""
+        if self._idle_guard is not None:
+            self._idle_guard.begin()
+
+    def close(self, timeout: float | None = None) -> Any:
+        """Close the cluster; several threads may, as one does after the idle timeout.
+
+        One after the other: Dask stops the event loop as it closes, and a thread that waits for
+        an answer of that loop then gets an ``UnboundLocalError``, or waits for ever.
+        """
+        if self.asynchronous:
+            return super().close(timeout)
+        if not self._closing.acquire(timeout=-1 if timeout is None else timeout):
+            raise TimeoutError(f"another thread has not closed the cluster within {timeout:g} s")
+        try:
+            return super().close(timeout)
+        finally:
+            self._closing.release()
+
     def close_all(self) -> None:
         """Close the client that was returned with the cluster, then the cluster."""
         client = self._client() if self._client is not None else None
         if client is not None:
             client.close()
-        try:
-            self.close()
-        except UnboundLocalError:
-            # Another thread has closed the cluster and stopped the loop meanwhile; sync() of
-            # distributed then has neither a result nor an error.
-            if self.status != Status.closed:
-                raise
+        self.close()

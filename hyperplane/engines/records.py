@@ -36,6 +36,7 @@ from hyperplane.engines.private_folders import (
     record_folders,
     remove_empty,
 )
+from hyperplane.engines.running_system import started
 
 if sys.platform != "win32":
     import fcntl
@@ -44,6 +45,8 @@ if sys.platform != "win32":
 PATIENCE = 5.0
 #: Seconds after which the draft of a record is abandoned: it is written within milliseconds.
 _ABANDONED = 60.0
+#: Seconds, thirty years: greater numbers count from 1970, as this package wrote them before.
+_LONGEST_BOOT = 1e9
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Record:
     pid : int
         The owning process.
     started : float
-        When that process started, in seconds since 1970.
+        When that process started, as :func:`own_start` says it.
     workers, threads : int
         Worker processes and threads that were started.
     ram_gb : float
@@ -96,15 +99,24 @@ class Record:
         """Whether the owning process is still there."""
         try:
             owner = psutil.Process(self.pid)
-            same = abs(owner.create_time() - self.started) < 1
-            return same and owner.status() != psutil.STATUS_ZOMBIE
+            begun = owner.create_time() if self.started > _LONGEST_BOOT else _start_of(self.pid)
+            return abs(begun - self.started) < 1 and owner.status() != psutil.STATUS_ZOMBIE
         except psutil.Error:
             return False
 
 
 def own_start() -> float:
-    """When this process started."""
-    return psutil.Process().create_time()
+    """When this process started: in seconds since the boot where that is known, else since 1970.
+
+    A time of day would change for processes that run when the clock is set, and the clusters of
+    all of them be removed as those of dead processes.
+    """
+    return _start_of(os.getpid())
+
+
+def _start_of(pid: int) -> float:
+    ticks = started(pid)
+    return int(ticks) / os.sysconf("SC_CLK_TCK") if ticks else psutil.Process(pid).create_time()
 
 
 def reserve(record: Record, parent: str | None) -> Record:

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +115,25 @@ class BusyWorkerGuard(SchedulerPlugin):
         if scheduler.worker_ttl:
             self._watch = PeriodicCallback(self.look, min(scheduler.worker_ttl / 4, 15.0) * 1000)
             self._watch.start()
+            check = scheduler.periodic_callbacks["worker-ttl"]
+            check.callback = self._with_look_before(check.callback)
+
+    def _with_look_before(
+        self, check: Callable[[], Awaitable[None] | None]
+    ) -> Callable[[], Awaitable[None]]:
+        """Return Dask's check of the time-to-live with a look at silent workers before it.
+
+        After the scheduler's own process was stopped (Ctrl-Z and ``fg``, a suspended machine), the
+        check is due at once, and all workers are silent because no heartbeat was read.
+        """
+
+        async def check_after_look() -> None:
+            await self.look()
+            checking = check()
+            if checking is not None:
+                await checking
+
+        return check_after_look
 
     async def close(self) -> None:
         """Stop looking."""
@@ -128,19 +147,20 @@ class BusyWorkerGuard(SchedulerPlugin):
             self.scheduler.worker_ttl or 0, 10 * dask_scheduler.heartbeat_interval(len(workers))
         )
         now = time.time()
-        silent = [
-            worker
+        silent = {
+            worker: worker.last_seen
             for worker in workers.values()
             if worker.nanny and now - worker.last_seen > ttl / 3
-        ]
+        }
         self._silent = {
             address: silence
             for address, silence in self._silent.items()
             if address in workers and workers[address].last_seen == silence.renewed
         }
         answers = await asyncio.gather(*(self._activity(worker) for worker in silent))
-        for worker, activity in zip(silent, answers, strict=True):
-            if activity is not None and workers.get(worker.address) is worker:
+        for (worker, seen), activity in zip(silent.items(), answers, strict=True):
+            heard = worker.last_seen != seen  # while its nanny was asked
+            if activity is not None and not heard and workers.get(worker.address) is worker:
                 self._judge(worker, *activity)
 
     async def _activity(self, worker: WorkerState) -> tuple[int, float] | None:

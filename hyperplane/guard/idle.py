@@ -2,8 +2,8 @@
 
 Dask has an idle timeout of its own. Its clock starts with the scheduler, so that a cluster that
 is slow to start was closed as it became ready, and it does not count results that a client holds
-as use, so that they were lost. This one starts its clock at the first worker and leaves a cluster
-alone for as long as somebody holds a result on it.
+as use, so that they were lost. This one starts its clock at the first worker, or when the start is
+over, and leaves a cluster alone for as long as a client holds a result on it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ class IdleGuard(SchedulerPlugin):
         Seconds.
     close : callable
         Closes the cluster; called on the scheduler's event loop.
+    starting : bool
+        Whether to wait for :meth:`begin`: workers may come long after the first one.
     """
 
     name = "hyperplane-idle-guard"
 
-    def __init__(self, timeout: float, close: Callable[[], None]) -> None:
+    def __init__(self, timeout: float, close: Callable[[], None], starting: bool = False) -> None:
         self.timeout = timeout
+        self.starting = starting
         self.close_cluster = close
         self.used_at: float | None = None
         self._warned = False
@@ -47,6 +50,10 @@ class IdleGuard(SchedulerPlugin):
         self._watch = PeriodicCallback(self.look, min(1.0, self.timeout / 4) * 1000)
         self._watch.start()
 
+    def begin(self) -> None:
+        """Start the clock at the next look: the start of the cluster is over."""
+        self.starting = False
+
     async def close(self) -> None:
         """Look no more."""
         self._watch.stop()
@@ -54,7 +61,7 @@ class IdleGuard(SchedulerPlugin):
     def look(self) -> None:
         """Note whether the cluster is in use, or close it."""
         now = time.monotonic()
-        if self.used_at is None and not self.scheduler.workers:
+        if self.starting or (self.used_at is None and not self.scheduler.workers):
             return
         if self.used_at is None or self.scheduler.idle_since is None:
             self.used_at, self._warned = now, False

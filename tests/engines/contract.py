@@ -18,7 +18,7 @@ import dask.config
 import dask.dataframe as dd
 import pytest
 from dask.distributed import wait
-from services import temporary_directory
+from services import temporary_directory, until
 
 import hyperplane
 from hyperplane import MemoryPolicy
@@ -107,7 +107,7 @@ class EngineContract:
         with cluster, client:
             assert list(client.run(thresholds).values()) == [expected] * 2
             cluster.scale(3)
-            client.wait_for_workers(3, timeout=60)
+            client.wait_for_workers(3, timeout=120)
             assert list(client.run(thresholds).values()) == [expected] * 3
             client.restart()
             assert list(client.run(thresholds).values()) == [expected] * 3
@@ -168,10 +168,11 @@ class EngineContract:
         victim = next(iter(client.nthreads()))
         futures = client.map(slow_square(), range(20), pure=False)
         client.run(_die, workers=[victim], on_error="ignore")
-        wait(futures, timeout=60)
+        # The scheduler may learn of it after all results are there.
+        until(lambda: victim not in client.nthreads())
+        wait(futures, timeout=120)
         assert client.gather(futures) == [n * n for n in range(20)]
-        client.wait_for_workers(2, timeout=60)
-        assert victim not in client.nthreads()
+        client.wait_for_workers(2, timeout=120)
 
 
 class OneClusterContract(EngineContract):

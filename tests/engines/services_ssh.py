@@ -115,7 +115,7 @@ def surroundings(network: Hosts) -> Iterator[None]:
     settings = network.settings()
     with dask.config.set({f"hyperplane.engines.ssh.{k}": v for k, v in settings.items()}):
         yield
-    until(lambda: not network.processes(), 30)
+    until(lambda: not network.processes(), 120)
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +127,7 @@ def nothing_left(
     yield
     # The processes of a cluster that several tests use end with the last one.
     if "one_cluster" not in request.fixturenames:
-        until(lambda: network.processes() <= before, 30)
+        until(lambda: network.processes() <= before, 120)
 
 
 def plan(**options: Any) -> hyperplane.ClusterPlan:

@@ -139,7 +139,7 @@ async def echoed(pair: dict[str, str], client: Security) -> object:
     server = elsewhere.security_of(pair).get_listen_args("scheduler")
     async with listen("tls://127.0.0.1:0", answer, **server) as listener:
         comm = await connect(
-            listener.contact_address, timeout=5, **client.get_connection_args("client")
+            listener.contact_address, timeout=60, **client.get_connection_args("client")
         )
         await comm.write("hello")
         try:

@@ -66,7 +66,7 @@ client.close(), cluster.close()
 
 def after_the_end():
     inner, cluster = start()
-    print("sum", inner.submit(sum, [3, 4]).result(timeout=40))
+    print("sum", inner.submit(sum, [3, 4]).result(timeout=120))
     inner.close(), cluster.close()
 
 print("child", in_a_child(after_the_end))
@@ -77,7 +77,7 @@ def test_a_forked_child_is_refused_at_once_and_the_parent_goes_on(tmp_path: Path
     script = tmp_path / "script.py"
     script.write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=240
     )
     assert without_notices(done.stderr) == ""
     assert done.stdout.splitlines() == ["refused"] * 10 + ["child 0", "sum 7", "child 0"]

@@ -118,12 +118,12 @@ def test_found_by_either_name_and_left_alone_by_a_handle_that_goes(gateway: Serv
             "assert client.submit(sum, [1, 2]).result() == 3\n"
         )
         for told in (["shared", "gateway"], ["shared"], [cluster.name]):
-            subprocess.run([sys.executable, "-c", program, *told], check=True, timeout=60)
+            subprocess.run([sys.executable, "-c", program, *told], check=True, timeout=120)
         assert client.submit(sum, [3, 4]).result() == 7
 
 
 def test_an_owner_that_is_killed_leaves_a_cluster_that_ends_by_itself(gateway: Server) -> None:
-    options = {"engine": "gateway", **ONE, "idle_timeout": 5, "engine_options": gateway.settings()}
+    options = {"engine": "gateway", **ONE, "idle_timeout": 15, "engine_options": gateway.settings()}
     program = (
         "import hyperplane, os, signal\n"
         "if __name__ == '__main__':\n"
@@ -132,7 +132,7 @@ def test_an_owner_that_is_killed_leaves_a_cluster_that_ends_by_itself(gateway: S
         "    held.result()\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=240)
     assert done.returncode == -signal.SIGKILL
     assert gateway.processes()
     until(lambda: not gateway.processes())
@@ -148,22 +148,22 @@ def test_an_owner_that_ends_takes_its_cluster_along_and_a_stop_ends_it_for_its_o
         f"    client, cluster = hyperplane.start(hyperplane.plan_cluster(**{options!r}))\n"
         "    assert client.submit(sum, [1, 2]).result() == 3\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=240)
     until(lambda: not gateway.processes())
     client, cluster = start(name="stopped")
     with cluster, client:
         command = Path(sys.executable).with_name("hyperplane")
-        subprocess.run([command, "cluster", "stop", "stopped"], check=True, timeout=60)
+        subprocess.run([command, "cluster", "stop", "stopped"], check=True, timeout=120)
         until(lambda: cluster.status.name == "closed")
         assert client.status == "closed"
 
 
 def test_idle_timeout_spares_held_results_and_the_owner_learns_of_the_end() -> None:
-    client, cluster = start(idle_timeout=5)
+    client, cluster = start(idle_timeout=10)
     with cluster, client:
         held = client.submit(sum, [1, 2])
         wait(held)
-        time.sleep(8)
+        time.sleep(14)
         assert held.result() == 3
         assert cluster.status.name == "running"
         del held

@@ -10,6 +10,7 @@ from typing import Any
 
 import dask.config
 import pytest
+from services import until
 from services_gateway import Server, gateway, nothing_left, server, surroundings
 
 import hyperplane
@@ -76,9 +77,9 @@ def test_a_scheduler_that_does_not_start(gateway: Server) -> None:
 def test_too_little_time_for_the_scheduler_and_for_the_workers(gateway: Server) -> None:
     with pytest.raises(StartTimeout, match=r"not started the scheduler within 0.1 s"):
         start(gateway.settings(), timeout=0.1)
-    hangs = {"DASK_DISTRIBUTED__WORKER__PRELOAD": "['import time; time.sleep(60)']"}
-    with pytest.raises(StartTimeout, match="0 of 1 worker process came within 20 s") as caught:
-        start(gateway.settings(options={"environment": hangs}), timeout=20)
+    hangs = {"DASK_DISTRIBUTED__WORKER__PRELOAD": "['import time; time.sleep(600)']"}
+    with pytest.raises(StartTimeout, match="0 of 1 worker process came within 40 s") as caught:
+        start(gateway.settings(options={"environment": hangs}), timeout=40)
     assert "log of the gateway's server" in str(caught.value)
 
 
@@ -97,7 +98,7 @@ def test_a_proxy_that_is_not_there_costs_no_more_than_the_timeout(gateway: Serve
         pytest.raises(StartFailed, match=r"the proxy gateway://127.0.0.1:9 "),
     ):
         start(gateway.settings(proxy_address=9), timeout=20)
-    assert time.monotonic() - began < 20 + 30
+    assert time.monotonic() - began < 80
 
 
 @pytest.mark.parametrize("mode", ["remote", "local"])
@@ -152,9 +153,13 @@ def test_a_server_that_dies(caplog: pytest.LogCaptureFixture) -> None:
         mortal.kill()
         with pytest.raises(hyperplane.EngineError, match=r"cannot be reached|\(502\)"):
             cluster.scale(2)
-        time.sleep(2)  # until its proxy has ended too
-        with pytest.raises(hyperplane.EngineError, match="cannot be reached"):
-            hyperplane.get_cluster(cluster.name, "gateway")
+
+        def said() -> str:
+            with pytest.raises(hyperplane.EngineError) as caught:
+                hyperplane.get_cluster(cluster.name, "gateway")
+            return str(caught.value)
+
+        until(lambda: "cannot be reached" in said())  # its proxy ends a little later
         with caplog.at_level(logging.WARNING, "hyperplane"):
             client.close()
             cluster.close()

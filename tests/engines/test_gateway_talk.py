@@ -138,7 +138,7 @@ def test_a_client_of_the_server_that_is_collected_in_its_loop_stops_nothing() ->
         return "done"
 
     answer = asyncio.run_coroutine_threadsafe(collected(), kept.loop.asyncio_loop)
-    assert answer.result(timeout=10) == "done"
+    assert answer.result(timeout=120) == "done"
     kept.close()
     kept.close()
 

@@ -245,20 +245,20 @@ START = (
 def test_a_program_that_ends_takes_its_cluster_along() -> None:
     with program(START, json.dumps(SMALL)) as owner:
         assert owner.communicate(timeout=150)[0].split() == ["ready"]
-    until(lambda: not clusters(), 10)
+    until(lambda: not clusters())
 
 
 def test_the_cluster_of_a_program_that_is_killed_ends_by_itself() -> None:
-    arguments = json.dumps({**SMALL, "idle_timeout": 8})
+    arguments = json.dumps({**SMALL, "idle_timeout": 15})
     with program(
-        START + "held = client.submit(sum, [1])\nimport time; time.sleep(99)", arguments
+        START + "held = client.submit(sum, [1])\nimport time; time.sleep(999)", arguments
     ) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == "ready\n"
-        time.sleep(20)
+        time.sleep(35)
         assert clusters(), "a result is held on it"
         os.kill(owner.pid, signal.SIGKILL)
-    until(lambda: not clusters(), 60)
+    until(lambda: not clusters(), 120)
 
 
 def test_the_examples_are_accepted_by_an_api_server(tmp_path: Path) -> None:

@@ -67,18 +67,18 @@ def test_a_worker_that_ends_as_it_starts() -> None:
 
 
 def test_no_node_has_such_labels_or_so_much_room() -> None:
-    found = failure(node_selector={"disk": "none"}, timeout=20)
+    found = failure(node_selector={"disk": "none"}, timeout=50)
     assert isinstance(found, hyperplane.StartTimeout)
     assert "0 of 1 worker process came" in str(found)
     assert "node(s) didn't match" in str(found)
-    found = failure(cores_per_worker=94, nthreads=90, options={"cpu_reserved": 1}, timeout=20)
+    found = failure(cores_per_worker=94, nthreads=90, options={"cpu_reserved": 1}, timeout=50)
     assert "Insufficient cpu" in str(found)
 
 
 def test_a_quota_that_is_used_up() -> None:
     kubectl("-n", NAMESPACE, "create", "quota", "few", "--hard=limits.memory=800Mi")
     try:
-        found = failure(timeout=20)
+        found = failure(timeout=50)
         assert isinstance(found, hyperplane.StartTimeout)
         assert "exceeded quota: few" in str(found)
     finally:

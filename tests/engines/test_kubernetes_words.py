@@ -158,26 +158,26 @@ def test_what_is_not_there_is_missing() -> None:
 def test_no_configuration_of_kubectl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     with pytest.raises(hyperplane.StartFailed, match=r"no usable configuration.*KUBECONFIG"):
-        KubernetesEngine().start(plan(timeout=5))
+        KubernetesEngine().start(plan(timeout=120))
     with pytest.raises(hyperplane.StartFailed, match="no usable configuration"):
         KubernetesEngine().connect("flights", KubernetesSettings())
 
 
 def test_no_server_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"https://127.0.0.1:{free.getsockname()[1]}"
-    name = {"name": "n"}
-    content = {
-        "current-context": "n",
-        "contexts": [{**name, "context": {"cluster": "n", "user": "n"}}],
-        "clusters": [{**name, "cluster": {"server": address}}],
-        "users": [{**name, "user": {"token": "t"}}],
-    }
-    (tmp_path / "config").write_text(json.dumps(content), encoding="utf-8")
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    with pytest.raises(hyperplane.EngineError, match="cannot be reached"):
-        KubernetesEngine().start(plan(timeout=5))
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # to the end, so that no other program takes the port
+        name = {"name": "n"}
+        server = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        content = {
+            "current-context": "n",
+            "contexts": [{**name, "context": {"cluster": "n", "user": "n"}}],
+            "clusters": [{**name, "cluster": {"server": server}}],
+            "users": [{**name, "user": {"token": "t"}}],
+        }
+        (tmp_path / "config").write_text(json.dumps(content), encoding="utf-8")
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+        with pytest.raises(hyperplane.EngineError, match="cannot be reached"):
+            KubernetesEngine().start(plan(timeout=120))
 
 
 def test_the_answer_of_a_scheduler_whether_it_is_idle() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ SMALL: dict[str, Any] = {
     "ram_gb_per_proc": 0.5,
     "cores_per_worker": 2,
     "local_fit": "exact",
-    "timeout": 60,
+    "timeout": 200,
 }
 ONE = {**SMALL, "nprocs": 1}
 
@@ -48,23 +50,27 @@ def wait_until(condition: Callable[[], object], seconds: float) -> None:
         time.sleep(0.05)
 
 
-def listening(process: psutil.Process) -> set[str]:
-    """Addresses that a process and those below it listen on."""
-    return {
-        connection.laddr.ip
-        for one in [process, *process.children(recursive=True)]
-        for connection in one.net_connections("inet")
-        if connection.status == psutil.CONN_LISTEN
-    }
+def listening() -> set[tuple[str, int]]:
+    """Addresses and ports that this process and those below it listen on."""
+    found = set()
+    for one in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):  # it has ended since
+            found |= {
+                (connection.laddr.ip, connection.laddr.port)
+                for connection in one.net_connections("inet")
+                if connection.status == psutil.CONN_LISTEN
+            }
+    return found
 
 
 @pytest.mark.cluster
 def test_listens_on_loopback_only() -> None:
+    before = listening()  # services that other tests share
     client, cluster = hyperplane.start(hyperplane.plan_cluster(**SMALL))
     with cluster, client:
-        assert listening(psutil.Process()) == {"127.0.0.1"}
+        assert {ip for ip, _ in listening() - before} == {"127.0.0.1"}
         urllib.request.urlopen(cluster.dashboard_link).read()
-        assert listening(psutil.Process()) == {"127.0.0.1"}
+        assert {ip for ip, _ in listening() - before} == {"127.0.0.1"}
 
 
 @pytest.mark.cluster
@@ -93,17 +99,23 @@ def test_dashboard_pages_are_loaded_by_the_first_look_only() -> None:
 
 
 @pytest.mark.cluster
-def test_settings_that_keep_people_out_of_trouble() -> None:
+def test_settings_that_keep_people_out_of_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     def of_worker(dask_worker: Any) -> Any:
         return dask.config.get("distributed.worker.memory.max-spill")
 
+    free = []  # at the start; other programs use the disk, too
+
+    def free_disk(folder: str) -> int:
+        free.append(shutil.disk_usage(folder).free)
+        return free[-1]
+
+    monkeypatch.setattr(machine, "free_disk", free_disk)
     client, cluster = hyperplane.start(hyperplane.plan_cluster(**SMALL))
     with cluster, client:
         assert cluster.scheduler.worker_ttl == 60
         assert cluster.scheduler.no_workers_timeout == 300
         spill = list(client.run(of_worker).values())
-        free = machine.free_disk(str(records.private_folder()))
-        assert all(0 < each <= free / 2 for each in spill)
+        assert all(0 < each <= free[-1] / 2 for each in spill)
     assert dask.config.get("distributed.deploy.lost-worker-timeout") == "15s"
 
 
@@ -135,7 +147,7 @@ def test_a_job_without_workers_ends_with_an_error() -> None:
                 time.sleep(0.05)
             future = client.submit(sum, [1, 2])
             with pytest.raises(NoWorkerError):
-                future.result(timeout=30)
+                future.result(timeout=120)
 
 
 @pytest.mark.cluster
@@ -160,11 +172,32 @@ def test_a_worker_slow_to_come_back_keeps_its_place(
         client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
     with cluster, client:
         [pid] = client.run(os.getpid).values()
+        [nanny] = cluster.workers.values()
         psutil.Process(pid).kill()
-        wait_until(lambda: not client.nthreads(), 10)
-        time.sleep(4)
-        assert bool(client.nthreads()) is comes_back
-        assert len(cluster.workers) == int(comes_back)
+        if comes_back:
+            # Not until there is none: on a busy machine it may be back before the first look.
+            wait_until(lambda: {*client.run(os.getpid, on_error="ignore").values()} - {pid}, 120)
+            assert list(cluster.workers.values()) == [nanny]
+        else:
+            wait_until(lambda: nanny.status.name == "closed" and not client.nthreads(), 120)
+            assert not cluster.workers
+
+
+@pytest.mark.cluster
+def test_the_idle_timeout_begins_when_the_start_is_over(tmp_path: Path) -> None:
+    slow = tmp_path / "slow.py"  # the second worker comes long after the first one
+    slow.write_text(
+        "import os, time\n"
+        "def dask_setup(worker):\n"
+        "    try:\n"
+        f"        os.mkdir({str(tmp_path / 'first')!r})\n"
+        "    except FileExistsError:\n"
+        "        time.sleep(2)\n"
+    )
+    with dask.config.set({"distributed.worker.preload": [str(slow)]}):
+        client, cluster = hyperplane.start(hyperplane.plan_cluster(**SMALL, idle_timeout=0.5))
+    with cluster, client:
+        wait_until(lambda: cluster.status.name == client.status == "closed", 120)
 
 
 @pytest.mark.own_zygote
@@ -239,12 +272,11 @@ def test_start_timeout_closes_everything_and_says_why(tmp_path: Path) -> None:
     assert caught.value.engine == "local"
     assert caught.value.log_tail
     assert isinstance(caught.value, TimeoutError)
-    left = [
-        process
-        for process in psutil.Process().children(recursive=True)
-        if process.pid not in before and "resource_tracker" not in " ".join(process.cmdline())
-    ]
-    assert left == []
+    left = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has ended since
+            left += [process] * ("resource_tracker" not in " ".join(process.cmdline()))
+    assert [process for process in left if process.pid not in before] == []
     assert records.read_all() == []
 
 

@@ -13,6 +13,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask.config
@@ -37,7 +38,7 @@ ONE: dict[str, Any] = {
     "nthreads": 1,
     "ram_gb_per_proc": 0.5,
     "local_fit": "exact",
-    "timeout": 60,
+    "timeout": 200,
 }
 
 
@@ -48,7 +49,7 @@ def started() -> Iterator[Started]:
         yield one
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
     """Wait until a condition holds, or fail."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -73,11 +74,11 @@ class NameOfPlugin(NannyPlugin):
 def test_plugins_of_nannies_reach_running_later_and_restarted_workers(started: Started) -> None:
     client, cluster = started
     client.register_plugin(Environ({"OF_ENVIRON": "1"}))
-    client.wait_for_workers(1, timeout=60)
+    client.wait_for_workers(1, timeout=120)
     assert variable_of_workers(client, "OF_ENVIRON") == {"1"}
     client.register_plugin(NameOfPlugin())
     cluster.scale(2)
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=120)
     assert variable_of_workers(client, "OF_ENVIRON") == {"1"}
     assert variable_of_workers(client, "OF_PLUGIN") == {None, "2"}
     client.restart()
@@ -154,46 +155,129 @@ def test_workers_inherit_what_the_program_has_changed_since_the_first_start(
 def short_lives(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A time-to-live of one second, with heartbeats to match."""
     monkeypatch.setattr(distributed.scheduler, "heartbeat_interval", lambda workers: 0.1)
+    monkeypatch.setattr(busy, "ANSWER_LIMIT", 60.0)  # all nannies are here, and answer
     with dask.config.set({"hyperplane.engines.local.worker_ttl": "1s"}):
         yield
 
 
-def hold_the_lock(seconds: int) -> int:
-    """Wait in C code without letting go of the interpreter's lock."""
+@pytest.fixture
+def fifo(tmp_path: Path) -> Iterator[Path]:
+    """What a task waits for that holds the interpreter's lock."""
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    number = os.open(path, os.O_RDWR)
+    yield path
+    os.write(number, b"x")  # a task that a failure has left
+    os.close(number)
+
+
+def hold_the_lock(fifo: Path) -> int:
+    """Wait in C code for a byte in a pipe, without letting go of the interpreter's lock."""
     import ctypes
 
-    ctypes.PyDLL(None).sleep(seconds)
+    number = os.open(fifo, os.O_RDWR)  # needs no other end
+    ctypes.PyDLL(None).read(number, ctypes.create_string_buffer(1), 1)
+    os.close(number)
     return os.getpid()
 
 
 def compute_with_the_lock(seconds: float) -> int:
     """Use a processor in C code without letting go of the interpreter's lock."""
-    began = time.perf_counter()
+    began = time.thread_time()
     sum(range(10**6))
-    sum(range(int(10**6 * seconds / (time.perf_counter() - began))))
+    sum(range(int(10**6 * seconds / (time.thread_time() - began))))
     return os.getpid()
+
+
+def guard_of(cluster: Any) -> busy.BusyWorkerGuard:
+    guard = cluster.scheduler.plugins[busy.BusyWorkerGuard.name]
+    assert isinstance(guard, busy.BusyWorkerGuard)
+    return guard
 
 
 @pytest.mark.usefixtures("short_lives")
 def test_a_task_that_holds_the_interpreters_lock_for_long_ends(
-    started: Started, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    started: Started, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fifo: Path
 ) -> None:
-    client, _ = started
+    client, cluster = started
     [pid] = client.run(os.getpid).values()
     held = client.scatter([1, 2], broadcast=True)
     with caplog.at_level(logging.WARNING, busy.logger.name):
-        assert client.submit(hold_the_lock, 5).result(timeout=60) == pid
-    said = [line for line in caplog.messages if "holds the interpreter's lock" in line]
-    assert 1 <= len(said) <= 3  # once, and again after each heartbeat that comes through
-    monkeypatch.setattr(busy, "WAITING_LIMIT", 1.5)  # shorter than the computation
-    assert client.submit(compute_with_the_lock, 5).result(timeout=120) == pid
+        future = client.submit(hold_the_lock, fifo)
+        wait_until(lambda: any("holds the interpreter's lock" in line for line in caplog.messages))
+    time.sleep(2.5)  # more than twice the time-to-live
+    fifo.write_bytes(b"x")
+    assert future.result(timeout=120) == pid
+    guard, at_work = guard_of(cluster), []
+    judge = guard._judge
+
+    def noted(worker: Any, *activity: Any) -> None:
+        judge(worker, *activity)
+        silence = guard._silent[worker.address]
+        at_work.append(silence.idle_since == silence.looked)
+
+    monkeypatch.setattr(guard, "_judge", noted)
+    while not any(at_work):  # no look may fall into the computation if this process stands still
+        assert client.submit(compute_with_the_lock, 2, pure=False).result(timeout=240) == pid
     assert client.gather(held) == [1, 2]
+
+
+class Clock:
+    """The module ``time`` with a time that the test sets."""
+
+    now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(("share", "spared"), [(0.1, True), (0.01, False)])
+def test_who_computes_is_spared_for_longer_than_who_waits(
+    share: float, spared: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, guard = Clock(), busy.BusyWorkerGuard()
+    monkeypatch.setattr(busy, "time", clock)
+    worker: Any = SimpleNamespace(address="tcp://x:1", last_seen=clock.now)
+    with caplog.at_level(logging.WARNING, busy.logger.name):
+        for seconds in range(20, 2000, 15):
+            clock.now = 1000.0 + seconds
+            guard._judge(worker, 17, share * seconds)
+    assert (worker.last_seen == clock.now) is spared
+    assert spared or worker.last_seen == pytest.approx(1000 + busy.WAITING_LIMIT, abs=15)
+    [said] = caplog.messages  # once, however often it looks
+    assert "has sent no heartbeat for 20 s, but its process 17 runs" in said
+
+
+@pytest.mark.usefixtures("short_lives")
+def test_workers_outlive_a_time_in_which_their_scheduler_stood_still(started: Started) -> None:
+    client, cluster = started
+    [pid] = client.run(os.getpid).values()
+    held = client.submit(sum, [1, 2])
+    assert held.result() == 3
+    check = cluster.scheduler.periodic_callbacks["worker-ttl"]
+    of_dask, checks, ended = check.callback, [], []
+
+    async def noted() -> None:
+        began = time.monotonic()
+        await of_dask()
+        checks.append(began)
+
+    def stand_still() -> None:
+        time.sleep(3)
+        ended.append(time.monotonic())
+
+    check.callback = noted
+    guard_of(cluster)._watch.stop()  # the check comes first, as it may after such a time
+    cluster.loop.add_callback(stand_still)
+    wait_until(lambda: ended and any(began >= ended[0] for began in checks))
+    assert list(client.run(os.getpid).values()) == [pid]
+    assert held.result() == 3
 
 
 @pytest.mark.usefixtures("short_lives")
 @pytest.mark.parametrize("how", ["stopped", "waits for longer than the limit"])
 def test_a_process_that_does_nothing_is_replaced(
-    how: str, started: Started, monkeypatch: pytest.MonkeyPatch
+    how: str, started: Started, monkeypatch: pytest.MonkeyPatch, fifo: Path
 ) -> None:
     client, _ = started
     [pid] = client.run(os.getpid).values()
@@ -201,11 +285,11 @@ def test_a_process_that_does_nothing_is_replaced(
         psutil.Process(pid).suspend()
     else:
         monkeypatch.setattr(busy, "WAITING_LIMIT", 1.5)
-        future = client.submit(hold_the_lock, 600)
+        future = client.submit(hold_the_lock, fifo)
     wait_until(lambda: not psutil.pid_exists(pid))
     if how != "stopped":
         future.cancel(force=True)
-    client.wait_for_workers(1, timeout=60)
+    client.wait_for_workers(1, timeout=120)
 
 
 def test_a_time_to_live_that_the_user_chose_is_kept_exactly() -> None:
@@ -278,7 +362,7 @@ def run_script(folder: Path, text: str, *how: str) -> subprocess.CompletedProces
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=240,
         cwd=folder,
     )
 
@@ -287,7 +371,7 @@ def run_script(folder: Path, text: str, *how: str) -> subprocess.CompletedProces
 def test_definitions_of_the_main_module_are_in_workers(
     how: tuple[str, ...], tmp_path: Path
 ) -> None:
-    outside = "print('defined in', 'program' if __name__ == '__main__' else 'worker')"
+    outside = "print('defined in', 'program' if __name__ == '__main__' else 'worker', flush=True)"
     done = run_script(tmp_path, MAIN.format(outside=outside) + GUARD, *how)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

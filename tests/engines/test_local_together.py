@@ -24,7 +24,7 @@ ONE: dict[str, Any] = {
     "nthreads": 1,
     "ram_gb_per_proc": 0.5,
     "local_fit": "exact",
-    "timeout": 60,
+    "timeout": 200,
 }
 
 
@@ -58,8 +58,8 @@ def test_the_program_can_use_forkserver_beside_a_cluster() -> None:
     with cluster, client:
         context = multiprocessing.get_context("forkserver")
         with ProcessPoolExecutor(1, mp_context=context) as pool:
-            assert pool.submit(square, 3).result(timeout=30) == 9
-        assert client.submit(square, 4).result(timeout=30) == 16
+            assert pool.submit(square, 3).result(timeout=120) == 9
+        assert client.submit(square, 4).result(timeout=120) == 16
 
 
 MAIN_FUNCTIONS = """
@@ -78,8 +78,8 @@ def use_a_cluster():
         if sys.argv[1] == "forkserver beside it":
             context = multiprocessing.get_context("forkserver")
             with ProcessPoolExecutor(1, mp_context=context) as pool:
-                assert pool.submit(square, 3).result(timeout=30) == 9
-        assert client.submit(square, 4).result(timeout=30) == 16
+                assert pool.submit(square, 3).result(timeout=120) == 9
+        assert client.submit(square, 4).result(timeout=120) == 16
     print("done")
 
 if __name__ == "__main__":
@@ -97,7 +97,11 @@ def test_functions_of_the_main_module_are_found(case: str, tmp_path: Path) -> No
     script = tmp_path / "script.py"
     script.write_text(MAIN_FUNCTIONS)
     done = subprocess.run(
-        [sys.executable, str(script), case], capture_output=True, text=True, timeout=90, check=False
+        [sys.executable, str(script), case],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "done"

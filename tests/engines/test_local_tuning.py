@@ -24,7 +24,7 @@ ONE: dict[str, Any] = {
     "ram_gb_per_proc": 1,
     "cores_per_worker": 2,
     "local_fit": "exact",
-    "timeout": 60,
+    "timeout": 200,
 }
 FAST = {
     "profile": 0.1,
@@ -102,7 +102,7 @@ def test_in_force_after_start_scale_and_restart(start_method: str) -> None:
         assert dask.config.get("dataframe.shuffle.method") == "tasks"
         if start_method == "preload":
             cluster.scale(2)
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(2, timeout=120)
             assert list(client.run(look).values()) == [FAST] * 2
         client.restart()
         assert {json.dumps(each) for each in client.run(look).values()} == {json.dumps(FAST)}

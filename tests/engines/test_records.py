@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from containers import Container
 
@@ -108,6 +109,16 @@ def test_a_dead_owner_is_cleared_with_its_scratch() -> None:
 def test_a_process_id_used_again_is_not_the_owner() -> None:
     records.write(record(started=records.own_start() - 1000))
     assert records.read_all() == []
+
+
+def test_a_clock_that_is_set_ends_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    pslinux = pytest.importorskip("psutil._pslinux", exc_type=ImportError)
+    records.write(record("now"))
+    records.write(record("earlier", started=psutil.Process().create_time()))
+    assert {found.name for found in records.read_all()} == {"now", "earlier"}
+    boot = psutil.boot_time()
+    monkeypatch.setattr(pslinux, "boot_time", lambda: boot + 3600)
+    assert [found.name for found in records.read_all()] == ["now"]
 
 
 def test_a_torn_file_is_passed_over() -> None:
@@ -288,6 +299,7 @@ def test_containers_that_share_a_disk_remove_only_what_a_dead_one_has_left(
     assert [Path(path).exists() for path in paths] == [True, True, False, False]
     assert len(list(tmp_path.rglob("same.json"))) == 1
     one.end()
+    until = time.monotonic() + 60
     while len(list(tmp_path.iterdir())) > 1 and time.monotonic() < until:
         assert records.read_all() == []
     assert [path.name for path in tmp_path.iterdir()] == ["disk"]

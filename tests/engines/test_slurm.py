@@ -225,7 +225,7 @@ def test_a_shared_folder_that_was_made_is_removed_again(
     before = sorted(tmp_path.rglob("*"))
     options = {"shared_folder": str(tmp_path / "state" / "shared"), "interface": "lo"}
     with pytest.raises(hyperplane.StartFailed, match="sbatch refused the job: no Slurm here"):
-        hyperplane.start(plan(options, num_workers=1, timeout=30))
+        hyperplane.start(plan(options, num_workers=1, timeout=120))
     assert sorted(tmp_path.rglob("*")) == before
     assert records.read_all() == []
 

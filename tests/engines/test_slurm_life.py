@@ -62,7 +62,7 @@ def test_what_will_never_start_fails_at_once(
     began = time.monotonic()
     with pytest.raises(hyperplane.StartFailed, match=says) as caught:
         start(engine_options=options, timeout=100, **arguments)
-    assert time.monotonic() - began < 40
+    assert time.monotonic() - began < 90
     if "python" in options:
         assert "/no/python" in caught.value.log_tail
     assert queue() == {}
@@ -115,7 +115,7 @@ def test_jobs_end_when_their_owner_is_killed(owner: Any, shared: Path) -> None:
 def test_ctrl_c_ends_a_start_with_its_jobs(owner: Any) -> None:
     until(lambda: len(queue()) == 2)
     owner.send_signal(signal.SIGINT)
-    _, said = owner.communicate(timeout=60)
+    _, said = owner.communicate(timeout=120)
     assert said.rstrip().endswith("KeyboardInterrupt")
     assert queue() == {}
 
@@ -136,7 +136,7 @@ def test_a_cluster_that_gets_no_more_jobs_goes_on(
             until(lambda: "sbatch refused the job: sbatch: error: too many" in caplog.text)
             until(lambda: len(cluster.plan) == 1)
         cluster.scale(2)
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=120)
 
 
 def test_a_slurm_that_does_not_answer_at_the_end_is_told_of(
@@ -156,7 +156,7 @@ def test_a_slurm_that_does_not_answer_at_the_end_is_told_of(
 
 
 def test_an_idle_cluster_ends_by_itself(shared: Path) -> None:
-    client, cluster = start(num_workers=1, idle_timeout=3)
+    client, cluster = start(num_workers=1, idle_timeout=10)
     until(lambda: queue() == {})
     until(lambda: not [*shared.rglob("*")])
     assert cluster.status.name == "closed"

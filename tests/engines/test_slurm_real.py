@@ -58,7 +58,7 @@ def test_jobs_of_two_processes_are_scaled_together() -> None:
     client, cluster = start(num_workers=1, nprocs=2, cores_per_worker=2)
     with cluster, client:
         cluster.scale(3)  # worker processes, as in Dask; a job has two
-        client.wait_for_workers(4, timeout=60)
+        client.wait_for_workers(4, timeout=120)
         assert len(queue("RUNNING")) == 2
         held = client.map(slow_square(), range(8))
         wait(held)
@@ -69,7 +69,7 @@ def test_jobs_of_two_processes_are_scaled_together() -> None:
         assert all(future.status == "finished" for future in held)
         assert client.gather(held) == [n * n for n in range(8)]
         cluster.scale(cores=4)
-        client.wait_for_workers(4, timeout=60)
+        client.wait_for_workers(4, timeout=120)
         cluster.scale(memory="1 GB")
         until(lambda: len(queue()) == 1)
 
@@ -99,5 +99,5 @@ def test_a_cancelled_job_in_mid_work_costs_no_task(
         until(lambda: f"job {victim} (worker {cluster.name}-0) was cancelled" in caplog.text)
         assert len(cluster.plan) == 1
         cluster.adapt(minimum_jobs=2, maximum_jobs=2)
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=120)
         assert victim not in queue()

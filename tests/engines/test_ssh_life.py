@@ -99,7 +99,7 @@ def test_the_processes_end_with_a_program_that_is_killed(network: Hosts) -> None
         "import hyperplane, json, sys, time\n"
         "client, cluster = hyperplane.start(hyperplane.plan_cluster(\n"
         "    engine='ssh', **json.loads(sys.argv[1])))\n"
-        "print('ready', flush=True); time.sleep(60)"
+        "print('ready', flush=True); time.sleep(600)"
     )
     settings = dask.config.get("hyperplane.engines.ssh")
     arguments = json.dumps({**SMALL, "engine_options": settings})
@@ -110,11 +110,11 @@ def test_the_processes_end_with_a_program_that_is_killed(network: Hosts) -> None
         assert run.stdout.readline() == b"ready\n"
         assert network.processes(1)
         os.kill(run.pid, signal.SIGKILL)
-    until(lambda: not network.processes(1, 2), 30)
+    until(lambda: not network.processes(1, 2), 120)
 
 
 def test_an_idle_cluster_closes_itself() -> None:
-    client, cluster = hyperplane.start(plan(idle_timeout=5))
+    client, cluster = hyperplane.start(plan(idle_timeout=10))
     assert client.submit(sum, [1, 2]).result() == 3
     until(lambda: cluster.status.name == "closed" and not records.read_all())
     with pytest.raises(hyperplane.EngineError, match="running: none"):

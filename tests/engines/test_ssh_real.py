@@ -40,13 +40,13 @@ def test_two_processes_on_each_host_are_scaled_together(network: Hosts) -> None:
     with cluster, client:
         assert _names(client) == {"node-0-0", "node-0-1", "node-1-0", "node-1-1"}
         cluster.scale(6)
-        client.wait_for_workers(6, timeout=60)
+        client.wait_for_workers(6, timeout=120)
         cluster.scale(2)
         until(lambda: len(client.nthreads()) == 2)
         assert _names(client) == {"node-0-0", "node-0-1"}
         until(lambda: not network.processes(2))
         cluster.scale(memory="2 GB")
-        client.wait_for_workers(4, timeout=60)
+        client.wait_for_workers(4, timeout=120)
         with pytest.raises(hyperplane.EngineError, match="no host is free for one more node"):
             cluster.scale(10)
 

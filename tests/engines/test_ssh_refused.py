@@ -25,7 +25,7 @@ def refused(**options: Any) -> str:
 def test_every_host_that_does_not_answer_is_named(network: Hosts) -> None:
     there, *away = (network.address(number) for number in (1, 88, 89))
     hosts = [there, *away]
-    text = refused(num_workers=3, engine_options={"hosts": hosts, "connect_timeout": 5})
+    text = refused(num_workers=3, engine_options={"hosts": hosts, "connect_timeout": 15})
     assert "2 hosts of 3 cannot be used, so nothing was started" in text
     assert f"{away[0]}: " in text
     assert f"{away[1]}: " in text

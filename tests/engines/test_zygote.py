@@ -31,7 +31,7 @@ def ask() -> tuple[int, bool, str | None]:
     queue = context.Queue()
     process = context.Process(target=child, args=(queue,))
     process.start()
-    answer = queue.get(timeout=30)
+    answer = queue.get(timeout=120)
     process.join()
     process.close()
     queue.close()
@@ -101,7 +101,7 @@ def test_its_process_has_one_thread_whatever_it_loads() -> None:
         "zygote.release()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=240
     )
     assert done.stdout.split() == ["1"]
     assert without_notices(done.stderr) == ""
@@ -148,7 +148,7 @@ def test_a_killed_owner_with_a_long_path_leaves_nothing(far: Path) -> None:
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     environment = {**os.environ, "TMPDIR": str(far)}
-    subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, check=False)
+    subprocess.run([sys.executable, "-c", program], env=environment, timeout=240, check=False)
     (folder,) = records.private_folders()
     (left,) = folder.iterdir()
     assert [each.is_socket() for each in left.iterdir()] == [True]

@@ -79,6 +79,7 @@ def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> Star
         cluster.used_by(client)
         addresses = {"scheduler": cluster.scheduler_address, "dashboard": cluster.dashboard_link}
         records.write(replace(record, **addresses))
+        cluster.begin_idle_timeout()
     except BaseException:
         cluster.close()
         raise

@@ -12,7 +12,7 @@ from typing import Any, cast
 import dask.config
 from distributed import Client
 
-from hyperplane.engines import machine, records
+from hyperplane.engines import interrupts, machine, records
 from hyperplane.engines.base import Started
 from hyperplane.engines.dask_settings import (
     as_the_user_has_it,
@@ -42,18 +42,28 @@ def start(plan: ClusterPlan) -> Started:
     StartFailed
         When something else went wrong. Either way nothing is left running.
     """
+    started: Started | None = None
+    try:
+        # Only the wait for the workers takes long, and lets interrupts through.
+        with interrupts.put_off():
+            started = _start(plan)
+    except BaseException:
+        if started is not None:
+            started.client.close()
+            started.cluster.close()
+        raise
+    return started
+
+
+def _start(plan: ClusterPlan) -> Started:
     settings = cast(LocalSettings, plan.settings)
     began = time.monotonic()
-    record = record_of(plan, direct_to_workers=plan.tuning.direct_to_workers)
-    try:
-        with as_the_user_has_it():
-            spill_to = dask.config.get("temporary-directory", default=None)
-        record = records.reserve(record, spill_to)
-    except OSError as error:
-        raise StartFailed("local", str(error)) from error
-    forked = settings.start_method == "preload" and zygote.acquire(settings.preload, _pre_spawn())
     with log_tail() as tail, quick.without_collecting():
+        record = _reserved(plan)
+        forked = False
         try:
+            preload = settings.start_method == "preload"
+            forked = preload and zygote.acquire(settings.preload, _pre_spawn())
             with as_the_user_has_it():
                 arguments = _arguments(plan, settings, record.scratch, forked)
         except BaseException:  # from here on the cluster object cleans up after itself
@@ -66,6 +76,16 @@ def start(plan: ClusterPlan) -> Started:
         return _with_client(cluster, record, plan)
 
 
+def _reserved(plan: ClusterPlan) -> records.Record:
+    record = record_of(plan, direct_to_workers=plan.tuning.direct_to_workers)
+    try:
+        with as_the_user_has_it():
+            spill_to = dask.config.get("temporary-directory", default=None)
+        return records.reserve(record, spill_to)
+    except OSError as error:
+        raise StartFailed("local", str(error)) from error
+
+
 def _with_client(
     cluster: GuardedLocalCluster, record: records.Record, plan: ClusterPlan
 ) -> Started:
@@ -75,6 +95,7 @@ def _with_client(
         cluster.used_by(client)
         addresses = {"scheduler": cluster.scheduler_address, "dashboard": cluster.dashboard_link}
         records.write(replace(record, **addresses))
+        cluster.begin_idle_timeout()
     except BaseException:
         cluster.close()
         raise

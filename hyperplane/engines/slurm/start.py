@@ -73,6 +73,7 @@ def start(plan: ClusterPlan) -> Started:
         scheduler, dashboard = cluster.scheduler_address, cluster.dashboard_link
         found = replace(record, scheduler=scheduler, dashboard=dashboard)
         records.write(replace(found, security=key_pair(security)))
+        cluster.begin_idle_timeout()
     except BaseException:
         cluster.close()
         raise

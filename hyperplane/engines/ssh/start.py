@@ -89,6 +89,7 @@ def start(plan: ClusterPlan) -> Started:
         _tell_of_few_cores(cluster, plan)
         scheduler, dashboard = cluster.scheduler_address, cluster.dashboard_link
         records.write(replace(record, scheduler=scheduler, dashboard=dashboard))
+        cluster.begin_idle_timeout()
     except BaseException:
         with suppress(OSError, asyncio.TimeoutError):
             cluster.close()

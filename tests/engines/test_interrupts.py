@@ -1,0 +1,152 @@
+"""Ctrl-C while a cluster starts: it is put off where a start would be left half done."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hyperplane
+from hyperplane import announce, call_sites
+from hyperplane import cluster as route
+from hyperplane.engines import guarded, interrupts, records
+from hyperplane.engines.local import start, zygote
+
+ONE: dict[str, Any] = {
+    "num_workers": 1,
+    "nprocs": 1,
+    "nthreads": 1,
+    "ram_gb_per_proc": 0.5,
+    "local_fit": "exact",
+    "name": "interrupted",
+}
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_it_is_put_off_to_the_end_of_the_block() -> None:
+    handler, reached = signal.getsignal(signal.SIGINT), []
+
+    def block() -> None:
+        with interrupts.put_off():
+            with interrupts.put_off():  # of a start within a start
+                interrupt()
+            reached.append(signal.getsignal(signal.SIGINT))
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    assert reached
+    assert reached != [handler]
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_an_error_of_the_block_does_not_hide_it() -> None:
+    def block() -> None:
+        with interrupts.put_off():
+            interrupt()
+            raise ValueError
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+
+
+def test_one_that_waits_interrupts_what_takes_long_before_it_begins() -> None:
+    begun = []
+
+    def block() -> None:
+        with interrupts.put_off():
+            interrupt()
+            with interrupts.let_through():
+                begun.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    assert not begun
+
+
+def test_what_takes_long_is_interrupted_at_once_and_what_undoes_it_is_not() -> None:
+    reached = []
+
+    def block() -> None:
+        with interrupts.put_off():
+            try:
+                with interrupts.let_through():
+                    interrupt()
+                    reached.append("after the first")
+            finally:
+                for _ in range(interrupts.AT_ONCE - 1):
+                    interrupt()
+                reached.append("undone")
+                interrupt()  # of a user who does not want to wait for that
+                reached.append("after the last")
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    assert reached == ["undone"]
+
+
+def test_other_threads_have_none_to_put_off() -> None:
+    handler, seen = signal.getsignal(signal.SIGINT), []
+
+    def look() -> None:
+        with interrupts.put_off(), interrupts.let_through():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert seen == [handler]
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (records, "reserve"),
+        (zygote, "acquire"),
+        (start, "_arguments"),
+        (start, "Client"),
+        (guarded.GuardedCluster, "begin_idle_timeout"),
+        (route, "_prepare"),
+        (call_sites, "_is_open"),
+        (announce, "after"),
+    ],
+)
+def test_wherever_it_comes_nothing_is_left(
+    place: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = hyperplane.initialize_cluster(**{**ONE, "name": "first"})
+    real, interrupted = getattr(place, name), []
+
+    def and_then_interrupt(*arguments: Any, **options: Any) -> Any:
+        found = real(*arguments, **options)
+        interrupted.append(name)
+        interrupt()
+        return found
+
+    with first[1], first[0]:
+        before = sorted(Path(tempfile.gettempdir()).rglob("*"))
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, and_then_interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                hyperplane.initialize_cluster(**ONE)
+        assert interrupted
+        assert [record.name for record in records.read_all(starting=True)] == ["first"]
+        assert sorted(Path(tempfile.gettempdir()).rglob("*")) == before
+
+
+@pytest.mark.cluster
+def test_a_cluster_whose_lines_cannot_be_printed_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*arguments: Any) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(announce, "after", closed)
+    with pytest.raises(BrokenPipeError):
+        hyperplane.initialize_cluster(**ONE)
+    assert records.read_all() == []
