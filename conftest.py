@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import dask.config
@@ -94,7 +95,8 @@ def pytest_sessionfinish(session):
     from hyperplane.jobs import wake
 
     if pid := wake.running():
-        os.kill(pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # it ends by itself when it has had nothing to do
+            os.kill(pid, signal.SIGTERM)
     _private.undo()
     shutil.rmtree(session.config.stash[_FOLDER], ignore_errors=True)
 
