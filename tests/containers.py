@@ -16,7 +16,7 @@ _UNSHARE = ("unshare", "--uts", "--pid", "--mount", "--net", "--fork", "--mount-
 @functools.cache
 def _has_namespaces():
     try:
-        return subprocess.run([*_UNSHARE, "true"], capture_output=True, timeout=30).returncode == 0
+        return subprocess.run([*_UNSHARE, "true"], capture_output=True, timeout=250).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 

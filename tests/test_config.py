@@ -70,7 +70,7 @@ def in_new_process(tmp_path):
             env={**kept, **places, **variables},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=250,
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)

@@ -46,7 +46,7 @@ def _planned(
         env={**environ, "DASK_CONFIG": str(folder), **variables},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -37,7 +37,7 @@ def _in_new_process(code, **variables):
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

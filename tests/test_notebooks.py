@@ -8,7 +8,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
+from kernels import execute
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -36,13 +36,7 @@ def test_runs_and_gives_what_is_stored(file: Path, tmp_path: Path) -> None:
     notebook = nbformat.read(file, as_version=4)
     for cell in code_cells(notebook):
         cell.outputs = []
-    client = NotebookClient(
-        notebook,
-        timeout=120,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(tmp_path)}},
-    )
-    client.execute()
+    execute(notebook, tmp_path)
     for before, after in zip(code_cells(stored), code_cells(notebook), strict=True):
         assert kinds(before) == kinds(after), before.source
 

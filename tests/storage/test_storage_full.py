@@ -101,7 +101,7 @@ def base():
 
 def each_kind_fails(limit, wanted, base, *before):
     command = [*before, sys.executable, "-c", SCRIPT, limit, str(base), *KINDS]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=170)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     outcomes = json.loads(done.stdout.splitlines()[-1])
     assert set(outcomes) == set(KINDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -13,6 +14,7 @@ import killing
 import numpy as np
 import pandas as pd
 import pytest
+from distributed import Client
 from scale import scaled
 
 import hyperplane
@@ -21,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 SCRIPT = """
 import json, os, pathlib, random, signal, sys, time
-import dask, pandas as pd, pyarrow
+import dask, dask.dataframe as dd, pandas as pd, pyarrow
 import hyperplane, hyperplane.storage
 from hyperplane.storage.place import commits_of
 from hyperplane.storage.target import target_of
@@ -39,11 +41,20 @@ COUNT = 4
 def rows(shard, version):
     return pd.DataFrame({"row": range(shard * 50, shard * 50 + 50), "version": version})
 
-def save(shard, version):
+def save(shard, version, change=None):
+    obj = rows(shard, version)
+    if change:
+        df = dd.from_pandas(obj, npartitions=2)
+        obj = df.map_partitions(change, meta=df._meta)
     return hyperplane.save(
-        rows(shard, version), url, shard=(shard, COUNT), mode="overwrite", run=f"v{version}",
+        obj, url, shard=(shard, COUNT), mode="overwrite", run=f"v{version}",
         storage_options=options,
     )
+
+def killed_halfway(part):
+    if part.row.max() % 50 == 49:  # the partition before it is written
+        os.kill(os.getpid(), signal.SIGKILL)
+    return part
 
 def version_seen():
     found = hyperplane.load(url, storage_options=options).compute(scheduler="sync")
@@ -73,15 +84,19 @@ for number in range(int(rounds)):
         for shard in range(COUNT):
             if shard != killed:
                 assert not save(shard, version).complete
+    halfway = number in (1, 2)  # however slow the machine is, these end before they are committed
     child = os.fork()
     if child == 0:
-        save(killed, version)
+        with dask.config.set(scheduler="sync"):
+            save(killed, version, killed_halfway if halfway else None)
         os._exit(0)
-    time.sleep((number and number + dice.random()) / int(rounds) * full)
-    while number == int(rounds) - 1 and not published(version):  # however slow the machine is now
-        time.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    if not halfway:
+        time.sleep((number and number + dice.random()) / int(rounds) * full)
+        while number == int(rounds) - 1 and not published(version):  # as slow as it may be
+            time.sleep(0.01)
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or not halfway, status
     now = version_seen()
     assert now in (version - 1, version)
     if now == version:
@@ -109,14 +124,21 @@ print(json.dumps(seen))
 def test_a_killed_shard_runs_again_and_the_whole_is_there_once(kind: str, tmp_path: Path) -> None:
     rounds = scaled(12, 40)
     seen = killing.told(SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds))
-    assert seen["uncommitted"] >= 1, seen
-    assert seen["committed"] + seen["published"] >= 1, seen
+    assert seen["uncommitted"] >= 2, seen
+    assert seen["published"] >= 1, seen
     assert (seen["parts"], seen["kept"]) == (4, 2)
 
 
 def slowly(part: pd.DataFrame) -> pd.DataFrame:
     time.sleep(0.05)
     return part
+
+
+def one_pid(client: Client) -> int:
+    """The process of a worker; the scheduler may know the one before it longer than it lives."""
+    while True:
+        with contextlib.suppress(OSError):
+            return next(iter(client.run(os.getpid).values()))
 
 
 @pytest.mark.cluster
@@ -128,7 +150,7 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
     )
     try:
         for moment in (0.1, 0.4, 0.8):
-            pid = next(iter(client.run(os.getpid).values()))
+            pid = one_pid(client)
             killer = threading.Timer(moment, os.kill, [pid, signal.SIGKILL])
             killer.start()
             url = str(tmp_path / f"out-{moment}")
@@ -138,7 +160,7 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
             assert len(list(Path(url).iterdir())) == 40
             found = pd.read_parquet(url).sort_values("n", ignore_index=True)
             pd.testing.assert_frame_equal(found, df.compute().reset_index(drop=True))
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(2, timeout=250)
     finally:
         client.close()
         cluster.close()

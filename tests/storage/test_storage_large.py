@@ -6,9 +6,13 @@ import io
 import os
 import subprocess
 import sys
+import threading
+import time
+from contextlib import contextmanager
 
 import fsspec
 import pytest
+from rich.progress import Progress
 
 import hyperplane
 from hyperplane.errors import OutputExists, StorageError
@@ -135,14 +139,40 @@ def test_a_folder_advances_a_bar_with_each_file(tmp_path, monkeypatch):
     bars = []
     real = copies.bar
 
+    @contextmanager
     def watched(what, total):
         bars.append((what, total))
-        return real(what, total)
+        with real(what, total) as advance:
+            while not shown.getvalue():  # it begins in a thread of its own
+                time.sleep(0.01)
+            yield advance
 
     monkeypatch.setattr(copies, "bar", watched)
     hyperplane.save(tmp_path / "mine", tmp_path / "out")
     assert bars == [(f"saving {tmp_path / 'out'}", 5)]
     assert "5/5" in shown.getvalue()
+
+
+def test_a_bar_that_begins_at_the_end_is_ended(monkeypatch):
+    """Its thread starts the bar while the block ends: nothing of it goes on."""
+    shown, begun, left = io.StringIO(), threading.Event(), threading.Event()
+    monkeypatch.setattr(shown, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setattr(progress, "AFTER", 0.0)
+    start = Progress.start
+
+    def late(self):
+        begun.set()
+        left.wait(250)
+        time.sleep(0.2)  # while the end of the block is on its way
+        start(self)
+
+    monkeypatch.setattr(Progress, "start", late)
+    with progress.bar("saving", 1) as advance:
+        assert begun.wait(250)
+        advance()
+        left.set()
+    assert shown.getvalue().count("\x1b[?25h") == shown.getvalue().count("\x1b[?25l") == 1
 
 
 def test_a_file_that_may_not_be_read_is_an_error_with_its_name(tmp_path, monkeypatch):

@@ -69,7 +69,7 @@ with dask.config.set(scheduler="sync"):
 def test_a_kill_between_two_renames_loses_nothing(tmp_path, when, version):
     url = str(tmp_path / "out")
     hyperplane.save(frame(0), url)
-    done = subprocess.run([sys.executable, "-c", KILLED, url, when], timeout=100)
+    done = subprocess.run([sys.executable, "-c", KILLED, url, when], timeout=250)
     assert done.returncode == 9
     assert os.path.lexists(url) == (when == "third")
     assert version_at(url) == version

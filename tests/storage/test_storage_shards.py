@@ -25,7 +25,7 @@ def _here():
 
 
 @pytest.fixture(params=["disk", "memory"])
-def url(request, tmp_path):
+def url(request, tmp_path, atomic_memory):
     yield f"{tmp_path}/out" if request.param == "disk" else "memory://shards/out"
     fsspec.filesystem("memory").store.clear()
 

@@ -55,7 +55,7 @@ class OddStore(MemoryFileSystem):
             where = f"{path} at https://me:pw@host/a.csv?signature=abc"
             raise RuntimeError(f"{self.key} may not read {where}")
         if type(self).barrier is not None:
-            type(self).barrier.wait(timeout=10)
+            type(self).barrier.wait(timeout=250)
         return self._said("files", super().info(path, **options))
 
     def _said(self, where, entry):

@@ -51,7 +51,10 @@ def value_counts(frame, by):
     """The most frequent first; of equal counts the smaller value first."""
     values = frame[by[0]] if len(by) == 1 else frame[by]
     counts = values.value_counts()
-    return counts[counts > 0].sort_index().sort_values(ascending=False, kind="stable")
+    # Of one column of categories, those that do not occur, too.
+    if len(by) > 1 or not isinstance(values.dtype, pd.CategoricalDtype):
+        counts = counts[counts > 0]
+    return counts.sort_index().sort_values(ascending=False, kind="stable")
 
 
 def rows_of(frame):

@@ -172,7 +172,7 @@ def test_what_a_task_skips_is_told_to_the_user(cluster, tmp_path):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         assert len(found) == 5_000
-        deadline = time.monotonic() + 20  # it comes beside the result, not with it
+        deadline = time.monotonic() + 250  # it comes beside the result, not with it
         while not any(w.category is SkippedFile for w in said) and time.monotonic() < deadline:
             time.sleep(0.05)
     told = [str(w.message) for w in said if w.category is SkippedFile]

@@ -1,0 +1,36 @@
+"""At the small scale, random examples depend on nothing but the test that draws them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scale import FULL
+
+
+def drawn() -> list[object]:
+    found: list[object] = []
+
+    @settings(max_examples=300)
+    @given(st.lists(st.integers(), max_size=5), st.text(max_size=5), st.binary(max_size=5))
+    def draw(numbers: list[int], text: str, data: bytes) -> None:
+        found.append((numbers, text, data))
+
+    draw()
+    return found
+
+
+@pytest.mark.skipif(FULL, reason="the full scale draws new examples in each run")
+def test_examples_are_the_same_whatever_is_imported(tmp_path, monkeypatch):
+    before = drawn()
+    lines = [f"{n * 7919}, 't{n}', b'b{n}'" for n in range(100, 200)]
+    (tmp_path / "hp_constants_of_scale.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("hp_constants_of_scale")
+    try:
+        assert drawn() == before
+    finally:
+        del sys.modules["hp_constants_of_scale"]
