@@ -75,7 +75,10 @@ class CountTarget:
         if self.known is not None:
             named = self.known
         elif not isinstance(self.like.dtype, pd.CategoricalDtype):
-            named = pd.Series(column_to_pandas(values, self.like.dtype))
+            dtype = self.like.dtype
+            if isinstance(values.dtype, pl.Duration):  # objects of it, too, are named as in pandas
+                dtype = np.dtype(f"m8[{values.dtype.time_unit}]")
+            named = pd.Series(column_to_pandas(values, dtype))
         return [f"{unescape(self.name)}_{value}" for value in named]
 
     def counts_dtype(self) -> str:

@@ -7,6 +7,7 @@ import dask.dataframe as dd
 import frame_truth as truth
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from dask.delayed import Delayed
 from frame_strategies import cut, series
@@ -49,6 +50,17 @@ def counts(frame, target="kind", by=None, **how):
 def test_values_of_every_kind(values, dtype):
     frame = log(series(values, dtype))
     truth.same_frame(counts(frame), truth.window_counts(frame, "time", "1h", ["kind"]))
+
+
+@pytest.mark.parametrize("dtype", [object, "m8[s]", pd.ArrowDtype(pa.duration("us"))])
+@pytest.mark.parametrize("declared", [object, "m8[ms]"])
+def test_durations_are_named_as_in_pandas_whatever_is_declared(dtype, declared):
+    spans = pd.Series([pd.Timedelta("1s"), pd.Timedelta(days=200_000)], dtype="m8[s]")
+    rows = pd.DataFrame({"t": pd.to_datetime(["2024-01-01"] * 2), "k": spans.astype(dtype)})
+    meta = rows.iloc[:0].astype({"k": declared})
+    df = dd.from_map(lambda _: rows, [0], meta=meta)
+    made = window_counts(df, time="t", every="1D", target="k").compute()
+    assert list(made.columns) == ["k_0 days 00:00:01", "k_200000 days 00:00:00"]
 
 
 def test_the_result_is_a_dataframe_where_the_columns_are_known():
