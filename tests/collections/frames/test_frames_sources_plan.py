@@ -111,11 +111,14 @@ def test_names():
 
 def test_values_in_folders():
     paths = ["d/k=01/x=a%20b/0", "d/k=2/x=__HIVE_DEFAULT_PARTITION__/1"]
-    found, kinds = folders.keys(paths, [])
+    found, kinds, missing = folders.keys(paths, [])
+    assert missing == {"x"}
     assert kinds == {"k": pl.String(), "x": pl.String()}
     assert found[paths[0]] == (("k", "01"), ("x", "a b"))
     assert found[paths[1]] == (("k", "2"), ("x", None))
-    assert folders.keys([*paths, "d/0"], [])[1] == {}
+    # A path without names has none of the values, as in pandas.
+    found, same, missing = folders.keys([*paths, "d/0"], [])
+    assert (same, missing, found["d/0"]) == (kinds, {"k", "x"}, (("k", None), ("x", None)))
     assert folders.keys(paths, ["k"])[1] == {"x": pl.String()}
 
 

@@ -52,7 +52,7 @@ def plan_files(files: Sequence[File], request: Request) -> Table:
     check(faults)
     columns, faults = schemas.merged(list(shapes.values()), request.mixing)
     check(faults)
-    keys, key_kinds = folders.keys([file.path for file, _ in found], columns)
+    keys, key_kinds, lacking = folders.keys([file.path for file, _ in found], columns)
     columns = {**columns, **key_kinds}
     filters, chosen = request.checked(columns, list(columns))
     looked_at = {name: columns[name] for name in columns_of(filters)}
@@ -70,7 +70,8 @@ def plan_files(files: Sequence[File], request: Request) -> Table:
         spans, [span.nbytes for span in spans], request.partition_size, request.files(spans)
     )
     parts = [SpanPart(tuple(group), filters, request.on_error) for group in groups]
-    return Table(parts, chosen, _optional(found, chosen, key_kinds))
+    optional = _optional(found, chosen, key_kinds) | lacking.intersection(chosen)
+    return Table(parts, chosen, optional)
 
 
 def _attempt(file: File) -> Found | ReadError:

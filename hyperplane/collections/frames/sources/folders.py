@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -9,16 +10,18 @@ from urllib.parse import unquote
 import polars as pl
 
 _MISSING = "__HIVE_DEFAULT_PARTITION__"
+_WHOLE = re.compile("0|-?[1-9][0-9]{0,18}")
 
 Keys = tuple[tuple[str, Any], ...]
 
 
 def keys(
     paths: Sequence[str], columns: Collection[str]
-) -> tuple[dict[str, Keys], dict[str, pl.DataType]]:
-    """The values in the folders of each path, and the types of these columns.
+) -> tuple[dict[str, Keys], dict[str, pl.DataType], set[str]]:
+    """The values in the folders of each path, the types of these columns, and which lack values.
 
-    Whole numbers where all are; text otherwise. Only names that all paths have, and no file.
+    Whole numbers of 64 bits where all are; text otherwise. A path without a name that others have
+    lacks its value. Names of columns that files have are left out.
 
     Examples
     --------
@@ -26,16 +29,27 @@ def keys(
     (('year', 2024),)
     """
     found = {path: _pairs(path) for path in paths}
-    first = next(iter(found.values()), {})
-    names = [n for n in first if n not in columns and all(n in pairs for pairs in found.values())]
+    names = dict.fromkeys(name for pairs in found.values() for name in pairs)
     kinds: dict[str, pl.DataType] = {}
+    missing = set()
     for name in names:
-        values = {pairs[name] for pairs in found.values()} - {None}
-        whole = all(value.isdecimal() and str(int(value)) == value for value in values if value)
-        kinds[name] = pl.Int64() if whole and values else pl.String()
-    return {
-        path: tuple((n, _value(p[n], kinds[n])) for n in names) for path, p in found.items()
-    }, kinds
+        if name in columns:
+            continue
+        every = {pairs.get(name) for pairs in found.values()}
+        values = [value for value in every if value is not None]
+        kinds[name] = pl.Int64() if values and all(map(_is_whole, values)) else pl.String()
+        if None in every:
+            missing.add(name)
+    fixed = {
+        path: tuple((name, _value(pairs.get(name), kind)) for name, kind in kinds.items())
+        for path, pairs in found.items()
+    }
+    return fixed, kinds, missing
+
+
+def _is_whole(value: str) -> bool:
+    """Whether a number of 64 bits has this very text; ``01`` and ``-0`` are text."""
+    return _WHOLE.fullmatch(value) is not None and -(2**63) <= int(value) < 2**63
 
 
 def _value(text: str | None, kind: pl.DataType) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -98,7 +97,7 @@ def plan(files: Sequence[File], request: Request) -> Table:
     families = _families(found, request.decimals)
     columns, faults = schemas.merged([family.shape for family in families], request.mixing)
     check(faults)
-    keys, key_kinds = folders.keys([footer.file.path for footer in found], columns)
+    keys, key_kinds, lacking = folders.keys([footer.file.path for footer in found], columns)
     columns = {**columns, **key_kinds}
     filters, chosen = request.checked(columns, _usual(columns))
     looked_at = {name: columns[name] for name in columns_of(filters)}
@@ -115,6 +114,7 @@ def plan(files: Sequence[File], request: Request) -> Table:
     order = {id(footer): place for place, footer in enumerate(found)}
     units.sort(key=lambda unit: (order[id(unit.footer)], unit.number))
     optional = {name for name in chosen if _optional(name, chosen[name], families, key_kinds)}
+    optional |= lacking.intersection(chosen)
     kept = [unit for unit in units if _may_match(unit, filters, looked_at)]
     sizes = {id(unit): unit.memory(list(chosen)) for unit in kept}
     each = [sizes[id(unit)] for unit in kept]
@@ -168,8 +168,8 @@ def _without_form(families: Sequence[_Family], names: Kinds) -> list[Fault]:
 
 
 def _usual(columns: Kinds) -> list[str]:
-    """All columns but the unnamed index that pandas stores beside them."""
-    return [name for name in columns if not re.fullmatch(r"__index_level_\d+__", name)]
+    """All columns but the unnamed index that pandas and Dask store beside them."""
+    return [name for name in columns if not schemas.is_unnamed_index(name)]
 
 
 def _words(found: Sequence[Footer], families: Sequence[_Family], chosen: Kinds) -> Words:

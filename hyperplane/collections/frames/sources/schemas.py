@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -16,6 +17,8 @@ from hyperplane.errors import Fault
 Mixing = Literal["strict", "union"]
 #: Files that a fault names; of the others it gives the number.
 NAMED = 3
+#: What pandas and Dask call an index without a name in Parquet.
+_UNNAMED_INDEX = re.compile(r"__index_level_\d+__|__null_dask_index__")
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,17 @@ class Shape:
     kinds: Mapping[str, pl.DataType]
     untyped: frozenset[str]
     urls: list[str]
+
+
+def is_unnamed_index(name: str) -> bool:
+    """Whether a column of a Parquet file is an index that had no name.
+
+    Examples
+    --------
+    >>> is_unnamed_index("__null_dask_index__"), is_unnamed_index("__index_level_0__")
+    (True, True)
+    """
+    return _UNNAMED_INDEX.fullmatch(name) is not None
 
 
 def shape(schema: pa.Schema, decimals: types.Decimals, url: str) -> tuple[Shape, list[Fault]]:
@@ -59,16 +73,19 @@ def merged(shapes: Sequence[Shape], mixing: Mixing) -> tuple[dict[str, pl.DataTy
     shapes : sequence of Shape
         Each different one once.
     mixing : {"strict", "union"}
-        Whether all must be the same, or may lack columns and have narrower types.
+        Whether all must be the same, or may lack columns and have narrower types. An index
+        without a name may be absent in any case, and is left out where its types differ.
     """
     kinds: dict[str, pl.DataType] = {}
     origin: dict[str, Shape] = {}
     faults: list[Fault] = []
+    unlike = set()
     for one in shapes:
         for name, kind in one.kinds.items():
             if name not in kinds:
                 kinds[name], origin[name] = kind, one
-                if one is not shapes[0] and mixing == "strict":
+                strict = mixing == "strict" and not is_unnamed_index(name)
+                if one is not shapes[0] and strict:
                     faults.append(_fault(one, name, f"{kind}", "no such column", shapes[0]))
                 continue
             if name in one.untyped:
@@ -79,14 +96,17 @@ def merged(shapes: Sequence[Shape], mixing: Mixing) -> tuple[dict[str, pl.DataTy
             wide = types.filled(kinds[name], kind)
             if wide is None and mixing == "union":
                 wide = types.widest(kinds[name], kind)
-            if wide is None:
+            if wide is None and is_unnamed_index(name):
+                unlike.add(name)
+            elif wide is None:
                 faults.append(_fault(one, name, f"{kind}", f"{kinds[name]}", origin[name]))
             else:
                 kinds[name] = wide
         if mixing == "strict":
-            gone = [name for name in shapes[0].kinds if name not in one.kinds]
+            needed = [name for name in shapes[0].kinds if not is_unnamed_index(name)]
+            gone = [name for name in needed if name not in one.kinds]
             faults += [_fault(one, n, "no such column", f"{kinds[n]}", shapes[0]) for n in gone]
-    return kinds, faults
+    return {name: kind for name, kind in kinds.items() if name not in unlike}, faults
 
 
 def _fault(one: Shape, name: str, here: str, there: str, other: Shape) -> Fault:

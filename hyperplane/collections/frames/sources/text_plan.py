@@ -142,7 +142,7 @@ def table(
     declared: Mapping[str, Any],
 ) -> Table:
     """Cut and join files into parts."""
-    keys, key_kinds = folders.keys([content.file.path for content in contents], kinds)
+    keys, key_kinds, lacking = folders.keys([one.file.path for one in contents], kinds)
     every = {**kinds, **key_kinds}
     filters, chosen = request.checked(every, list(every))
     looked_at = {name: every[name] for name in columns_of(filters)}
@@ -157,6 +157,7 @@ def table(
         spans += _spans(content, decoder(content), recipe, aim)
     parts = _parts(spans, filters, request)
     absent = {n for n in chosen if n in kinds and any(n not in c.names for c in contents)}
+    absent |= lacking.intersection(chosen)
     return Table(parts, chosen, optional | absent, declared=declared)
 
 

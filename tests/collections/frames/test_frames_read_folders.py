@@ -1,0 +1,97 @@
+"""Folders as Dask, pandas and other tools write them: values in names, indexes without a name."""
+
+from __future__ import annotations
+
+import dask
+import dask.dataframe as dd
+import pandas as pd
+import polars as pl
+import pytest
+
+import hyperplane
+from hyperplane.collections.frames.sources import folders
+from hyperplane.dataframe import group_agg, read, sort_values, value_counts
+
+
+@pytest.fixture(autouse=True)
+def _sync():
+    with dask.config.set(scheduler="sync"):
+        yield
+
+
+#: Dask's ``to_parquet`` sets an index in place, which pandas will no longer have.
+notice_of_pandas = pytest.mark.filterwarnings("ignore:The inplace keyword")
+FRAME = pd.DataFrame({"x": [1, 2, 3, 4], "city": ["Rome", "Oslo", "Rome", "Bonn"]})
+
+
+@notice_of_pandas
+def test_a_folder_that_dask_wrote_has_no_column_more(tmp_path):
+    dd.from_pandas(FRAME, npartitions=2).to_parquet(tmp_path / "plain")
+    dd.from_pandas(FRAME, npartitions=2).to_parquet(tmp_path / "by", partition_on=["city"])
+    assert list(read(tmp_path / "plain").columns) == ["x", "city"]
+    assert list(read(tmp_path / "by").columns) == ["x", "city"]
+    assert list(hyperplane.shard_rows(tmp_path / "by", 2, 1).columns) == ["x", "city"]
+    found = group_agg(tmp_path / "by", "city", {"x": "sum"}).compute()
+    assert found["x"].to_dict() == {"Bonn": 4, "Oslo": 2, "Rome": 4}
+    assert value_counts(tmp_path / "plain", "city").compute().to_dict()["Rome"] == 2
+    # Who asks for it has it.
+    index = read(tmp_path / "plain", columns=["__null_dask_index__"]).compute()
+    assert index["__null_dask_index__"].tolist() == [0, 1, 2, 3]
+
+
+@notice_of_pandas
+def test_an_index_without_a_name_may_differ_between_files(tmp_path):
+    dd.from_pandas(FRAME, npartitions=1).to_parquet(tmp_path)  # __null_dask_index__
+    FRAME.to_parquet(tmp_path / "range.parquet")  # none
+    FRAME.iloc[[3, 0]].to_parquet(tmp_path / "some.parquet")  # __index_level_0__ of numbers
+    FRAME.set_axis(list("abcd")).to_parquet(tmp_path / "text.parquet")
+    for schema in ("strict", "union"):
+        found = read(tmp_path, schema=schema).compute()
+        assert list(found.columns) == ["x", "city"]
+        assert found["x"].tolist() == [1, 2, 3, 4, 1, 2, 3, 4, 4, 1, 1, 2, 3, 4]
+
+
+def test_negative_numbers_in_folders_are_numbers(tmp_path):
+    frame = pd.DataFrame({"x": [1, 2, 3], "change": [-1, 10, 9]})
+    frame.to_parquet(tmp_path, partition_cols=["change"])
+    assert sort_values(read(tmp_path), "change").compute()["change"].tolist() == [-1, 9, 10]
+    assert read(tmp_path, filters=[("change", "<", 0)]).compute()["x"].tolist() == [1]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
+def test_a_folder_without_a_value_makes_the_type_nullable(tmp_path, kind):
+    for name in ("k=1", "k=2", "k=__HIVE_DEFAULT_PARTITION__", "other=7"):
+        (tmp_path / name).mkdir()
+        file = tmp_path / name / f"a.{kind}"
+        if kind == "parquet":
+            FRAME.to_parquet(file)
+        elif kind == "csv":
+            FRAME.to_csv(file, index=False)
+        else:
+            FRAME.to_json(file, orient="records", lines=True)
+    found = read(tmp_path)
+    assert found.dtypes[["k", "other"]].tolist() == ["Int64", "Int64"]
+    assert {str(part.compute().dtypes["k"]) for part in found.partitions} == {"Int64"}
+    made = found.compute()
+    assert made["k"].to_list() == [1] * 4 + [2] * 4 + [pd.NA] * 8
+    assert made["other"].to_list() == [pd.NA] * 12 + [7] * 4
+    shares = [hyperplane.shard_rows(tmp_path, 4, number) for number in range(4)]
+    assert {str(share.dtypes["k"]) for share in shares} == {"Int64"}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["-1", "0", "7"], pl.Int64()),
+        ([str(2**63 - 1), str(-(2**63))], pl.Int64()),
+        ([str(2**63)], pl.String()),
+        (["", "1"], pl.String()),
+        (["-0"], pl.String()),
+        (["+1"], pl.String()),
+        (["9" * 5000], pl.String()),
+    ],
+)
+def test_types_of_values_in_folders(values, kind):
+    found, kinds, missing = folders.keys([f"d/k={value}/0" for value in values], [])
+    assert (kinds, missing) == ({"k": kind}, set())
+    assert [str(pairs[0][1]) for pairs in found.values()] == values
