@@ -125,7 +125,7 @@ def to_json_lines(table: pa.Table) -> bytes:
     >>> to_json_lines(pa.table({"n": [1, None], "s": ["", None]}))
     b'{"n":1,"s":""}\n{"n":null,"s":null}\n'
     """
-    import polars as pl
+    from hyperplane.collections.frames.arrow_tables import as_polars
 
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -138,7 +138,7 @@ def to_json_lines(table: pa.Table) -> bytes:
         # Of nothing but missing values Polars makes a type of its own.
         columns.append(values.cast(pa.string()) if pa.types.is_null(kind) else values)
     # Polars would find another name for a column whose name is empty.
-    made = pl.DataFrame(pa.table(columns, names=[f"c{place}" for place in range(len(columns))]))
+    made = as_polars(pa.table(columns, names=[f"c{place}" for place in range(len(columns))]))
     made.columns = names_in_file(table.schema)
     return made.write_ndjson().encode()
 

@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
+from hyperplane.collections.frames.arrow_tables import as_polars
 from hyperplane.collections.frames.column_names import unescape
 from hyperplane.collections.frames.fitting import (
     fitting_dtype,
@@ -45,7 +46,7 @@ def from_pandas(frame: pd.DataFrame, declared: pd.DataFrame | None = None) -> pl
         plain = _plain(values, dtype, dtype if says is None else says, str(name))
         if plain is not values:
             frame.isetitem(position, plain.array)  # of a series pandas would align the index
-    converted = pl.DataFrame(pa.Table.from_pandas(frame, preserve_index=False))
+    converted = as_polars(pa.Table.from_pandas(frame, preserve_index=False))
     categories = [
         name for name, dtype in converted.schema.items() if isinstance(dtype, pl.Categorical)
     ]

@@ -9,13 +9,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from hyperplane.collections.frames.sources.types import is_uuid
 from hyperplane.errors import DataError
 
 _ONE_KIND = "make them one, as with astype('str')"
 
 
 def array_of_objects(values: pd.Series[Any], name: str) -> pa.Array:
-    """Arrow's array of a column of objects, missing values as nulls.
+    """Arrow's array of a column of objects, missing values as nulls, UUIDs as text.
 
     Raises
     ------
@@ -29,6 +30,8 @@ def array_of_objects(values: pd.Series[Any], name: str) -> pa.Array:
     if isinstance(made, pa.ChunkedArray):
         made = made.combine_chunks()
     kind = made.type
+    if is_uuid(kind):
+        return pa.array([None if value is None else str(value) for value in made.to_pylist()])
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         return _temporal(values, made, name)
     if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):

@@ -23,6 +23,8 @@ from hyperplane.stores.places import File
 
 #: Threads that read footers.
 READERS = 16
+#: Arrow's types of what Parquet stores as bytes of a fixed number.
+_MEANT = {"UUID": pa.uuid(), "INTERVAL": pa.month_day_nano_interval()}
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,21 @@ class Footer:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns with their Arrow types."""
-        return self.metadata.schema.to_arrow_schema()
+        """The columns with their Arrow types.
+
+        Of what other writers call UUIDs and intervals pyarrow makes bytes.
+        """
+        schema = self.metadata.schema.to_arrow_schema()
+        leaf = 0
+        for place, entry in enumerate(schema):
+            if pa.types.is_fixed_size_binary(entry.type):
+                column = self.metadata.schema.column(leaf)
+                # Intervals have a name in the older of the two lists of types only.
+                said = column.logical_type.type, column.converted_type
+                kind = next((_MEANT[one] for one in said if one in _MEANT), entry.type)
+                schema = schema.set(place, entry.with_type(kind))
+            leaf += leaf_count(entry.type)
+        return schema
 
 
 @dataclass(frozen=True)

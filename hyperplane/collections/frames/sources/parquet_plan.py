@@ -70,8 +70,10 @@ class _Unit:
             value = fixed[name]
             return Bound(value, value, 0 if value is not None else rows, rows)
         leaves = self.family.leaves[name]
-        # What a type does not hold is an error, and no reason to pass over the row group.
-        if len(leaves) > 1 or kind.is_nested() or name in self.recipe.lossy:
+        # What a type does not hold is an error, and no reason to pass over the row group; the
+        # statistics of UUIDs are bytes, and no text.
+        unlike = self.recipe.lossy | self.recipe.uuids
+        if len(leaves) > 1 or kind.is_nested() or name in unlike:
             return None
         held = self.family.schema.field(name).type
         return footers.bound(self.group, leaves[0], kind, held)
@@ -200,6 +202,7 @@ def _recipe(
         tuple(absent.items()),
         tuple(words.items()),
         frozenset(n for n in cast if may_lose(here[n], used[n])),
+        frozenset(n for n in cast if types.is_uuid(family.schema.field(n).type)),
     )
 
 

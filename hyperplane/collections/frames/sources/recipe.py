@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import polars as pl
@@ -35,6 +36,8 @@ class Recipe:
         Columns that hold none but these words.
     lossy : frozenset of str
         Those of ``cast`` whose values the other type may not hold: each is checked.
+    uuids : frozenset of str
+        Those of ``cast`` that the files hold as the 16 bytes of a UUID.
     """
 
     schema: tuple[tuple[str, pl.DataType], ...]
@@ -43,6 +46,7 @@ class Recipe:
     fixed: tuple[tuple[str, Any], ...] = ()
     words: tuple[tuple[str, tuple[str, ...]], ...] = ()
     lossy: frozenset[str] = frozenset()
+    uuids: frozenset[str] = frozenset()
 
     def applied(
         self,
@@ -82,6 +86,8 @@ class Recipe:
     def _had(self, name: str, kind: pl.DataType, values: dict[str, Any]) -> pl.Expr:
         if name in values:
             return pl.lit(values[name], kind)
+        if name in self.uuids:
+            return _text_of_uuids(column(name))
         if name in self.lossy:
             return column(name).map_batches(partial(exact_cast, kind=kind), return_dtype=kind)
         return column(name).cast(kind) if name in self.cast else column(name)
@@ -95,6 +101,13 @@ class Recipe:
         if kind.is_float() and name not in values:
             return had.fill_nan(None)  # one kind of missing value, as in pandas
         return had.alias(name) if name in self.cast or name in values else None
+
+
+def _text_of_uuids(values: pl.Expr) -> pl.Expr:
+    """``01234567-89ab-cdef-0123-456789abcdef`` of each 16 bytes."""
+    digits, ends = values.bin.encode("hex"), (0, 8, 12, 16, 20, 32)
+    pieces = [digits.str.slice(start, stop - start) for start, stop in pairwise(ends)]
+    return pl.concat_str(pieces, separator="-")
 
 
 def may_lose(one: pl.DataType, other: pl.DataType) -> bool:

@@ -44,6 +44,8 @@ def sound(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
     >>> sound(pa.decimal128(15, 2), "float"), sound(pa.date32(), "float")
     (Float64, Datetime(time_unit='ms', time_zone=None))
     """
+    if is_uuid(kind):
+        return pl.String()
     if isinstance(kind, pa.BaseExtensionType):
         return sound(kind.storage_type, decimals)
     if pa.types.is_dictionary(kind):
@@ -52,6 +54,8 @@ def sound(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
         return pl.Datetime("ms")
     if pa.types.is_timestamp(kind) and _OFFSET.fullmatch(kind.tz or ""):
         raise ValueError(f"{kind.tz} is an offset without a time zone: save the times in UTC")
+    if pa.types.is_interval(kind):
+        raise ValueError("Polars has none for months beside days: use dask.dataframe.read_parquet")
     if pa.types.is_float16(kind):
         return pl.Float32()
     if pa.types.is_null(kind):
@@ -66,6 +70,11 @@ def sound(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
 def is_of_pandas(kind: pa.DataType) -> bool:
     """Whether it is a period or an interval of pandas."""
     return getattr(kind, "extension_name", "") in ("pandas.period", "pandas.interval")
+
+
+def is_uuid(kind: pa.DataType) -> bool:
+    """Whether it is Arrow's type of UUIDs, which Polars takes for bytes."""
+    return getattr(kind, "extension_name", "") == "arrow.uuid"
 
 
 def of_arrow(kind: pa.DataType) -> pl.DataType:
