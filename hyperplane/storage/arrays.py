@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from hyperplane.errors import Fault, RequestError, StorageError
+from hyperplane.errors import Fault, ReadError, RequestError, StorageError
 from hyperplane.optional import need
 from hyperplane.storage.commits import Commits, State, conflict
 from hyperplane.storage.files import exists
@@ -15,6 +16,10 @@ from hyperplane.storage.place import commits_of
 from hyperplane.storage.progress import run
 from hyperplane.storage.request import Request
 from hyperplane.storage.result import SaveResult
+from hyperplane.stores.secrets import said
+
+#: What Zarr and xarray raise of metadata that they do not understand.
+_OF_METADATA = (AttributeError, KeyError, TypeError, ValueError)
 
 
 def save_array(obj: Any, request: Request) -> SaveResult:
@@ -131,7 +136,25 @@ def load_array(commits: Commits, manifest: Manifest) -> Any:
     if manifest.kind == "dataarray":
         return xarray.open_dataarray(place, engine="zarr", chunks={}, **options)
     try:
-        return xarray.open_zarr(place, **options)
+        return _opened(place, options)
     except FileNotFoundError as error:
         wrong = "has files of Zarr in it, and is no Zarr group; load what is in it by its own name"
         raise StorageError(target.url, wrong) from error
+    except _OF_METADATA as error:
+        wrong = "is damaged, or a group without names of dimensions, which zarr.open_group opens"
+        raise ReadError(target.url, f"{wrong} ({said(error)})") from error
+
+
+def _opened(place: Any, options: Mapping[str, Any]) -> Any:
+    """A group of Zarr as a data set, or an array that another program has written alone."""
+    import dask.array as da
+    import xarray
+    from zarr.errors import ContainsArrayError
+
+    try:
+        return xarray.open_zarr(place, **options)
+    except (ContainsArrayError, FileNotFoundError) as error:
+        try:
+            return da.from_zarr(place, **options)
+        except FileNotFoundError:
+            raise error from None
