@@ -125,8 +125,10 @@ def load(
 
 def _frame(target: Target, manifest: Manifest, files: Sequence[PartFile]) -> Any:
     """A Dask dataframe of parts, of types that hold the values of all of them."""
-    if manifest.format != "parquet" and not all(file.part.schema for file in files):
-        # Another program wrote some of them: the types are in the files, if anywhere.
+    named = any("=" in file.part.name.rpartition("/")[0] for file in files)
+    if named or (manifest.format != "parquet" and not all(file.part.schema for file in files)):
+        # Another program wrote some of them: the types are in the files, if anywhere, and
+        # columns perhaps in the names of their folders.
         urls = [target.address(file.path) for file in files]
         form: Any = "csv" if manifest.format == "tsv" else manifest.format
         separator = "\t" if manifest.format == "tsv" else None

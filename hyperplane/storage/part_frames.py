@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _PANDAS = b"pandas"
+#: What Dask calls an index without a name.
+_OF_DASK = "__null_dask_index__"
 
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
@@ -87,9 +89,10 @@ def _index(details: Mapping[str, Any], levels: Mapping[str, Any], rows: int) -> 
     import pandas as pd
 
     names = {one["field_name"]: one["name"] for one in details.get("columns", ())}
+    names[_OF_DASK] = None
     if len(levels) == 1:
         ((name, values),) = levels.items()
-        return pd.Index(values, name=names.get(name, name))
+        return pd.Index(values).rename(names.get(name, name))
     if levels:
         return pd.MultiIndex.from_arrays(
             list(levels.values()), names=[names.get(name, name) for name in levels]

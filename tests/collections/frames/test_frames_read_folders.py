@@ -6,11 +6,14 @@ import dask
 import dask.dataframe as dd
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import hyperplane
 from hyperplane.collections.frames.sources import folders
 from hyperplane.dataframe import group_agg, read, sort_values, value_counts
+from hyperplane.errors import RequestError
 
 
 @pytest.fixture(autouse=True)
@@ -95,3 +98,45 @@ def test_types_of_values_in_folders(values, kind):
     found, kinds, missing = folders.keys([f"d/k={value}/0" for value in values], [])
     assert (kinds, missing) == ({"k": kind}, set())
     assert [str(pairs[0][1]) for pairs in found.values()] == values
+
+
+@notice_of_pandas
+def test_load_has_the_columns_and_the_index_of_a_folder_that_dask_wrote(tmp_path):
+    frame = FRAME.assign(n=[1, 1, 2, 2])
+    dd.from_pandas(frame, npartitions=2).to_parquet(tmp_path / "by", partition_on=["city", "n"])
+    dd.from_pandas(frame, npartitions=2).to_parquet(tmp_path / "plain")
+    found = hyperplane.load(tmp_path / "by").compute().sort_values("x")
+    assert found["city"].tolist() == FRAME["city"].tolist()
+    assert found["n"].tolist() == [1, 1, 2, 2]
+    assert hyperplane.load(tmp_path / "plain").index.name is None
+    loaded = hyperplane.load(tmp_path / "plain").compute()
+    pd.testing.assert_frame_equal(loaded, frame, check_dtype=False)  # Dask wrote "string"
+
+
+def test_two_columns_of_one_name_are_named(tmp_path):
+    parquet.write_table(pa.table([[1], [2]], names=["a", "a"]), tmp_path / "0.parquet")
+    for call in (read, lambda url: hyperplane.shard_rows(url, 1, 0)):
+        with pytest.raises(RequestError, match=r"0\.parquet = 'a' twice"):
+            call(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "helps"),
+    [
+        (pa.array([1]), pa.array([1.5]), True),
+        (pa.array([True]), pa.array([1]), False),
+        (pa.array([[1]]), pa.array([[1.5]]), False),
+        (pa.array([1], pa.timestamp("us")), pa.array([1], pa.timestamp("us", "UTC")), False),
+    ],
+)
+def test_union_is_advised_where_it_helps(tmp_path, one, other, helps):
+    parquet.write_table(pa.table({"a": one}), tmp_path / "0.parquet")
+    parquet.write_table(pa.table({"a": other}), tmp_path / "1.parquet")
+    with pytest.raises(RequestError) as caught:
+        read(tmp_path)
+    assert ('schema="union"' in str(caught.value)) is helps
+    if helps:
+        assert read(tmp_path, schema="union").compute()["a"].tolist() == [1.0, 1.5]
+    else:
+        with pytest.raises(RequestError):
+            read(tmp_path, schema="union")

@@ -53,8 +53,13 @@ def is_unnamed_index(name: str) -> bool:
 
 def shape(schema: pa.Schema, decimals: types.Decimals, url: str) -> tuple[Shape, list[Fault]]:
     """The columns of one file, and those that cannot be read."""
-    kinds, faults = {}, []
+    kinds: dict[str, pl.DataType] = {}
+    faults = []
     for entry in schema:
+        if entry.name in kinds:
+            twice = f"{entry.name!r} twice"
+            advice = "rename one, as with pyarrow.parquet.read_table(...).rename_columns"
+            faults.append(Fault(url, twice, "columns of different names", advice))
         try:
             kinds[entry.name] = types.sound(entry.type, decimals)
         except (ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
@@ -94,12 +99,14 @@ def merged(shapes: Sequence[Shape], mixing: Mixing) -> tuple[dict[str, pl.DataTy
                 kinds[name], origin[name] = kind, one
                 continue
             wide = types.filled(kinds[name], kind)
-            if wide is None and mixing == "union":
-                wide = types.widest(kinds[name], kind)
+            widest = types.widest(kinds[name], kind)
+            if mixing == "union":
+                wide = wide or widest
             if wide is None and is_unnamed_index(name):
                 unlike.add(name)
             elif wide is None:
-                faults.append(_fault(one, name, f"{kind}", f"{kinds[name]}", origin[name]))
+                there = origin[name]
+                faults.append(_fault(one, name, f"{kind}", f"{kinds[name]}", there, bool(widest)))
             else:
                 kinds[name] = wide
         if mixing == "strict":
@@ -109,9 +116,8 @@ def merged(shapes: Sequence[Shape], mixing: Mixing) -> tuple[dict[str, pl.DataTy
     return {name: kind for name, kind in kinds.items() if name not in unlike}, faults
 
 
-def _fault(one: Shape, name: str, here: str, there: str, other: Shape) -> Fault:
+def _fault(one: Shape, name: str, here: str, there: str, other: Shape, wide: bool = True) -> Fault:
     more = f" and {len(one.urls) - NAMED} more" if len(one.urls) > NAMED else ""
     where = ", ".join(one.urls[:NAMED]) + more
-    wide = "no such column" in (here, there) or "String" not in (here, there)
     advice = 'schema="union" fills missing columns and widens numbers and times' if wide else ""
     return Fault(where, f"{name}: {here}", f"{there}, as in {other.urls[0]}", advice)
