@@ -495,3 +495,18 @@ def test_numbers_of_two_kinds_are_counted_where_the_call_names_them():
     df = parts(*(pd.DataFrame({"t": times, "c": pd.Series([c], dtype=object)}) for c in (True, 7)))
     counts = window_counts(df, "t", "1D", "c", categories=(number for number in [7])).compute()
     assert counts.c_7.to_list() == [1]
+
+
+@pytest.mark.parametrize("values", [(True, 2), (2, True), (2.5, True), (True, 1)])
+def test_truth_values_do_not_become_numbers(values):
+    df = parts(*(pd.DataFrame({"k": [1], "c": pd.Series([c], dtype=object)}) for c in values))
+    calls = (
+        lambda: sort_values(df, "k"),
+        lambda: drop_duplicates(df),
+        lambda: top_n_per_group(df, "c", "k", 3),
+        lambda: group_agg(df, "k", {"c": "first"}),
+        lambda: value_counts(df, "c"),
+    )
+    for call in calls:
+        with pytest.raises(DataError, match=r"column 'c': holds .*boolean.*make them one"):
+            call().compute()

@@ -55,7 +55,12 @@ def _named(span: tuple[int, int]) -> str:
     return f"partition {first}" if first == last else f"partitions {first} to {last}"
 
 
-def together(tables: Sequence[pl.DataFrame], places: Sequence[int] | None = None) -> pl.DataFrame:
+def together(
+    tables: Sequence[pl.DataFrame],
+    places: Sequence[int] | None = None,
+    *,
+    truth_as_numbers: bool = False,
+) -> pl.DataFrame:
     """Tables of the same columns as one, in their order.
 
     Parameters
@@ -64,6 +69,9 @@ def together(tables: Sequence[pl.DataFrame], places: Sequence[int] | None = None
         At least one.
     places : sequence of int, optional
         Where each stands among the tables of the task, if these are only some of them.
+    truth_as_numbers : bool
+        Whether truth values beside numbers become 1 and 0. They are other values, so this is for
+        columns that are compared, and not returned.
 
     Raises
     ------
@@ -77,7 +85,7 @@ def together(tables: Sequence[pl.DataFrame], places: Sequence[int] | None = None
         return pl.concat(tables)
     places = range(len(tables)) if places is None else places
     columns = {name: [table.get_column(name) for table in tables] for name in schema}
-    wanted = {name: _common_type(name, columns[name], places) for name in schema}
+    wanted = {name: _common_type(name, columns[name], places, truth_as_numbers) for name in schema}
     for name, kind in wanted.items():
         columns[name] = [_cast(name, columns[name], n, kind, places) for n in range(len(tables))]
     return pl.concat(
@@ -85,12 +93,16 @@ def together(tables: Sequence[pl.DataFrame], places: Sequence[int] | None = None
     )
 
 
-def _common_type(name: str, columns: Sequence[pl.Series], places: Sequence[int]) -> pl.DataType:
+def _common_type(
+    name: str, columns: Sequence[pl.Series], places: Sequence[int], truth_as_numbers: bool
+) -> pl.DataType:
     """The type of Polars that holds the values of all of these columns."""
     made: pl.DataType = columns[0].dtype
     before = 0  # the last column that has changed the type
     for number, column in enumerate(columns):
         found = _common(made, column.dtype)
+        if found is None and truth_as_numbers:
+            found = _common_of_truth(made, column.dtype)
         if found is None:
             some = column.drop_nulls().head(1).to_list()
             shown = f", such as {some[0]!r:.60}" if some else ""
@@ -118,10 +130,7 @@ def _common(one: Any, other: Any) -> pl.DataType | None:
             if getattr(one, "time_zone", None) != getattr(other, "time_zone", None):
                 return None
             return max(one, other, key=lambda each: _UNITS.index(each.time_unit))
-    numbers = [kind for kind in (one, other) if kind.is_numeric() or kind == pl.Boolean]
-    if len(numbers) < 2:
-        return None
-    return _common_number(one, other)
+    return _common_number(one, other) if one.is_numeric() and other.is_numeric() else None
 
 
 def _common_struct(one: pl.Struct, other: pl.Struct) -> pl.DataType | None:
@@ -132,6 +141,12 @@ def _common_struct(one: pl.Struct, other: pl.Struct) -> pl.DataType | None:
         return None
     names = [field.name for field in one.fields]
     return pl.Struct(dict(zip(names, inner, strict=True)))  # type: ignore[arg-type]
+
+
+def _common_of_truth(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
+    """The type of truth values and numbers, as 1 and 0 beside them."""
+    alike = all(kind.is_numeric() or kind == pl.Boolean for kind in (one, other))
+    return _common_number(one, other) if alike else None
 
 
 def _common_number(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
