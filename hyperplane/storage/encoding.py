@@ -120,7 +120,7 @@ def _arrow(table: Any, form: str, *, index: bool | None = None) -> Any:
     if isinstance(table, pa.Table):
         return table
     if type(table).__module__.startswith("polars"):
-        return table.to_arrow()
+        return _of_polars(table, form)
     frame = _pandas(table)
     for place, dtype in enumerate(frame.dtypes):
         if isinstance(dtype, pd.SparseDtype):
@@ -130,6 +130,20 @@ def _arrow(table: Any, form: str, *, index: bool | None = None) -> Any:
             _check_kinds(frame.iloc[:, place], form)
     with _naming(frame, form):
         return pa.Table.from_pandas(frame, preserve_index=index)
+
+
+def _of_polars(table: Any, form: str) -> Any:
+    """A table of Polars, whose whole numbers of 128 bits Arrow lacks."""
+    import pyarrow as pa
+
+    columns = {}
+    for name in table.columns:
+        try:
+            columns[name] = table.get_column(name).to_arrow()
+        except pa.ArrowException as error:
+            wrong = f"{form} has no form for {table.schema[name]}; convert it first, as with cast"
+            raise DataError(name, wrong) from error
+    return pa.table(columns)
 
 
 def _check_kinds(column: Any, form: str) -> None:

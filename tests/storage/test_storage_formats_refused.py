@@ -211,3 +211,11 @@ def test_a_file_system_that_must_be_awaited():
         hyperplane.save(b"", "memory://a/b", asynchronous=True)
     with pytest.raises(RequestError, match="asynchronous = True"):
         hyperplane.load("memory://a/b", storage_options={"asynchronous": True})
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl", "avro"])
+def test_whole_numbers_of_128_bits_are_named(tmp_path, suffix):
+    frame = pl.DataFrame({"y": [1], "x": [2**100]}, schema={"y": pl.Int64, "x": pl.Int128})
+    with pytest.raises(DataError, match=r"column 'x': .* has no form for Int128"):
+        hyperplane.save(frame, tmp_path / f"wide.{suffix}")
+    assert not list(tmp_path.iterdir())

@@ -67,7 +67,8 @@ def read(
     ----------
     urls : str, path, or list of these
         Files, globs, folders, or URLs that fsspec opens. Files of a glob or folder come in the
-        natural order of their names: ``part-2`` before ``part-10``.
+        natural order of their names: ``part-2`` before ``part-10``. A file that several of these
+        name is read once.
     columns : list of str, optional
         The columns, in this order; all when not given.
     filters : list of tuple, or list of list of tuple, optional
