@@ -16,8 +16,8 @@ _OF_PROCESSES = ("process", "cluster", "service", "slow", "engine")
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
 #: Sockets of processes that start others: of the supervisor of jobs, and of a forkserver.
 _ASKS = ("supervisor-", "listener-")
-#: What ctypes looks for libraries with, in the first test that loads one.
-_LOOKS = ("ldconfig", "gcc", "cc", "ld", "objdump")
+#: What ctypes looks for libraries with, and platform for the processor, each in the first test.
+_LOOKS = ("ldconfig", "gcc", "cc", "ld", "objdump", "uname")
 _started: list[str] = []
 
 
