@@ -21,7 +21,7 @@ LONG = 120
 
 
 class Stays:
-    """A task that ends when it is told to, or after a long time."""
+    """A task that ends when an event is set, or after a long time."""
 
     def __init__(self):
         self.told, self.ended = threading.Event(), threading.Event()

@@ -186,7 +186,7 @@ def test_a_step_that_was_in_time_is_done_however_late_somebody_looks(tmp_path):
     assert kill_supervisor()
     go.touch()
     wait_until(lambda: not processes_of(job))
-    # Somebody looks when its time is over for long: it began and ended an hour ago.
+    # The next look comes long after the time of the step is over: it began and ended an hour ago.
     (attempt,) = job.attempts
     the_store().put(replace(attempt, started=attempt.started - 3600))
     for trace in Path(job.job.place, attempt.log).parent.iterdir():

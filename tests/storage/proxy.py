@@ -43,7 +43,7 @@ class Proxy:
         self.url = ""
         #: Requests by ``ok``, ``lost`` or the kind of the fault.
         self.outcomes: Counter[str] = Counter()
-        #: Set at the end: nobody waits for slow answers any more.
+        #: Set at the end, so that no thread waits for a slow answer any more.
         self.closing = threading.Event()
         self._tries: Counter[str] = Counter()
         self._lock = threading.Lock()

@@ -37,7 +37,7 @@ def test_a_folder_that_dask_wrote_has_no_column_more(tmp_path):
     found = group_agg(tmp_path / "by", "city", {"x": "sum"}).compute()
     assert found["x"].to_dict() == {"Bonn": 4, "Oslo": 2, "Rome": 4}
     assert value_counts(tmp_path / "plain", "city").compute().to_dict()["Rome"] == 2
-    # Who asks for it has it.
+    # Named in columns=, it is read.
     index = read(tmp_path / "plain", columns=["__null_dask_index__"]).compute()
     assert index["__null_dask_index__"].tolist() == [0, 1, 2, 3]
 
