@@ -33,7 +33,12 @@ def need(what: str, there: bool) -> None:
     pytest.skip(what)
 
 
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
+def is_empty(folder: Path) -> bool:
+    """Whether a folder is empty or absent; others may remove what is in it meanwhile."""
+    return not any(folders or files for _, folders, files in os.walk(folder))
+
+
+def until(condition: Callable[[], object], seconds: float = 120) -> None:
     """Wait until a condition holds, or fail."""
     deadline, pause = time.monotonic() + seconds, 0.05
     while not condition():

@@ -12,7 +12,7 @@ from typing import Any
 
 import dask.config
 import pytest
-from services import SCRIPTS, Slot, need, slot, until
+from services import SCRIPTS, Slot, is_empty, need, slot, until
 
 import hyperplane
 
@@ -75,7 +75,7 @@ def surroundings(service: Slot, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder = tmp_path_factory.mktemp("shared")
     with settings(folder):
         yield
-    until(lambda: not [*folder.rglob("*")])
+    until(lambda: is_empty(folder))
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def shared(service: Slot, request: pytest.FixtureRequest, tmp_path: Path) -> Ite
         yield folder
     # The jobs of a cluster that several tests use end with the last one.
     kept = set(queue()) if "one_cluster" in request.fixturenames else before
-    until(lambda: set(queue()) <= kept and not [*folder.rglob("*")])
+    until(lambda: set(queue()) <= kept and is_empty(folder))
 
 
 def start(**options: Any) -> Any:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from distributed import Client
 from distributed.security import Security
-from services import Slot, until
+from services import Slot, is_empty, until
 from services_slurm import interface_of, queue, service, shared, start
 
 import hyperplane
@@ -158,7 +158,7 @@ def test_a_slurm_that_does_not_answer_at_the_end_is_told_of(
 def test_an_idle_cluster_ends_by_itself(shared: Path) -> None:
     client, cluster = start(num_workers=1, idle_timeout=10)
     until(lambda: queue() == {})
-    until(lambda: not [*shared.rglob("*")])
+    until(lambda: is_empty(shared))
     assert cluster.status.name == "closed"
     client.close()
 
