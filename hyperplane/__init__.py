@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane import defaults as _defaults
 from hyperplane import frame_tokens as _frame_tokens
+from hyperplane import shared_expressions as _shared_expressions
 
 if TYPE_CHECKING:
     from hyperplane import array, bag, dataframe, jobs, storage
@@ -157,6 +158,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 _defaults.register()
 _frame_tokens.register()
+_shared_expressions.register()
 
 
 def __getattr__(name: str) -> Any:
