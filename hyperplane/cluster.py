@@ -297,8 +297,10 @@ def _prepare(started: Started) -> None:
 
 
 def _close(started: Started) -> None:
-    started.client.close()
-    started.cluster.close()
+    try:
+        started.client.close()
+    finally:
+        started.cluster.close()
 
 
 def quickstart(num_workers: int, size: str, **arguments: Any) -> tuple[Client, Cluster]:

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import dask.config
+from dask.utils import parse_timedelta
 from distributed import Client, Scheduler, SpecCluster
 from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -248,8 +249,10 @@ class GuardedCluster(SpecCluster):
         """
         if self.asynchronous:
             return super().close(timeout)
-        if not self._closing.acquire(timeout=-1 if timeout is None else timeout):
-            raise TimeoutError(f"another thread has not closed the cluster within {timeout:g} s")
+        seconds = parse_timedelta(timeout)
+        patience = -1 if seconds is None else min(seconds, threading.TIMEOUT_MAX)
+        if not self._closing.acquire(timeout=patience):
+            raise TimeoutError(f"another thread has not closed the cluster within {seconds:g} s")
         try:
             return super().close(timeout)
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -16,6 +17,7 @@ from dask.dataframe.utils import clear_known_categories
 from dask.delayed import delayed
 
 from hyperplane.collections.frames.read import read
+from hyperplane.collections.frames.sources import folders
 from hyperplane.collections.frames.sources.footers import READERS
 from hyperplane.errors import (
     DataError,
@@ -125,22 +127,37 @@ def load(
 
 def _frame(target: Target, manifest: Manifest, files: Sequence[PartFile]) -> Any:
     """A Dask dataframe of parts, of types that hold the values of all of them."""
-    named = any("=" in file.part.name.rpartition("/")[0] for file in files)
-    if named or (manifest.format != "parquet" and not all(file.part.schema for file in files)):
-        # Another program wrote some of them: the types are in the files, if anywhere, and
-        # columns perhaps in the names of their folders.
+    if manifest.format != "parquet" and not all(file.part.schema for file in files):
+        # Another program wrote some of them: the types are in the files, if anywhere.
         urls = [target.address(file.path) for file in files]
         form: Any = "csv" if manifest.format == "tsv" else manifest.format
         separator = "\t" if manifest.format == "tsv" else None
         options = dict(target.store.options)
         return read(urls, format=form, schema="union", separator=separator, storage_options=options)
     with ThreadPoolExecutor(min(READERS, len(files))) as pool:
-        schemas = list(pool.map(_schema, files))
+        found = list(pool.map(_schema, files))
+    files, schemas = _with_keys(files, found)
     urls = [file.url for file in files]
     like = unified(schemas, [file.part.rows for file in files], urls)
     with config.set({"dataframe.convert-string": False}):
         meta = clear_known_categories(like)
         return dd.from_map(FrameReader(like), files, meta=meta, label="load")
+
+
+def _with_keys(
+    files: Sequence[PartFile], schemas: Sequence[pa.Schema]
+) -> tuple[Sequence[PartFile], Sequence[pa.Schema]]:
+    """Parts and their schemas with the columns that are in the names of folders."""
+    columns = {name for schema in schemas for name in schema.names}
+    keys, kinds, lacking = folders.keys([file.part.name for file in files], columns)
+    if not kinds:
+        return files, schemas
+    types = {name: pa.int64() if kind.is_integer() else pa.string() for name, kind in kinds.items()}
+    more = [pa.field(name, kind, nullable=name in lacking) for name, kind in types.items()]
+    return (
+        [replace(file, keys=keys[file.part.name]) for file in files],
+        [pa.schema([*schema, *more], schema.metadata) for schema in schemas],
+    )
 
 
 def _schema(file: PartFile) -> pa.Schema:

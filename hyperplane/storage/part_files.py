@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import parquet
 
+from hyperplane.collections.frames.sources.folders import Keys
 from hyperplane.collections.frames.sources.footers import leaf_count
 from hyperplane.errors import ReadError
 from hyperplane.storage.avro import read_avro
@@ -30,13 +31,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PartFile:
-    """A part and where it lies."""
+    """A part, where it lies, and columns of one value, which are in the names of its folders."""
 
     store: Store
     path: str
     part: Part
     format: str
     published: str
+    keys: Keys = ()
 
     @property
     def url(self) -> str:
@@ -82,9 +84,10 @@ class PartFile:
             raise ReadError(self.url, f"is damaged ({said(cause, self.store.options)})") from error
 
     def table(self, columns: Sequence[str] | None) -> pa.Table:
-        """Some columns of Parquet, their checksums compared."""
-        names = None if columns is None else list(columns)
-        return self._read(
+        """Some columns of Parquet, their checksums compared, and of the names of folders."""
+        keys = {name: value for name, value in self.keys if columns is None or name in columns}
+        names = None if columns is None else [name for name in columns if name not in keys]
+        table = self._read(
             lambda opened: parquet.read_table(
                 opened,
                 columns=names,
@@ -93,6 +96,9 @@ class PartFile:
                 page_checksum_verification=True,
             )
         )
+        for name, value in keys.items():
+            table = table.append_column(name, pa.repeat(pa.scalar(value), table.num_rows))
+        return table
 
     def schema(self) -> pa.Schema:
         """Columns and types of a part that are not recorded; of Parquet, from its footer."""

@@ -58,6 +58,6 @@ def test_who_gives_a_time_limit_waits_for_no_other_thread(cluster: SlowToClose) 
         first = pool.submit(cluster.close)
         assert cluster.closing.wait(120)
         with pytest.raises(TimeoutError, match="another thread has not closed the cluster"):
-            cluster.close(timeout=0.1)
+            cluster.close(timeout="100ms")  # as for a cluster of Dask
         cluster.may_close.set()
         first.result(timeout=120)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -18,10 +19,10 @@ def as_polars(table: pa.Table) -> pl.DataFrame:
     >>> as_polars(pa.table({"pair": pairs.slice(1)})).rows()
     [(None,), ([3, 4],)]
     """
-    for place, field in enumerate(table.schema):
-        if _must_be_whole(field.type):
-            every = pa.array(range(table.num_rows), pa.int64())
-            table = table.set_column(place, field, table.column(place).take(every))
+    some = [place for place, field in enumerate(table.schema) if _must_be_whole(field.type)]
+    every = pa.array(np.arange(table.num_rows if some else 0))
+    for place in some:
+        table = table.set_column(place, table.field(place), table.column(place).take(every))
     return pl.DataFrame(table)
 
 

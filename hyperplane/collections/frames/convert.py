@@ -73,6 +73,8 @@ def from_pandas(frame: pd.DataFrame, declared: pd.DataFrame | None = None) -> pl
 
 def _plain(values: Any, dtype: Any, says: Any, name: str) -> Any:
     """A column in a type that Arrow hands to Polars as it is."""
+    if _says_nothing(values, dtype, says):
+        return pd.Series([None] * len(values), dtype=pd.ArrowDtype(pa.null()))
     if dtype != says and (has_own_meaning(dtype) or has_own_meaning(says)):
         if values.isna().all():
             return pd.Series([None] * len(values), dtype=pd.ArrowDtype(pa.null()))
@@ -109,6 +111,14 @@ def _plain(values: Any, dtype: Any, says: Any, name: str) -> Any:
     if isinstance(dtype, np.dtype) and dtype.kind not in "biufmM":
         raise DataError(name, f"is of type {dtype}, which has no form in Arrow; take its parts")
     return values
+
+
+def _says_nothing(values: Any, dtype: Any, says: Any) -> bool:
+    """Whether a column is of floats only because all is missing in place of text or truth."""
+    if not isinstance(dtype, np.dtype) or dtype.kind != "f" or not len(values):
+        return False
+    of_numbers = pd.api.types.is_numeric_dtype(says) and not pd.api.types.is_bool_dtype(says)
+    return not of_numbers and bool(values.isna().all())
 
 
 def _plain_arrow(values: pd.Series[Any], kind: pa.DataType, name: str) -> Any:

@@ -49,8 +49,10 @@ def start(plan: ClusterPlan) -> Started:
             started = _start(plan)
     except BaseException:
         if started is not None:
-            started.client.close()
-            started.cluster.close()
+            try:
+                started.client.close()
+            finally:
+                started.cluster.close()
         raise
     return started
 

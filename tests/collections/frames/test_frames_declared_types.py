@@ -510,3 +510,16 @@ def test_truth_values_do_not_become_numbers(values):
     for call in calls:
         with pytest.raises(DataError, match=r"column 'c': holds .*boolean.*make them one"):
             call().compute()
+
+
+@pytest.mark.parametrize("value", [True, "x", pd.Timestamp("2024-01-01", tz="UTC")])
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_type_without_values_is_no_other_type(value, turn):
+    missing, there = (
+        pd.DataFrame({"k": [1, 2], "c": c})
+        for c in (pd.Series([float("nan")] * 2), pd.Series([value] * 2))
+    )
+    df = parts(*[missing, there][::turn], meta=there.iloc[:0])
+    found = sort_values(df, "k", ascending=False).compute()["c"].dropna()
+    assert found.to_list() == [value] * 2
+    assert group_agg(df, "k", {"c": "first"}).compute()["c"].to_list() == [value] * 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import dask
 import dask.dataframe as dd
 import pandas as pd
@@ -111,6 +113,52 @@ def test_load_has_the_columns_and_the_index_of_a_folder_that_dask_wrote(tmp_path
     assert hyperplane.load(tmp_path / "plain").index.name is None
     loaded = hyperplane.load(tmp_path / "plain").compute()
     pd.testing.assert_frame_equal(loaded, frame, check_dtype=False)  # Dask wrote "string"
+
+
+@notice_of_pandas
+def test_load_keeps_index_and_types_beside_columns_in_names_of_folders(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "price": [Decimal("12345678901234567.89"), None, Decimal("1.00"), Decimal("2.00")],
+            "many": pd.array([2**60 + 1, None, 3, 4], dtype="Int64"),
+            "month": pd.period_range("2024-01", periods=4, freq="M"),
+            "kind": pd.Categorical(["a", "b", "a", "b"]),
+            "k": ["u", "u", "v", "v"],
+            "g": [1, 1, 2, 2],
+        },
+        index=pd.Index([10, 20, 30, 40], name="id"),
+    )
+    frame.to_parquet(tmp_path / "of pandas", partition_cols=["k", "g"])
+    loaded = hyperplane.load(tmp_path / "of pandas")
+    pd.testing.assert_frame_equal(loaded.compute(), frame, check_dtype=False)
+    assert loaded.dtypes[["many", "g"]].tolist() == ["Int64", "int64"]
+    assert loaded[["g", "price"]].compute().columns.tolist() == ["g", "price"]
+    dd.from_pandas(frame[["kind", "k"]], npartitions=2).to_parquet(
+        tmp_path / "of dask", partition_on=["k"]
+    )
+    loaded = hyperplane.load(tmp_path / "of dask").compute()
+    pd.testing.assert_frame_equal(loaded, frame[["kind", "k"]], check_dtype=False)
+    table = pa.table({"x": [1, 2, 3], "g": [5, None, 7]})
+    parquet.write_to_dataset(table, tmp_path / "missing", partition_cols=["g"])
+    loaded = hyperplane.load(tmp_path / "missing").compute().sort_values("x")
+    assert loaded["g"].to_list() == [5, pd.NA, 7]
+
+
+def test_columns_after_one_of_intervals_are_their_own(tmp_path):
+    some = [bytes(range(16))] * 3
+    table = pa.table(
+        {
+            "between": pa.array(pd.arrays.IntervalArray.from_breaks([0, 1, 2, 3])),
+            "x": [100, 200, 300],
+            "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array(some, pa.binary(16))),
+            "binary": pa.array(some, pa.binary(16)),
+        }
+    )
+    parquet.write_table(table, tmp_path / "a.parquet")
+    found = read(tmp_path, columns=["x"], filters=[("x", ">", 150)]).compute()
+    assert found["x"].tolist() == [200, 300]
+    first = read(tmp_path, columns=["uuid", "binary"]).compute().iloc[0].tolist()
+    assert first == ["00010203-0405-0607-0809-0a0b0c0d0e0f", some[0]]
 
 
 def test_two_columns_of_one_name_are_named(tmp_path):

@@ -41,16 +41,19 @@ class Footer:
         Of what other writers call UUIDs and intervals pyarrow makes bytes.
         """
         schema = self.metadata.schema.to_arrow_schema()
-        leaf = 0
-        for place, entry in enumerate(schema):
-            if pa.types.is_fixed_size_binary(entry.type):
+        if not any(map(pa.types.is_fixed_size_binary, schema.types)):
+            return schema
+        fields, leaf = [], 0
+        for entry in schema:
+            kind = entry.type
+            if pa.types.is_fixed_size_binary(kind):
                 column = self.metadata.schema.column(leaf)
                 # Intervals have a name in the older of the two lists of types only.
                 said = column.logical_type.type, column.converted_type
-                kind = next((_MEANT[one] for one in said if one in _MEANT), entry.type)
-                schema = schema.set(place, entry.with_type(kind))
+                kind = next((_MEANT[one] for one in said if one in _MEANT), kind)
+            fields.append(entry.with_type(kind))
             leaf += leaf_count(entry.type)
-        return schema
+        return pa.schema(fields, schema.metadata)
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,8 @@ def leaves(schema: pa.Schema) -> dict[str, list[int]]:
 
 def leaf_count(kind: pa.DataType) -> int:
     """How many leaf columns a column of a type is stored in."""
+    if isinstance(kind, pa.BaseExtensionType):  # such as intervals of pandas, of two ends
+        return leaf_count(kind.storage_type)
     inner = [kind.field(index).type for index in range(kind.num_fields)]
     return sum(map(leaf_count, inner)) if inner else 1
 
