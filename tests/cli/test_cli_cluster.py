@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from dask_notices import without_notices
-from scale import scaled
-from terminal import Begin, Foreground, Run
+from held_clusters import START, ended_well
+from terminal import Begin, Run
 
 import hyperplane
 from hyperplane.engines import records
 from hyperplane.errors import EngineError
-
-START = (
-    *("cluster", "start", "--num-workers=1", "--nprocs=2", "--nthreads=1"),
-    *("--ram-gb-per-proc=0.5", "--local-fit=exact"),
-)
-
-
-def wait_until(condition: Callable[[], object], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.02)
-
-
-def ended_well(held: Foreground, place: Path) -> None:
-    """The command has ended with 0 and without a word, and nothing of it is left."""
-    answer = held.end()
-    assert without_notices(answer.err) == ""
-    assert answer.code == 0
-    wait_until(lambda: not held.family(), 30)  # a busy machine ends them one after the other
-    assert list(place.rglob("*")) == []
 
 
 def test_no_cluster_runs(run: Run) -> None:
@@ -167,33 +143,6 @@ def test_programs_can_use_it_while_it_is_held(begin: Begin, place: Path) -> None
     finally:
         client.close()
         cluster.close()
-    ended_well(held, place)
-
-
-@pytest.mark.cluster
-@pytest.mark.parametrize(
-    ("number", "whole_group"),
-    scaled(
-        [(signal.SIGINT, True), (signal.SIGTERM, False)],
-        list(itertools.product([signal.SIGINT, signal.SIGTERM], [True, False])),
-    ),
-)
-def test_a_signal_ends_it_in_order(
-    number: signal.Signals, whole_group: bool, begin: Begin, place: Path
-) -> None:
-    held = begin(*START, "--json")
-    held.read_until("}")
-    held.signal(number, whole_group=whole_group)
-    ended_well(held, place)
-
-
-@pytest.mark.cluster
-@pytest.mark.parametrize("seconds", scaled([0.3], [0.0, 0.3, 0.6]))
-def test_ctrl_c_while_it_starts_ends_it_in_order(seconds: float, begin: Begin, place: Path) -> None:
-    held = begin(*START, "--json")
-    wait_until(lambda: list(place.rglob("*.json")), 120)
-    time.sleep(seconds)
-    held.signal(signal.SIGINT, whole_group=True)
     ended_well(held, place)
 
 

@@ -1,12 +1,20 @@
-"""A temporary directory of its own for each test: clusters of other programs are not its affair."""
+"""A temporary directory of its own for each test: clusters of other programs are not its affair.
+
+And programs in a session of their own, which are ended with the test.
+"""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import dask.config
+import psutil
 import pytest
+from programs_apart import Program, Run
 from services import temporary_directory
 
 from hyperplane.demo import data
@@ -36,3 +44,29 @@ def flights_of_2013(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the main job's data, as Parquet files."""
     folder, _ = data.prepare(tmp_path_factory.mktemp("flights"))
     return folder
+
+
+@pytest.fixture
+def place() -> Path:
+    """A temporary directory of the program's own, to see what it leaves."""
+    folder = Path(tempfile.gettempdir()) / "t"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def run(place: Path) -> Iterator[Run]:
+    """Start programs that are ended with the test, by id."""
+    started: list[Program] = []
+
+    def begin(text: str, place: Path = place, **options: Any) -> Program:
+        started.append(Program(text, place, **options))
+        return started[-1]
+
+    yield begin
+    for program in started:
+        for process in program.family():
+            with suppress(psutil.Error):
+                process.kill()
+        program.process.kill()
+        program.process.communicate()

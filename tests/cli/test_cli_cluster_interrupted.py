@@ -1,0 +1,40 @@
+"""``hyperplane cluster start`` that a signal ends."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from held_clusters import START, ended_well, wait_until
+from scale import scaled
+from terminal import Begin
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.mark.parametrize(
+    ("number", "whole_group"),
+    scaled(
+        [(signal.SIGINT, True), (signal.SIGTERM, False)],
+        list(itertools.product([signal.SIGINT, signal.SIGTERM], [True, False])),
+    ),
+)
+def test_a_signal_ends_it_in_order(
+    number: signal.Signals, whole_group: bool, begin: Begin, place: Path
+) -> None:
+    held = begin(*START, "--json")
+    held.read_until("}")
+    held.signal(number, whole_group=whole_group)
+    ended_well(held, place)
+
+
+@pytest.mark.parametrize("seconds", scaled([0.3], [0.0, 0.3, 0.6]))
+def test_ctrl_c_while_it_starts_ends_it_in_order(seconds: float, begin: Begin, place: Path) -> None:
+    held = begin(*START, "--json")
+    wait_until(lambda: list(place.rglob("*.json")), 120)
+    time.sleep(seconds)
+    held.signal(signal.SIGINT, whole_group=True)
+    ended_well(held, place)

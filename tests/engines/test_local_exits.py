@@ -1,0 +1,104 @@
+"""How local clusters end with their program, at any moment: each case is watched from outside."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from programs_apart import SAY_WORKERS, SOON, Run, dead, only_the_tracker, wait_until, workers_of
+from scale import scaled
+
+pytestmark = pytest.mark.cluster
+
+#: Endings that the end of the program completes.
+EXITS = {
+    "client only": "client.close()",
+    "with client": "with client: pass",
+    "nothing at all": "pass",
+    "exit in the middle": "f = client.map(time.sleep, [5] * 4); time.sleep(0.3); sys.exit(0)",
+    "results held": "f = client.scatter([1, 2]); g = client.submit(sum, f); g.result()",
+    "del": "del cluster; del client",
+}
+#: Each is a program with a cluster: these differ the most.
+SOME_EXITS = scaled(["nothing at all", "exit in the middle", "results held"], list(EXITS))
+
+
+def test_every_way_to_exit_leaves_nothing(run: Run, place: Path) -> None:
+    programs = {}
+    for name in SOME_EXITS:
+        ending = EXITS[name]
+        own = place / name.replace(" ", "-")[:4]
+        own.mkdir()
+        text = f"client.submit(sum, [1, 2]).result()\n{ending}\nprint('end')"
+        programs[name] = own, run(text, place=own, few_imports=name != "nothing at all")
+    for name, (own, program) in programs.items():
+        out, err = program.finish()
+        assert program.process.returncode == 0, (name, err)
+        if "exit" in name:  # of tasks that are cut off Dask gives notice
+            assert "Traceback" not in err
+            assert "ERROR" not in err
+        else:
+            assert out.splitlines()[-1] == "end", name
+            assert err == "", name
+        wait_until(lambda program=program: not program.family(), SOON)  # type: ignore[misc]
+        assert list(own.rglob("*")) == [], name
+
+
+def test_workers_die_with_their_owner(run: Run, place: Path) -> None:
+    programs = []
+    busy = "f = client.map(time.sleep, [60, 61])\ntime.sleep(0.3)\n"
+    few = [(busy, signal.SIGKILL), ("", signal.SIGTERM)]
+    for before, number in scaled(few, [*few, ("", signal.SIGKILL), (busy, signal.SIGTERM)]):
+        own = place / str(len(programs))
+        own.mkdir()
+        programs.append((number, run(before + SAY_WORKERS + "time.sleep(600)", place=own)))
+    for number, program in programs:
+        workers = workers_of(program)
+        assert len(workers) == 2
+        program.process.send_signal(number)
+        wait_until(lambda workers=workers: all(map(dead, workers)), SOON)  # type: ignore[misc]
+
+
+DELAYS = scaled([0.1, 0.5, 0.9], [0.1, 0.3, 0.5, 0.7, 0.9, 1.2])
+
+
+def test_ctrl_c_at_any_moment_of_a_start(run: Run, place: Path) -> None:
+    program = run(
+        f"""
+        client.close(); cluster.close()
+        for _ in range({len(DELAYS)}):
+            try:
+                print("starting", flush=True)  # the interrupt comes a while after this is read
+                client, cluster = hyperplane.initialize_cluster(
+                    num_workers=1, nprocs=2, ram_gb_per_proc=0.5, local_fit="exact", name="again"
+                )
+                time.sleep(600)
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+            if "again" in str(cluster) and cluster.status.name == "running":
+                client.close(); cluster.close()
+            client, cluster = hyperplane.initialize_cluster(
+                num_workers=1, nprocs=1, ram_gb_per_proc=0.5, local_fit="exact", name="again"
+            )
+            assert client.submit(sum, [1, 2]).result() == 3
+            client.close(); cluster.close()
+            print("started again", flush=True)
+            sys.stdin.readline()
+        """,
+        few_imports=False,
+    )
+    for delay in DELAYS:
+        program.line("starting")
+        time.sleep(delay)
+        program.process.send_signal(signal.SIGINT)
+        program.line("interrupted")
+        program.line("started again")
+        wait_until(lambda: only_the_tracker(program), SOON)
+        assert list(place.rglob("*")) == [], delay
+        program.go_on()
+    _, err = program.finish()
+    assert program.process.returncode == 0, err
+    wait_until(lambda: not program.family(), SOON)
+    assert list(place.rglob("*")) == []
