@@ -33,11 +33,11 @@ def load_hypothesis_profile() -> None:
     The small scale repeats the same examples, so that a change is judged by what it changes and
     not by chance; the full scale draws new ones, and prints how to repeat a failure.
     """
-    if not FULL:
-        # Hypothesis draws some values from the source of the modules that are imported by then:
-        # of lazy imports, other ones with each order of the tests. It has no setting for this.
-        none = providers.Constants()
-        providers._get_local_constants = lambda: none
+    # Hypothesis draws some values from the source of the modules that are imported by then: of
+    # lazy imports, other ones with each order of the tests, even with the same seed. It has no
+    # setting for this.
+    none = providers.Constants()
+    providers._get_local_constants = lambda: none
     common = {
         "deadline": None,
         "database": None,

@@ -18,7 +18,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "compat" / "run_suites.py"
 RUNNER = runpy.run_path(str(SCRIPT))
 #: Suites, each how-manieth of their tests runs, and how many have to pass.
 SMALL = (["slice"], 8, 6)
-LARGE = (["array", "bag", "dataframe"], 120, 120)
+LARGE = (["array", "bag", "dataframe"], 240, 60)
 #: Tests as those of Dask, of which one ends its process.
 TESTS = """
 import os, dask, pytest

@@ -101,7 +101,7 @@ HELPERS = {"join": Helper(arguments, check_join)}
 def test_joined():
     tally = Tally("join", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(12, 800))
+    @settings(QUICK, max_examples=scaled(12, 850))
     @given(drawn=calls(sides(), HELPERS))
     def check(drawn):
         tally.check(drawn)
