@@ -31,9 +31,10 @@ HEAVY = [
 ]
 
 
-def _in_new_process(code, **variables):
+def _in_new_process(code, folder=None, **variables):
     done = subprocess.run(
         [sys.executable, "-c", code],
+        cwd=folder,
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
@@ -61,6 +62,21 @@ print(json.dumps(sorted(sys.modules)))
 """
     loaded = set(_in_new_process(code))
     assert loaded.isdisjoint({"distributed", "pandas", "pyarrow", "matplotlib", "dask.dataframe"})
+
+
+@pytest.mark.process
+def test_saving_a_table_loads_neither_polars_nor_the_frames_of_dask(tmp_path):
+    code = """
+import json, sys
+import hyperplane, pandas
+hyperplane.save({"n": 1}, "one.json")
+hyperplane.save(pandas.DataFrame({"n": [1, 2]}), "table.parquet")
+hyperplane.save(pandas.DataFrame({"n": [1, 2]}), "share", shard=(0, 2))
+print(json.dumps(sorted(sys.modules)))
+"""
+    loaded = set(_in_new_process(code, tmp_path))
+    assert loaded.isdisjoint({"distributed", "polars", "dask.array", "dask.dataframe"})
+    assert len(list(tmp_path.iterdir())) >= 3
 
 
 @pytest.mark.parametrize("name", hyperplane.__all__)

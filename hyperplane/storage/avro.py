@@ -17,8 +17,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import compute
 
-from hyperplane.collections.frames.sources.avro import ARROW_SCHEMA
-from hyperplane.collections.frames.sources.avro_schema import Unsupported, fields
+from hyperplane.collections.frames.sources.avro_schema import ARROW_SCHEMA, Unsupported, fields
 from hyperplane.collections.frames.sources.avro_values import arrow_values
 from hyperplane.errors import DataError
 from hyperplane.optional import need

@@ -12,7 +12,6 @@ from typing import Any
 
 from dask.tokenize import tokenize
 
-from hyperplane.collections.frames import plan
 from hyperplane.errors import OutputExists, StorageError
 from hyperplane.storage.appending import already_added, appended
 from hyperplane.storage.attempts import attempt
@@ -125,6 +124,10 @@ def written_parts(
         for number, piece in enumerate(pieces)
     ]
     if hasattr(obj, "to_delayed"):
+        # With it come Dask's data frames and Polars, which take a second to import: not for a
+        # file, nor for a shard of a process of its own.
+        from hyperplane.collections.frames import plan
+
         tasks = plan.tasks("save", tokenize(request.target.path, folder), write_part, each)
         parts = run(tasks, f"saving {request.target.url}")
     else:

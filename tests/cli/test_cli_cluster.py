@@ -99,28 +99,31 @@ def test_a_cluster_that_does_not_end_is_a_failure(
 
 
 @pytest.mark.cluster
-def test_list_sees_it_and_stop_from_another_terminal_ends_it(begin: Begin, place: Path) -> None:
+def test_list_sees_it_and_stop_from_another_terminal_ends_it(
+    begin: Begin, run: Run, place: Path
+) -> None:
     held = begin(*START, "--name=held", "--json")
     started = json.loads(held.read_until("}"))
     assert len(held.family()) >= 3
     assert started["name"] == "held"
     assert (started["workers"], started["threads"], started["ram_gb"]) == (2, 2, 1.0)
 
-    (listed,) = json.loads(_done("cluster", "list", "--json"))
+    # It runs in a process of its own: this one sees what another terminal would.
+    (listed,) = run("cluster", "list", "--json").json
     assert listed["pid"] == held.process.pid
     for key in ("name", "engine", "scheduler", "dashboard", "workers", "threads", "ram_gb"):
         assert listed[key] == started[key]
     for shown in ("held", started["scheduler"], started["dashboard"], str(held.process.pid)):
-        assert shown in _done("cluster", "list").split()
+        assert shown in run("cluster", "list").out.split()
 
-    unknown = begin("cluster", "stop", "helt").end()
+    unknown = run("cluster", "stop", "helt")
     assert unknown.code == 2
     assert "one that runs: held; did you mean held?" in unknown.err
 
     assert _done("cluster", "stop", "held") == "held is closed\n"
     assert not (place / "held").exists()
     ended_well(held, place)
-    assert json.loads(_done("cluster", "list", "--json")) == []
+    assert run("cluster", "list", "--json").json == []
 
 
 def _done(*arguments: str) -> str:
@@ -135,6 +138,13 @@ def _done(*arguments: str) -> str:
 def test_programs_can_use_it_while_it_is_held(begin: Begin, place: Path) -> None:
     held = begin(*START, "--name=held", "--memory-pause=0.9", "--json")
     held.read_until("}")
+
+    second = begin(*START, "--name=held", "--json").end()
+    assert second.code == 1
+    assert "a cluster named 'held' runs already" in second.json["error"]
+    assert "Traceback" not in second.err
+    assert [record.name for record in records.read_all()] == ["held"]
+
     client, cluster = hyperplane.get_cluster("held")
     try:
         assert client.submit(sum, [1, 2, 3]).result() == 6
@@ -174,16 +184,6 @@ def test_people_see_where_it_is_and_how_to_end_it(begin: Begin, place: Path) -> 
     answer = held.end()
     assert (answer.code, without_notices(answer.err)) == (0, "")
     assert answer.out == f"{record.name} is closed\n"
-
-
-@pytest.mark.cluster
-def test_two_of_one_name_cannot_be(begin: Begin) -> None:
-    begin(*START, "--name=held", "--json").read_until("}")
-    second = begin(*START, "--name=held", "--json").end()
-    assert second.code == 1
-    assert "a cluster named 'held' runs already" in second.json["error"]
-    assert "Traceback" not in second.err
-    assert [record.name for record in records.read_all()] == ["held"]
 
 
 @pytest.mark.cluster

@@ -14,7 +14,7 @@ from typing import Any
 import dask.config
 import psutil
 import pytest
-from programs_apart import Program, Run
+from programs_apart import FEW_IMPORTS, Program, Run
 from services import temporary_directory
 
 from hyperplane.demo import data
@@ -26,6 +26,13 @@ def own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     tmp_path_factory.getbasetemp()
     with temporary_directory():
         yield
+
+
+@pytest.fixture
+def few_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have workers of other programs load no more than Dask itself does: they start sooner."""
+    for name, value in FEW_IMPORTS.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,8 @@ import pytest
 import hyperplane
 from hyperplane.engines import attach, dask_settings, records
 
+pytestmark = pytest.mark.usefixtures("few_imports")
+
 HOLDS = """
 import sys, time
 import hyperplane

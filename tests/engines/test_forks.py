@@ -11,6 +11,7 @@ import pytest
 from dask_notices import without_notices
 
 pytestmark = [
+    pytest.mark.usefixtures("few_imports"),
     pytest.mark.cluster,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="for systems that can fork"),
 ]

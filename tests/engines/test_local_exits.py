@@ -61,7 +61,7 @@ def test_workers_die_with_their_owner(run: Run, place: Path) -> None:
         wait_until(lambda workers=workers: all(map(dead, workers)), SOON)  # type: ignore[misc]
 
 
-DELAYS = scaled([0.1, 0.5, 0.9], [0.1, 0.3, 0.5, 0.7, 0.9, 1.2])
+DELAYS = scaled([0.2, 0.7], [0.1, 0.3, 0.5, 0.7, 0.9, 1.2])
 
 
 def test_ctrl_c_at_any_moment_of_a_start(run: Run, place: Path) -> None:

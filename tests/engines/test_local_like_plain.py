@@ -28,6 +28,7 @@ from hyperplane.engines.base import Started
 from hyperplane.guard import busy
 
 pytestmark = [
+    pytest.mark.usefixtures("few_imports"),
     pytest.mark.cluster,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks are for Linux"),
 ]

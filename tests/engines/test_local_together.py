@@ -16,7 +16,7 @@ import pytest
 
 import hyperplane
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("few_imports")]
 
 ONE: dict[str, Any] = {
     "num_workers": 1,

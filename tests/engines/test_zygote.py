@@ -16,6 +16,7 @@ from hyperplane.engines import records
 from hyperplane.engines.local import zygote
 
 pytestmark = [
+    pytest.mark.usefixtures("few_imports"),
     pytest.mark.cluster,
     pytest.mark.own_zygote,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the zygote is for Linux"),

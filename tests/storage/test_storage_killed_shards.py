@@ -149,7 +149,7 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
         nprocs=2, nthreads=1, num_workers=1, ram_gb_per_proc=0.6
     )
     try:
-        for moment in (0.1, 0.4, 0.8):
+        for moment in scaled((0.1, 0.6), (0.1, 0.4, 0.8)):
             pid = one_pid(client)
             killer = threading.Timer(moment, os.kill, [pid, signal.SIGKILL])
             killer.start()

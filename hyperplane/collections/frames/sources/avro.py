@@ -13,7 +13,12 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.collections.frames.sources import types
-from hyperplane.collections.frames.sources.avro_schema import Field, Unsupported, fields
+from hyperplane.collections.frames.sources.avro_schema import (
+    ARROW_SCHEMA,
+    Field,
+    Unsupported,
+    fields,
+)
 from hyperplane.collections.frames.sources.avro_values import arrow_values
 from hyperplane.collections.frames.sources.spans import Span
 from hyperplane.errors import ReadError
@@ -26,8 +31,6 @@ SYNC = 16
 STEP = 65_536
 #: Bytes in which a header should end.
 HEADER = 65_536
-#: Of the header: the schema of Arrow, in files of :func:`hyperplane.save`.
-ARROW_SCHEMA = "hyperplane.arrow"
 #: Packings that Polars can undo.
 _POLARS = ("null", "deflate", "snappy")
 _LAYOUT = {

@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+#: Of the header of a file: the schema of Arrow, in files of :func:`hyperplane.save`.
+ARROW_SCHEMA = "hyperplane.arrow"
 _PRIMITIVES = {
     "null": pa.null(),
     "boolean": pa.bool_(),
