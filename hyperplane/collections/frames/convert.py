@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
 from hyperplane.collections.frames.arrow_tables import as_polars
 from hyperplane.collections.frames.column_names import unescape
@@ -308,6 +307,9 @@ def _categorical(column: pl.Series, dtype: pd.CategoricalDtype, name: str) -> An
 
 def known_categories(dtype: Any) -> bool:
     """Whether a type of categories says which; Dask has one that does not."""
+    # Imported late: processes that read one shard need no data frames of Dask.
+    from dask.dataframe.utils import UNKNOWN_CATEGORIES
+
     return dtype.categories is not None and UNKNOWN_CATEGORIES not in dtype.categories
 
 

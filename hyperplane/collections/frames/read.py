@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-import dask.dataframe as dd
-
 from hyperplane.collections.flags import is_one_of
 from hyperplane.collections.frames.sources import (
     avro_plan,
@@ -27,6 +25,8 @@ from hyperplane.stores import listing
 from hyperplane.stores.places import File
 
 if TYPE_CHECKING:
+    import dask.dataframe as dd
+
     from hyperplane.collections.frames.sources.schemas import Mixing
 
 #: Which of the arguments for text a format has a use for.

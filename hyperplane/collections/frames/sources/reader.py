@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dask.config
-import dask.dataframe as dd
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -21,6 +20,8 @@ from hyperplane.stores import naming
 from hyperplane.stores.secrets import said
 
 if TYPE_CHECKING:
+    import dask.dataframe as dd
+
     from hyperplane.collections.frames.parts import Part
 
 #: What reading a damaged file can raise, in any of the libraries below.
@@ -83,6 +84,9 @@ def _collected(part: Part, names: list[str]) -> pl.DataFrame:
 
 def of_parts(parts: Sequence[Part], like: pd.DataFrame, label: str) -> dd.DataFrame:
     """A collection with one partition for each part."""
+    # Imported late: processes that read one shard need no data frames of Dask.
+    import dask.dataframe as dd
+
     # Dask would otherwise convert text that is Arrow text already, and hide the reader.
     with dask.config.set({"dataframe.convert-string": False}):
         return dd.from_map(PartReader(like), list(parts), meta=like, label=label)
