@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from hyperplane import announce, config
@@ -20,7 +22,7 @@ from hyperplane.call_arguments import (
 from hyperplane.call_sites import call_site, close_previous, remember
 from hyperplane.client_config import restore_after
 from hyperplane.compat import keep_old_methods
-from hyperplane.engines import registry
+from hyperplane.engines import interrupts, registry
 from hyperplane.engines.base import Started
 from hyperplane.errors import EngineUnavailable, Fault, check
 from hyperplane.planning import Study
@@ -101,14 +103,11 @@ def start(plan: ClusterPlan) -> Started:
     if not usable:
         raise EngineUnavailable(plan.engine, reason)
     _check_not_forked()
-    started = engine.start(plan)
-    try:
-        _prepare(started)
-        restore_after(started.client)
-    except BaseException:  # Ctrl-C: the caller gets no cluster that it could close
-        _close(started)
-        raise
-    return started
+    return _complete(
+        partial(engine.start, plan),
+        _prepare,
+        lambda started: restore_after(started.client),
+    )
 
 
 @marks_left_out
@@ -235,14 +234,14 @@ def initialize_cluster(
         plan = plan_cluster(**{**of_the_step(num_workers), **given})
     began = time.monotonic()
     announce.before(plan, closed)
-    started = start(plan)
-    try:
-        remember(site, plan.name, started)
-        announce.after(plan, started.client.dashboard_link, time.monotonic() - began)
-    except BaseException:  # Ctrl-C, or standard output is closed
-        _close(started)
-        raise
-    return started.client, started.cluster
+    client, cluster = _complete(
+        partial(start, plan),
+        partial(remember, site, plan.name),
+        lambda started: announce.after(
+            plan, started.client.dashboard_link, time.monotonic() - began
+        ),
+    )
+    return client, cluster
 
 
 def get_cluster(name: str, engine: str | None = None) -> Started:
@@ -294,6 +293,26 @@ def _prepare(started: Started) -> None:
 
     keep_old_methods(started.client)
     forks.guard_forks(started.client, started.cluster)
+
+
+def _complete(begin: Callable[[], Started], *steps: Callable[[Started], object]) -> Started:
+    """Begin a cluster and take further steps; leave nothing when one fails or Ctrl-C comes.
+
+    Ctrl-C interrupts what an engine lets it interrupt, and is put off to the end else: then the
+    caller gets no cluster that it could close.
+    """
+    started: Started | None = None
+    try:
+        with interrupts.put_off():
+            started = begin()
+            for step in steps:
+                step(started)
+        return started
+    except BaseException:
+        if started is not None:
+            with interrupts.put_off():
+                _close(started)
+        raise
 
 
 def _close(started: Started) -> None:

@@ -7,6 +7,7 @@ them differs.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -21,8 +22,8 @@ from distributed import Client, Scheduler, SpecCluster
 from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from hyperplane.engines import interrupts
 from hyperplane.engines.dask_settings import in_force, unless_chosen
+from hyperplane.engines.interrupts import InterruptibleStart
 from hyperplane.engines.lazy_dashboard import LazyDashboard
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard
@@ -149,7 +150,7 @@ def cluster_settings(settings: PatientSettings) -> dict[str, Any]:
     return unless_chosen({"distributed.deploy.lost-worker-timeout": settings.lost_worker_timeout})
 
 
-class GuardedCluster(SpecCluster):
+class GuardedCluster(InterruptibleStart, SpecCluster):
     """A cluster of Dask that closes itself when it should and leaves nothing behind.
 
     To be put before Dask's own class among the parents.
@@ -186,10 +187,11 @@ class GuardedCluster(SpecCluster):
         self._cleanup = weakref.finalize(self, _release_in, os.getpid(), release)
         # Dask's own exit handler closes the cluster first; this is for what it may leave.
         self._cleanup.atexit = False
+        self.starting = True
         try:
-            with interrupts.let_through():
-                super().__init__(**kwargs)  # starts everything, and calls _start() for it
+            super().__init__(**kwargs)  # starts everything, and calls _start() for it
         except BaseException as error:
+            self.starting = False
             if not isinstance(error, Exception):  # Dask closes after those by itself
                 with suppress(Exception):  # what matters to the caller is the interrupt
                     self.sync(self._abort)
@@ -197,12 +199,29 @@ class GuardedCluster(SpecCluster):
                 self._loop_runner.stop()
             self._cleanup()
             raise
+        self.starting = False
+        self._created = weakref.WeakSet(self._created)
 
     async def _abort(self) -> None:
-        """Close while workers are still starting."""
+        """Close while the scheduler or workers are still starting: Dask closes only what runs."""
+        # The starts of workers fail now, and no caller asks them why.
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        await self._end_workers()
+        if self.status == Status.starting and self.scheduler is not None:
+            with suppress(Exception):  # the rest is closed in any case
+                await self.scheduler.close()
+            if self.scheduler_comm is not None:
+                await self.scheduler_comm.close_rpc()
         await self._close()
 
+    async def _end_workers(self) -> None:
+        """End the workers whose starts Ctrl-C has interrupted."""
+        await asyncio.gather(*(each.close() for each in self._created), return_exceptions=True)
+
     async def _start(self) -> None:
+        if self.starting:
+            # Not weakly, as Dask has them: Ctrl-C ends the step that holds those that have started.
+            self._created: Any = set()
         if self.scheduler_spec["cls"] is Scheduler:
             options = {**self.scheduler_spec["options"], "config": self._scheduler_config}
             self.scheduler_spec = {"cls": GuardedScheduler, "options": options}

@@ -1,19 +1,24 @@
 """Put off Ctrl-C during a step that an interrupt would leave half done.
 
 Python raises ``KeyboardInterrupt`` between any two instructions of the main thread: after a folder
-is made and before its name is kept, or after a cluster runs and before its object is returned.
+is made and before its name is kept, or after a cluster runs and before its object is returned. So
+the start of every cluster runs within :func:`put_off`, and only what takes long within it runs
+within :func:`let_through`.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 #: How often Ctrl-C is pressed until it is put off no longer.
 AT_ONCE = 3
+#: Seconds that the interrupted step of a start gets to end.
+PATIENCE = 60.0
 
 
 class _PutOff:
@@ -22,10 +27,13 @@ class _PutOff:
     def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:
         self.handler = handler
         self.waiting = 0
+        #: Whether interrupts go to the other handler at once. A mark, because the handlers
+        #: themselves cannot be exchanged, and put back, without an interrupt in between.
+        self.through = False
 
     def note(self, number: int, frame: FrameType | None) -> None:
         self.waiting += 1
-        if self.waiting >= AT_ONCE:
+        if self.through or self.waiting >= AT_ONCE:
             self.pass_on(frame)
 
     def pass_on(self, frame: FrameType | None = None) -> None:
@@ -66,9 +74,58 @@ def let_through() -> Iterator[None]:
     if active is None or threading.current_thread() is not threading.main_thread():
         yield
         return
+    before = active.through
     try:
-        signal.signal(signal.SIGINT, active.handler)
+        active.through = True
         active.pass_on()
         yield
     finally:
-        signal.signal(signal.SIGINT, active.note)
+        active.through = before
+
+
+class InterruptibleStart:
+    """A mixin for Dask's clusters: Ctrl-C interrupts the waits of their start, and nothing else.
+
+    An interrupted wait returns when what it waited for has ended. Dask's own returns at once and
+    cancels that later, so that what is undone then is still being made.
+    """
+
+    #: Set by a subclass while its start runs.
+    starting = False
+
+    def sync(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run a coroutine in the loop of the cluster and wait for it, as Dask's own does."""
+        dask_sync: Callable[..., Any] = super().sync  # type: ignore[misc]
+        if not self.starting:
+            return dask_sync(func, *args, **kwargs)
+        # Imported here: it takes a while, and a plan needs none of it.
+        import asyncio
+
+        ended, interrupted = threading.Event(), False
+        task: asyncio.Task[Any] | None = None
+
+        async def step(*args: Any, **kwargs: Any) -> Any:
+            nonlocal task
+            task = asyncio.current_task()
+            try:
+                if interrupted:
+                    raise asyncio.CancelledError
+                awaitable: Awaitable[Any] = func(*args, **kwargs)
+                return await awaitable
+            finally:
+                ended.set()
+
+        def cancel(task: asyncio.Task[Any]) -> None:
+            if not task.cancelling():  # once: the second time would end what it does to end
+                task.cancel()
+
+        try:
+            with let_through():
+                return dask_sync(step, *args, **kwargs)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                interrupted = True
+                if task is not None:
+                    self.loop.add_callback(cancel, task)  # type: ignore[attr-defined]
+                    ended.wait(PATIENCE)
+            raise

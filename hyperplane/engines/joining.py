@@ -9,7 +9,7 @@ from collections.abc import Callable
 from distributed import Client
 from distributed.deploy.cluster import Cluster
 
-from hyperplane.engines import versions
+from hyperplane.engines import interrupts, versions
 from hyperplane.engines.dask_settings import lend
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.spec.plan import ClusterPlan
@@ -60,8 +60,9 @@ def join(
     client = None
     try:
         client = Client(cluster)
-        _wait(client, plan, began, look)
-        versions.check(client, plan.engine, settings)
+        with interrupts.let_through():
+            _wait(client, plan, began, look)
+            versions.check(client, plan.engine, settings)
     except BaseException as error:
         if client is not None:
             client.close()

@@ -14,7 +14,7 @@ from dask_gateway import Gateway
 from distributed import Client
 from distributed.deploy.cluster import Cluster
 
-from hyperplane.engines import records, versions
+from hyperplane.engines import interrupts, records, versions
 from hyperplane.engines.base import Started
 from hyperplane.engines.elsewhere import server_settings, worker_variables
 from hyperplane.engines.gateway import options, plugins, server
@@ -54,9 +54,13 @@ def start(plan: ClusterPlan) -> Started:
     how = server.reach(settings)
     try:
         gateway = server.opened(how)
+    except EngineError as error:
+        raise _failed(error) from error
+    try:
         record = _reserved(plan, how)
-    except (EngineError, OSError) as error:
-        raise StartFailed(ENGINE, str(error).removeprefix(f"engine {ENGINE}: ")) from error
+    except OSError as error:
+        gateway.close()
+        raise _failed(error) from error
     release = partial(give_up, plan.name, record.scratch)
     begun = _Begun(gateway, plan, settings, release)
     try:
@@ -74,6 +78,10 @@ def start(plan: ClusterPlan) -> Started:
         raise
     gateway.close()  # the cluster has its own
     return Started(client, cast(Cluster, cluster))
+
+
+def _failed(error: Exception) -> StartFailed:
+    return StartFailed(ENGINE, str(error).removeprefix(f"engine {ENGINE}: "))
 
 
 def _reserved(plan: ClusterPlan, how: Mapping[str, Any]) -> records.Record:
@@ -114,6 +122,14 @@ class _Begun:
         asked = server.ask(self.gateway, "cluster_options", use_local_defaults=False)
         options.fill(asked, self.plan)
         self.name = server.ask(self.gateway, "submit", asked)
+        with interrupts.let_through():
+            self._wait_for_scheduler(began)
+        self.cluster = WatchedGatewayCluster.of(
+            self.gateway, self.name, self.release, owner=True, within=self.left(began)
+        )
+        return self.cluster
+
+    def _wait_for_scheduler(self, began: float) -> None:
         timeout = self.plan.request.timeout
         while self.state() != "RUNNING":
             if time.monotonic() - began > timeout:
@@ -123,10 +139,6 @@ class _Begun:
                     f"it was told to end cluster {self.name}. {self.look()}",
                 )
             time.sleep(LOOK_EVERY)
-        self.cluster = WatchedGatewayCluster.of(
-            self.gateway, self.name, self.release, owner=True, within=self.left(began)
-        )
-        return self.cluster
 
     def left(self, began: float) -> float:
         """Seconds that are left for the start."""
@@ -209,10 +221,12 @@ class _Begun:
 
     def undo(self) -> None:
         """End the cluster and forget it."""
-        if self.cluster is not None:
-            self.cluster.close()
-        elif self.name is not None:
-            with suppress(*server.FAILURES):  # the first error is the one to tell
-                server.ask(self.gateway, "stop_cluster", self.name)
-        self.gateway.close()
-        self.release()
+        try:
+            if self.cluster is not None:
+                self.cluster.close()
+            elif self.name is not None:
+                with suppress(*server.FAILURES):  # the first error is the one to tell
+                    server.ask(self.gateway, "stop_cluster", self.name)
+        finally:
+            self.gateway.close()
+            self.release()

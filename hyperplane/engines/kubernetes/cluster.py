@@ -28,6 +28,7 @@ from distributed.utils import Logs
 from tornado.ioloop import PeriodicCallback
 
 from hyperplane.engines.dask_settings import take_back
+from hyperplane.engines.interrupts import InterruptibleStart
 from hyperplane.engines.kubernetes.api import ENGINE, in_a_pod
 from hyperplane.engines.kubernetes.forward import Forwards
 from hyperplane.engines.kubernetes.render import CLIENT
@@ -55,7 +56,7 @@ def _close_all() -> None:
 getattr(threading, "_register_atexit", atexit.register)(_close_all)
 
 
-class HyperplaneKubeCluster(KubeCluster):  # type: ignore[misc]
+class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[misc]
     """A KubeCluster that waits with a reason and leaves nothing behind.
 
     Parameters
@@ -98,6 +99,7 @@ class HyperplaneKubeCluster(KubeCluster):  # type: ignore[misc]
         # Of a second handle a name of its own: the owner may be in this process too.
         self.lent_to = name if manifest else f"{name} {uuid.uuid4()}"
         self._take_back = weakref.finalize(self, take_back, self.lent_to)
+        self.starting = True
         try:
             super().__init__(
                 name=name,
@@ -108,9 +110,11 @@ class HyperplaneKubeCluster(KubeCluster):  # type: ignore[misc]
                 quiet=True,
             )
         except BaseException:
+            self.starting = False
             with suppress(Exception):  # what matters is why it failed
                 self._abort()
             raise
+        self.starting = False
 
     @property
     def security(self) -> Security:
@@ -243,10 +247,11 @@ class HyperplaneKubeCluster(KubeCluster):  # type: ignore[misc]
         if self.status == Status.closed and not self.asynchronous:
             self._loop_runner.stop()
             return None
-        closing = self.sync(self._close, timeout=timeout)
-        if not self.asynchronous:
-            self._loop_runner.stop()
-        return closing
+        try:
+            return self.sync(self._close, timeout=timeout)
+        finally:
+            if not self.asynchronous:
+                self._loop_runner.stop()
 
     async def _close(self, timeout: float = PATIENCE) -> None:
         if self.status in (Status.closing, Status.closed):

@@ -55,11 +55,9 @@ class Resource:
 
     async def create(self, manifest: Mapping[str, Any], tls: Mapping[str, str]) -> None:
         """Make the resource, and the Secret that it owns."""
-        self.ours = True  # from here on: an interrupt may come after the request
         try:
-            self.content = await self.api.create("daskclusters", manifest, DASK)
+            await self._create_cluster(manifest)
         except EngineError as error:
-            self.ours = False
             if not isinstance(error, Missing):
                 raise
             raise StartFailed(
@@ -72,6 +70,16 @@ class Resource:
             # After the cluster, which owns it: whatever ends the cluster ends the secret.
             await self.api.create("secrets", secret_of(self.content, tls))
             self.security = security_of(tls)
+
+    async def _create_cluster(self, manifest: Mapping[str, Any]) -> None:
+        """Make the resource; an interrupt waits until it is known whether it is there."""
+        creating = asyncio.ensure_future(self.api.create("daskclusters", manifest, DASK))
+        try:
+            await asyncio.shield(creating)
+        finally:
+            await asyncio.wait([creating])
+            self.ours = creating.exception() is None
+        self.content = creating.result()
 
     async def find(self) -> None:
         """Read the resource that is there; an EngineError with those that are, when it is not."""

@@ -140,10 +140,8 @@ class GuardedLocalCluster(GuardedCluster, LocalCluster):
         super().__init__(**kwargs)
         self._importing.join()
 
-    async def _abort(self) -> None:
-        """Close while workers are still starting: after Ctrl-C nobody wants to wait for them."""
-        # The starts of workers fail now, and nobody asks them why.
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+    async def _end_workers(self) -> None:
+        """End worker processes that are on their way, and do not wait until they are there."""
         nannies = list(self._created)
         starts = asyncio.gather(*(nanny.start() for nanny in nannies), return_exceptions=True)
         # Repeatedly, because a process may come up after a look and then hang in its start.
@@ -154,8 +152,7 @@ class GuardedLocalCluster(GuardedCluster, LocalCluster):
                     with suppress(ValueError):  # it has ended since
                         await process.kill()
             await asyncio.wait([starts], timeout=0.1)
-        await asyncio.gather(*(nanny.close() for nanny in nannies), return_exceptions=True)
-        await self._close()
+        await super()._end_workers()
 
     async def _start(self) -> None:
         await super()._start()

@@ -12,7 +12,7 @@ from typing import Any, cast
 import dask.config
 from distributed import Client
 
-from hyperplane.engines import interrupts, machine, records
+from hyperplane.engines import machine, records
 from hyperplane.engines.base import Started
 from hyperplane.engines.dask_settings import (
     as_the_user_has_it,
@@ -42,22 +42,6 @@ def start(plan: ClusterPlan) -> Started:
     StartFailed
         When something else went wrong. Either way nothing is left running.
     """
-    started: Started | None = None
-    try:
-        # Only the wait for the workers takes long, and lets interrupts through.
-        with interrupts.put_off():
-            started = _start(plan)
-    except BaseException:
-        if started is not None:
-            try:
-                started.client.close()
-            finally:
-                started.cluster.close()
-        raise
-    return started
-
-
-def _start(plan: ClusterPlan) -> Started:
     settings = cast(LocalSettings, plan.settings)
     began = time.monotonic()
     with log_tail() as tail, quick.without_collecting():

@@ -58,6 +58,7 @@ class PlannedJob(SLURMJob):
         super().__init__(scheduler, name, **kwargs)
         self._script = script
         self._at_once = at_once
+        self._unwanted = False
 
     def job_script(self) -> str:
         """The script for sbatch."""
@@ -65,6 +66,8 @@ class PlannedJob(SLURMJob):
 
     async def _submit_job(self, script_filename: str) -> str:
         async with self._at_once:
+            if self._unwanted:
+                raise StartFailed("slurm", "the cluster was closed before this job was submitted")
             try:
                 out: str = await self._call(["sbatch", "--parsable", script_filename])
             except (RuntimeError, OSError) as error:
@@ -79,12 +82,17 @@ class PlannedJob(SLURMJob):
         if cluster is not None and cluster.status == Status.running:
             with suppress(OSError, asyncio.TimeoutError):
                 await asyncio.wait_for(cluster.hand_over(self.name), HAND_OVER)
+        self._unwanted = True
+        async with self.lock:  # after Ctrl-C its submission may be on its way, with no number yet
+            await self._cancel()
+        self.status = Status.closed
+        self._event_finished.set()
+
+    async def _cancel(self) -> None:
         if self.job_id is not None and self.status != Status.closed:
             async with self._at_once:
                 with suppress(RuntimeError, OSError):  # it has ended by itself
                     await self._call(["scancel", self.job_id])
-        self.status = Status.closed
-        self._event_finished.set()
 
 
 def _last_words(error: Exception) -> str:
@@ -218,3 +226,8 @@ def _job_of(worker: WorkerState, suffixes: tuple[str, ...]) -> str:
 
 class GuardedSLURMCluster(GuardedCluster, _WatchedCluster):
     """A SLURMCluster that leaves nothing behind."""
+
+    async def _end_workers(self) -> None:
+        jobs = list(self._created)
+        await super()._end_workers()
+        await self._gone({job.job_id for job in jobs if job.job_id is not None})

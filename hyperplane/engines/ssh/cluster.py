@@ -165,9 +165,11 @@ class GuardedSSHCluster(GuardedCluster):
 
     async def _close(self) -> None:
         closed_before = self.status == Status.closed
-        await super()._close()
-        if not closed_before:
-            await self._hosts.close()
+        try:
+            await super()._close()
+        finally:
+            if not closed_before:
+                await self._hosts.close()
 
 
 def _on(host: str, template: Mapping[str, Any], place: int) -> dict[str, Any]:

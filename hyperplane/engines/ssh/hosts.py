@@ -33,6 +33,7 @@ class Hosts:
         self._settings = settings
         self._connections: dict[str, asyncssh.SSHClientConnection] = {}
         self._opening: dict[str, asyncio.Lock] = {}
+        self._closed = False
         #: What did not start on which host.
         self.faults: list[str] = []
 
@@ -64,10 +65,14 @@ class Hosts:
             if found is None or found.is_closed():
                 found = await asyncssh.connect(name, **self._options())
                 self._connections[name] = found
+            if self._closed:  # meanwhile, as an interrupted start is undone
+                found.abort()
+                raise asyncssh.ConnectionLost("the cluster is closed")
             return found
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, and let none be made."""
+        self._closed = True
         for connection in self._connections.values():
             connection.close()
         for connection in self._connections.values():

@@ -1,0 +1,153 @@
+"""Ctrl-C at any line of a start on the engines that start clusters elsewhere: nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import asyncssh
+import pytest
+from distributed import Scheduler
+from distributed.core import Status
+from interrupted_starts import (
+    SHORT,
+    GatewayServer,
+    HostConnection,
+    KubernetesApi,
+    Lines,
+    OpenClient,
+    World,
+)
+from scale import scaled
+
+import hyperplane
+from hyperplane.engines import dask_settings, joining, records, versions
+
+ONE: dict[str, Any] = {
+    "num_workers": 2,
+    "nprocs": 1,
+    "nthreads": 1,
+    "cores_per_worker": 1,
+    "ram_gb_per_proc": 0.5,
+    "name": "interrupted",
+}
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    found = World()
+    monkeypatch.setattr(joining, "Client", partial(OpenClient, world=found))
+    monkeypatch.setattr(versions, "check", lambda client, engine, settings: None)
+    yield found
+    assert found.begun
+
+
+def ssh(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
+    async def connect(host: str, **options: Any) -> HostConnection:
+        await asyncio.sleep(SHORT)
+        return HostConnection(world, host)
+
+    patch.setattr(asyncssh, "connect", connect)
+    options = {"hosts": ["a", "b"], "security": "none", "interface": "lo"}
+    return hyperplane.plan_cluster(
+        engine="ssh", engine_options=options, scheduler_deploy_mode="local", **ONE
+    )
+
+
+def slurm(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
+    from hyperplane.engines.slurm import cluster as slurm_cluster
+    from hyperplane.engines.slurm import engine as slurm_engine
+
+    async def call(words: list[str], **options: Any) -> str:
+        if words[0] == "sbatch":
+            number = world.begin("job").partition(" ")[2]
+            await asyncio.sleep(SHORT)
+            return number
+        world.runs.discard(f"job {words[1]}")
+        return ""
+
+    async def ask(numbers: list[str]) -> dict[str, Any]:
+        return {}
+
+    usable = (True, "")
+    patch.setattr(slurm_engine.SlurmEngine, "available", lambda engine: usable)
+    patch.setattr(slurm_cluster.PlannedJob, "_call", staticmethod(call))
+    patch.setattr(slurm_cluster.slurm_queue, "ask_meanwhile", ask)
+    options = {"interface": "lo", "security": "none", "shared_folder": tempfile.gettempdir() + "/s"}
+    return hyperplane.plan_cluster(engine="slurm", engine_options=options, **ONE)
+
+
+def gateway(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
+    from hyperplane.engines.gateway import options as gateway_options
+    from hyperplane.engines.gateway import server
+    from hyperplane.engines.gateway import start as gateway_start
+
+    there = GatewayServer(world)
+    patch.setattr(server, "ask", there.ask)
+    patch.setattr(server, "opened", there.opened)
+    patch.setattr(gateway_start, "LOOK_EVERY", SHORT)
+    patch.setattr(gateway_start, "Client", partial(OpenClient, world=world))
+    patch.setattr(gateway_start._Begun, "check_sizes", lambda begun, client: None)
+    patch.setattr(gateway_options, "fill", lambda asked, plan: None)
+    patch.setattr(gateway_start, "WatchedGatewayCluster", SimpleNamespace(of=there.cluster_of))
+    return hyperplane.plan_cluster(
+        engine="gateway", engine_options={"address": there.address}, **ONE
+    )
+
+
+def kubernetes(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
+    from hyperplane.engines.kubernetes import engine as kubernetes_engine
+    from hyperplane.engines.kubernetes import resource
+    from hyperplane.engines.kubernetes.cluster import HyperplaneKubeCluster
+
+    async def soon(self: Any, *arguments: Any) -> None:
+        await asyncio.sleep(SHORT)
+
+    usable = (True, "")
+    patch.setattr(kubernetes_engine.KubernetesEngine, "available", lambda engine: usable)
+    patch.setattr(resource, "Api", lambda namespace: KubernetesApi(world))
+    patch.setattr(resource.Resource, "scheduler_ready", soon)
+    patch.setattr(HyperplaneKubeCluster, "_reach_scheduler", soon)
+    options = {"image": "registry.example/flights:1", "security": "none"}
+    return hyperplane.plan_cluster(engine="kubernetes", engine_options=options, **ONE)
+
+
+def left() -> list[str]:
+    """What this process holds of clusters."""
+    loops = [thread.name for thread in threading.enumerate() if "IO loop" in thread.name]
+    schedulers = [each for each in Scheduler._instances if each.status != Status.closed]
+    files = map(str, Path(tempfile.gettempdir()).rglob("*"))
+    listed = [record.name for record in records.read_all(starting=True)]
+    return [*loops, *map(str, schedulers), *files, *listed, *dask_settings._lent]
+
+
+@pytest.mark.parametrize("engine", [ssh, slurm, gateway, kubernetes])
+def test_at_whatever_line_it_comes_nothing_is_left(
+    engine: Callable[[World, pytest.MonkeyPatch], hyperplane.ClusterPlan],
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = engine(world, monkeypatch)
+    handler = signal.getsignal(signal.SIGINT)
+    for _ in range(2):  # the first one imports, too
+        whole = Lines()
+        with whole.traced():
+            client, cluster = hyperplane.start(plan)
+        client.close()
+        cluster.close()
+        assert not world.runs
+    before = left()  # Dask's own folder for scratch folders stays
+    for number in range(1, whole.seen, max(1, whole.seen // scaled(8, 60))):
+        lines = Lines(number)
+        with lines.traced(), pytest.raises(KeyboardInterrupt):
+            hyperplane.start(plan)
+        assert (lines.where, world.runs) == (lines.where, set())
+        assert (lines.where, left()) == (lines.where, before)
+        assert signal.getsignal(signal.SIGINT) is handler
