@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import hyperplane
 
@@ -55,9 +55,13 @@ class World:
     def __init__(self) -> None:
         self.runs: set[str] = set()
         self.begun = 0
+        #: Press Ctrl-C as so many things have begun, in whichever thread: the answer is on its way.
+        self.press_at = 0
 
     def begin(self, name: str) -> str:
         self.begun += 1
+        if self.begun == self.press_at:
+            signal.pthread_kill(cast(int, threading.main_thread().ident), signal.SIGINT)
         found = f"{name} {self.begun}"
         self.runs.add(found)
         return found

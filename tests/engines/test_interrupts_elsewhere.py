@@ -151,3 +151,45 @@ def test_at_whatever_line_it_comes_nothing_is_left(
         assert (lines.where, world.runs) == (lines.where, set())
         assert (lines.where, left()) == (lines.where, before)
         assert signal.getsignal(signal.SIGINT) is handler
+
+
+@pytest.mark.parametrize("engine", [ssh, slurm, gateway, kubernetes])
+def test_whatever_is_just_beginning_nothing_is_left(
+    engine: Callable[[World, pytest.MonkeyPatch], hyperplane.ClusterPlan],
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = engine(world, monkeypatch)
+    client, cluster = hyperplane.start(plan)
+    client.close()
+    cluster.close()
+    before = left()
+    for number in range(1, world.begun + 1):
+        world.begun, world.press_at = 0, number
+        with pytest.raises(KeyboardInterrupt):
+            hyperplane.start(plan)
+        assert (number, world.runs, left()) == (number, set(), before)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_cluster_of_kubernetes_is_ours_when_the_answer_says_so(taken: bool) -> None:
+    from hyperplane.engines.kubernetes.api import ENGINE
+    from hyperplane.engines.kubernetes.resource import Resource
+
+    async def create(kind: str, content: Any, version: str) -> Any:
+        await asyncio.sleep(10 * SHORT)
+        if taken:
+            raise hyperplane.StartFailed(ENGINE, "there is one of that name already")
+        return {}
+
+    async def interrupted() -> Resource:
+        resource = Resource("interrupted", "lab")
+        resource.api = SimpleNamespace(create=create)  # type: ignore[assignment]
+        creating = asyncio.ensure_future(resource.create({}, {}))
+        await asyncio.sleep(SHORT)
+        creating.cancel()
+        await asyncio.wait([creating])
+        assert creating.cancelled() or creating.exception() is not None
+        return resource
+
+    assert asyncio.run(interrupted()).ours is not taken  # else another's would be deleted
