@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import zipfile
 from typing import Any
 
@@ -11,6 +12,7 @@ from hyperplane.optional import need
 from hyperplane.storage.avro import read_avro
 from hyperplane.storage.part_frames import to_frame
 from hyperplane.storage.untyped_text import frame_of_csv, frame_of_lines
+from hyperplane.units import format_bytes
 
 
 def decoded(data: bytes, kind: str, format: str) -> Any:  # noqa: A002
@@ -28,15 +30,34 @@ def decoded(data: bytes, kind: str, format: str) -> Any:  # noqa: A002
     if kind == "json":
         return json.loads(data)
     if kind == "numpy":
-        import numpy as np
-
-        return np.load(io.BytesIO(data), allow_pickle=False)
+        return _array(data)
     if kind == "model" and format == "skops":
         _check_skops(data)  # before the import, which loads scikit-learn and takes seconds
         return need("skops.io", "ml").loads(data)
     if kind == "model":
         return need("joblib", "ml").load(io.BytesIO(data))
     return data
+
+
+def _array(data: bytes) -> Any:
+    import numpy as np
+    from numpy.lib import format as npy
+
+    file = io.BytesIO(data)
+    if data.startswith(npy.MAGIC_PREFIX):
+        # NumPy takes memory for what the header says, which may be more than there is.
+        version = npy.read_magic(file)
+        # Versions 2 and 3 differ in the letters of the names of fields only.
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, _, dtype = read(file)
+        wanted, there = math.prod(shape) * dtype.itemsize, len(data) - file.tell()
+        if min(shape, default=0) < 0 or (wanted > there and not dtype.hasobject):
+            raise ValueError(
+                f"the file is shorter than its header says: an array of shape {shape} and type "
+                f"{dtype} has {format_bytes(wanted)}, and {format_bytes(there)} are there"
+            )
+        file.seek(0)
+    return np.load(file, allow_pickle=False)
 
 
 def _check_skops(data: bytes) -> None:

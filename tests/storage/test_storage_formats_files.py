@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.registry import _registry
 from matplotlib.figure import Figure
+from numpy.lib import format as npy
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -150,3 +152,32 @@ def test_a_flipped_bit_in_a_part_is_an_error_that_names_it(tmp_path, form, kind,
         with pytest.raises(ReadError, match="damaged") as caught:
             again.compute()
         assert caught.value.url.endswith(name)
+
+
+@pytest.mark.parametrize("shape", [(10**11,), (4, 10**10), (3,)])
+@pytest.mark.parametrize("version", [(1, 0), (2, 0)])
+def test_an_array_file_shorter_than_its_header_says(tmp_path, shape, version):
+    file = io.BytesIO()
+    header = {"shape": shape, "fortran_order": False, "descr": "<f8"}
+    write = {(1, 0): npy.write_array_header_1_0, (2, 0): npy.write_array_header_2_0}[version]
+    write(file, header)
+    (tmp_path / "a.npy").write_bytes(file.getvalue() + bytes(23))
+    with pytest.raises(ReadError, match=r"a\.npy.*shorter than its header says.* 23 B are there"):
+        hyperplane.load(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((0, 10**9)),
+        np.array(5.0),
+        np.zeros(3, dtype=[("\u00e4", "f4"), ("b", "i8")]),
+        np.asfortranarray(np.arange(6).reshape(2, 3)),
+        np.array([""]),
+    ],
+)
+def test_array_files_of_numpy_itself(tmp_path, array):
+    np.save(tmp_path / "a.npy", array)
+    found = hyperplane.load(tmp_path / "a.npy")
+    np.testing.assert_array_equal(found, array)
+    assert found.dtype == array.dtype
