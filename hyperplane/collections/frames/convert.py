@@ -72,11 +72,9 @@ def from_pandas(frame: pd.DataFrame, declared: pd.DataFrame | None = None) -> pl
 
 def _plain(values: Any, dtype: Any, says: Any, name: str) -> Any:
     """A column in a type that Arrow hands to Polars as it is."""
-    if _says_nothing(values, dtype, says):
+    if dtype != says and _is_untyped(values, dtype, says):
         return pd.Series([None] * len(values), dtype=pd.ArrowDtype(pa.null()))
     if dtype != says and (has_own_meaning(dtype) or has_own_meaning(says)):
-        if values.isna().all():
-            return pd.Series([None] * len(values), dtype=pd.ArrowDtype(pa.null()))
         first = values[values.notna()].iloc[0]
         raise DataError(
             name,
@@ -112,8 +110,16 @@ def _plain(values: Any, dtype: Any, says: Any, name: str) -> Any:
     return values
 
 
-def _says_nothing(values: Any, dtype: Any, says: Any) -> bool:
-    """Whether a column is of floats only because all is missing in place of text or truth."""
+def _is_untyped(values: Any, dtype: Any, says: Any) -> bool:
+    """Whether nothing but missing values is there, so that the declared type is the one to take.
+
+    The type of such a partition comes from the lack of values alone: pandas makes floats of
+    missing text, truth values and times, and a type with a meaning that another one does not
+    share (periods, coded categories) has no value here to differ in. Floats in place of other
+    numbers are kept: these types have a common one.
+    """
+    if has_own_meaning(dtype) or has_own_meaning(says):
+        return bool(values.isna().all())
     if not isinstance(dtype, np.dtype) or dtype.kind != "f" or not len(values):
         return False
     of_numbers = pd.api.types.is_numeric_dtype(says) and not pd.api.types.is_bool_dtype(says)

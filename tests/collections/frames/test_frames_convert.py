@@ -89,3 +89,30 @@ def test_whole_numbers_with_missing_ones_become_floats_as_in_pandas():
 def test_values_of_several_kinds_are_an_error_that_shows_two_of_them():
     with pytest.raises(DataError, match=r"column 'v': holds .* such as 1 and 'a'"):
         from_pandas(pd.DataFrame({"v": pd.Series([1, "a"], dtype=object)}))
+
+
+PERIODS, CODED = pd.PeriodDtype("D"), pd.CategoricalDtype([(1, 2), (3, 4)])
+NO_FLOATS = [np.dtype(object), np.dtype(bool), pd.StringDtype(), np.dtype("datetime64[ns]")]
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize(
+    ("holds", "says"),
+    [
+        *[(np.dtype("float64"), says) for says in [*NO_FLOATS, PERIODS, CODED]],
+        (PERIODS, np.dtype("float64")),
+        (PERIODS, pd.PeriodDtype("h")),
+        (np.dtype(object), PERIODS),
+    ],
+)
+def test_a_partition_without_values_has_no_type_of_its_own(holds, says, rows):
+    missing = pd.DataFrame({"v": pd.Series([None] * rows, dtype=holds)})
+    declared = pd.DataFrame({"v": pd.Series([], dtype=says)})
+    assert from_pandas(missing, declared).get_column("v").dtype == pl.Null
+
+
+@pytest.mark.parametrize("says", [np.dtype("int64"), np.dtype("float32"), pd.Int64Dtype()])
+def test_floats_without_values_are_floats_beside_other_numbers(says):
+    missing = pd.DataFrame({"v": [np.nan]})
+    declared = pd.DataFrame({"v": pd.Series([], dtype=says)})
+    assert from_pandas(missing, declared).get_column("v").dtype == pl.Float64
