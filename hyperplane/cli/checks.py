@@ -20,7 +20,12 @@ import hyperplane
 from hyperplane import config
 from hyperplane.engines import machine, records, registry
 from hyperplane.engines.base import Engine
-from hyperplane.engines.private_folders import private_folder, record_folders, remove_empty
+from hyperplane.engines.private_folders import (
+    find_in,
+    private_folder,
+    record_folders,
+    remove_empty,
+)
 from hyperplane.errors import ConfigError, HyperplaneError
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import LocalSettings
@@ -187,8 +192,7 @@ def running() -> Iterator[Finding]:
     try:
         before = []
         for folder in record_folders():
-            with suppress(FileNotFoundError):  # closing the last cluster removes the folder
-                before += list(folder.glob("*.json"))
+            before += find_in(folder, "*.json")
         found = records.read_all()
     except OSError as error:
         yield Finding("clusters", "wrong", f"the list of clusters cannot be read: {error}")

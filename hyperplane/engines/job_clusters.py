@@ -12,6 +12,7 @@ import json
 import os
 from pathlib import Path
 
+from hyperplane.engines.private_folders import find_in
 from hyperplane.engines.running_system import running_system, started
 
 #: The variable that names the folder of the job to its steps.
@@ -57,7 +58,7 @@ def dashboards(folder: Path) -> list[str]:
         The folder of the job.
     """
     found = []
-    for file in (folder / _CLUSTERS).glob("*.json"):
+    for file in find_in(folder / _CLUSTERS, "*.json"):
         # It may be removed meanwhile, and a step can write there what it likes.
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             fields = json.loads(file.read_text())

@@ -29,6 +29,7 @@ import psutil
 from hyperplane.engines import job_clusters
 from hyperplane.engines.owned import abandoned, drop, make_owned, own
 from hyperplane.engines.private_folders import (
+    find_in,
     folders_of_others,
     private_folder,
     private_folders,
@@ -218,7 +219,7 @@ def read_all(starting: bool = False) -> list[Record]:
     for record in found:
         if not record.alive():
             _remove_dead(record)
-    for folder in [found for above in private_folders() for found in _inside(above, "*")]:
+    for folder in [found for above in private_folders() for found in find_in(above, "*")]:
         # No cluster's name begins with a line below.
         owner = re.fullmatch(r"_p([0-9]+)", folder.name)
         if owner and not psutil.pid_exists(int(owner[1])):
@@ -236,7 +237,7 @@ def read_all(starting: bool = False) -> list[Record]:
 def _remove_of_gone_systems(parent: str | None) -> None:
     """Remove what dead processes of other containers, or before a boot, have left."""
     for folder in folders_of_others(parent):
-        for entry in _inside(folder, "*"):
+        for entry in find_in(folder, "*"):
             with contextlib.suppress(OSError):  # removed meanwhile
                 _remove_if_abandoned(entry)
         remove_empty(folder)
@@ -318,11 +319,4 @@ def _read() -> list[Record]:
 
 
 def _listed(pattern: str) -> list[Path]:
-    return [file for folder in record_folders() for file in _inside(folder, pattern)]
-
-
-def _inside(folder: Path, pattern: str) -> list[Path]:
-    try:
-        return list(folder.glob(pattern))
-    except FileNotFoundError:  # removed meanwhile, so there is nothing in it
-        return []
+    return [file for folder in record_folders() for file in find_in(folder, pattern)]

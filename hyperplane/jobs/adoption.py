@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import fnmatch
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from hyperplane.engines.running_system import running_system
 from hyperplane.jobs import kept, wake
@@ -55,4 +58,9 @@ def submission_of(job: Job) -> Iterator[None]:
 
 
 def _has_running_steps(job: Job) -> bool:
-    return any(is_locked(file) for file in (job.place / "steps").rglob("attempt-*.lock"))
+    # Not pathlib's rglob, which raises FileNotFoundError when a folder is removed meanwhile.
+    return any(
+        is_locked(Path(folder, name))
+        for folder, _, names in os.walk(job.place / "steps")
+        for name in fnmatch.filter(names, "attempt-*.lock")
+    )

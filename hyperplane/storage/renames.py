@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from hyperplane.engines.private_folders import find_in
 from hyperplane.storage.attempts import attempt
 from hyperplane.storage.commits import State, conflict, foreign
 from hyperplane.storage.manifest import Manifest, key_of
@@ -61,17 +62,17 @@ class Renames:
                     if not os.path.lexists(self.target.path):
                         aside.rename(self.target.path)
 
-    def _put_aside(self) -> Iterator[Path]:
-        return Path(self.target.beside).glob("attempt-*.old")
+    def _put_aside(self) -> list[Path]:
+        return find_in(Path(self.target.beside), "attempt-*.old")
 
     def _only(self, key: str) -> bytes | None:
         """The one manifest of parts with these names."""
-        files = list(Path(self.target.beside).glob(f"{key}-*.json"))
+        files = find_in(Path(self.target.beside), f"{key}-*.json")
         return self.shelf.get(str(files[0])) if len(files) == 1 else None
 
     def _saved(self) -> Manifest | None:
         """What was saved here before somebody else changed it."""
-        for file in Path(self.target.beside).glob("*.json"):
+        for file in find_in(Path(self.target.beside), "*.json"):
             with contextlib.suppress(ValueError, TypeError, OSError):
                 return Manifest.from_json(file.read_bytes())
         return None

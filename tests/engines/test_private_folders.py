@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from users import OTHER, as_other_user, shared_folder
@@ -168,3 +169,18 @@ def test_machines_and_containers_that_share_a_disk_do_not_share_a_folder(
     monkeypatch.setattr(private_folders, "running_system", lambda: "b-2")
     assert set(private_folders.folders_of_others()) == set(folders[2:])
     private_folders._system.cache_clear()
+
+
+def test_a_folder_that_is_removed_as_it_is_listed_holds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    real = os.scandir
+
+    def after_removal(path: Any) -> Any:
+        folder.rmdir()
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", after_removal)
+    assert private_folders.find_in(folder, "*") == []

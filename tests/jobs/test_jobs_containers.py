@@ -7,6 +7,8 @@ mounts and a network. Network file systems are not tried: that needs a kernel wi
 from __future__ import annotations
 
 import fcntl
+import os
+import shutil
 import time
 from pathlib import Path
 
@@ -127,3 +129,21 @@ def test_a_job_that_is_being_submitted_is_left_alone(tmp_path, monkeypatch):
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert not may_carry_on(made)
     assert may_carry_on(made)
+
+
+def test_steps_whose_folders_others_remove_meanwhile_do_not_run(monkeypatch):
+    made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
+    monkeypatch.setattr(kept, "running_system", lambda: "another-boot-1")
+    kept.keep(made, {}, {})
+    (made.place / "steps" / "000-a").mkdir(parents=True)
+    real, removed = os.scandir, []
+
+    def after_removal(path):
+        if str(path).endswith("000-a"):
+            shutil.rmtree(path)
+            removed.append(path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", after_removal)
+    assert may_carry_on(made)
+    assert removed

@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
+from hyperplane.engines.private_folders import find_in
 from hyperplane.engines.slurm import queue as slurm_queue
 from hyperplane.engines.slurm.queue import Told
 from hyperplane.engines.slurm.script import lifetime
@@ -104,7 +105,7 @@ class Look:
 
 def printed(logs: Path, number: str, lines: int = LOG_LINES) -> str:
     """The last lines that a job has printed; empty when there are none or they cannot be read."""
-    for file in logs.glob(f"*-{number}.log"):
+    for file in find_in(logs, f"*-{number}.log"):
         with suppress(OSError):
             text = file.read_text(encoding="utf-8", errors="replace")
             return "\n".join(text.splitlines()[-lines:])
