@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from uuid import UUID
 
 import dask
@@ -15,6 +16,7 @@ from pyarrow import parquet
 
 import hyperplane
 from hyperplane.collections.frames.arrow_tables import as_polars
+from hyperplane.collections.frames.sources import schemas
 from hyperplane.dataframe import drop_duplicates, group_agg, join, read, sort_values
 from hyperplane.errors import DataError, RequestError
 
@@ -90,6 +92,44 @@ def test_intervals_of_months_are_named(tmp_path):
     (tmp_path / "iv.parquet").write_bytes(INTERVAL)
     with pytest.raises(RequestError, match=r"iv: month_day_nano_interval.* dask\.dataframe"):
         read(tmp_path / "iv.parquet")
+
+
+@pytest.mark.parametrize("store", ["local", "memory"])
+def test_columns_beside_one_that_polars_does_not_open(tmp_path, store):
+    where = f"memory://iv{tmp_path.name}" if store == "memory" else str(tmp_path)
+    with fsspec.open(f"{where}/0.parquet", "wb") as file:
+        file.write(INTERVAL)
+    found = read(f"{where}/0.parquet", columns=["n"])
+    assert found.compute()["n"].tolist() == [1]
+    assert group_agg(found, "n", {"n": "count"}).compute()["n"].to_dict() == {1: 1}
+    for chosen, count in ((("n", ">", 1), 0), (("n", "==", 1), 1)):
+        assert len(read(f"{where}/0.parquet", columns=["n"], filters=[chosen])) == count
+    for wanted in ({}, {"columns": ["iv"]}, {"columns": ["n"], "filters": [("iv", "==", 1)]}):
+        with pytest.raises(RequestError, match="iv"):
+            read(f"{where}/0.parquet", **wanted)
+    # Beside a file in which the column is of another type.
+    with fsspec.open(f"{where}/1.parquet", "wb") as file:
+        parquet.write_table(pa.table({"n": pa.array([2], "int32"), "iv": ["x"]}), file)
+    assert read(f"{where}/*.parquet", columns=["n"]).compute()["n"].tolist() == [1, 2]
+    with pytest.raises(RequestError, match=r"iv: month_day_nano_interval.*columns="):
+        read(f"{where}/*.parquet")
+
+
+@pytest.mark.parametrize("kind", [pa.decimal256(60, 3), pa.timestamp("us", "+05:45")])
+def test_a_column_without_a_type_in_polars_is_left_out_where_it_is_not_wanted(tmp_path, kind):
+    odd = pa.array([None, None], kind)
+    parquet.write_table(pa.table({"n": [1, 2], "d": odd}), tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet", columns=["n"]).compute()["n"].tolist() == [1, 2]
+    with pytest.raises(RequestError, match=rf"d: {re.escape(str(kind))}.*columns="):
+        read(tmp_path / "a.parquet")
+
+
+def test_intervals_within_lists_are_named():
+    nested = pa.schema([("n", pa.int64()), ("l", pa.list_(pa.binary(12)))])
+    shape, faults = schemas.shape(nested, "float", "a.parquet", {"l"})
+    assert (list(shape.unreadable), faults) == (["l"], [])
+    shape, faults = schemas.shape(nested, "float", "a.parquet")
+    assert (list(shape.unreadable), faults) == ([], [])
 
 
 PAIRS = pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2))

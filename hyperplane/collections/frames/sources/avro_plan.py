@@ -56,6 +56,7 @@ def plan_files(files: Sequence[File], request: Request) -> Table:
     columns = {**columns, **key_kinds}
     filters, chosen = request.checked(columns, list(columns))
     looked_at = {name: columns[name] for name in columns_of(filters)}
+    check(schemas.unreadable(shapes.values(), {**chosen, **looked_at}))
     density = _density(found, chosen)
     total = int(sum(file.size for file, _ in found) * density)
     aim = plan.target(total, request.partition_size)

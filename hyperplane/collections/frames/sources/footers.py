@@ -55,6 +55,24 @@ class Footer:
             leaf += leaf_count(entry.type)
         return pa.schema(fields, schema.metadata)
 
+    @property
+    def with_intervals(self) -> frozenset[str]:
+        """The columns that hold intervals of months, also within lists and records."""
+        schema = self.metadata.schema.to_arrow_schema()
+        if not any(map(_has_fixed_bytes, schema.types)):
+            return frozenset()
+        said = self.metadata.schema.column
+        return frozenset(
+            name
+            for name, numbers in leaves(schema).items()
+            if any(said(number).converted_type == "INTERVAL" for number in numbers)
+        )
+
+
+def _has_fixed_bytes(kind: pa.DataType) -> bool:
+    inner = (kind.field(index).type for index in range(kind.num_fields))
+    return pa.types.is_fixed_size_binary(kind) or any(map(_has_fixed_bytes, inner))
+
 
 @dataclass(frozen=True)
 class _Of:

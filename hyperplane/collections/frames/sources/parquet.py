@@ -37,6 +37,8 @@ class Piece:
         Number of the schema of the file; files of the same one can be scanned together.
     recipe : Recipe
         How to make the columns.
+    by_arrow : bool
+        Whether pyarrow reads it also from a local disk, because Polars does not open the file.
     """
 
     file: File
@@ -46,6 +48,7 @@ class Piece:
     whole: bool
     likes: int | None
     recipe: Recipe
+    by_arrow: bool = False
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -72,7 +75,7 @@ class Piece:
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
         """Some raw columns, from any store: no other bytes of the data are asked for."""
-        if self.file.store.local:
+        if self.file.store.local and not self.by_arrow:
             return self.scan().select(columns(names))
         with self.file.store.system.open(self.file.path, "rb", cache_type="none") as opened:
             reader = parquet.ParquetFile(opened, pre_buffer=True)
@@ -115,7 +118,8 @@ class ParquetPart(FilePart):
 
     @property
     def _by_python(self) -> bool:
-        return self.on_error == "skip" or not self.pieces[0].file.store.local
+        there = self.pieces[0].file.store.local
+        return self.on_error == "skip" or not there or any(one.by_arrow for one in self.pieces)
 
     def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
         """The rows, filters applied; Polars skips columns that are not needed."""

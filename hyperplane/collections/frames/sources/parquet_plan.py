@@ -38,7 +38,13 @@ class _Family:
     schema: pa.Schema
     shape: schemas.Shape
     leaves: Mapping[str, Sequence[int]]
+    with_intervals: frozenset[str]
     members: list[Footer] = field(default_factory=list)
+
+    @property
+    def by_arrow(self) -> bool:
+        """Whether pyarrow reads the files: Polars opens none with such a column."""
+        return bool(self.with_intervals or self.shape.unreadable)
 
     @property
     def likes(self) -> int | None:
@@ -139,12 +145,14 @@ def _families(found: Sequence[Footer], decimals: types.Decimals) -> list[_Family
     families: list[_Family] = []
     faults = []
     for footer in found:
-        schema = footer.schema
-        family = next((one for one in families if one.schema.equals(schema)), None)
+        schema, intervals = footer.schema, footer.with_intervals
+        same = (one for one in families if one.with_intervals == intervals)
+        family = next((one for one in same if one.schema.equals(schema)), None)
         if family is None:
-            shape, wrong = schemas.shape(schema, decimals, footer.file.url)
+            shape, wrong = schemas.shape(schema, decimals, footer.file.url, intervals)
             faults += wrong
-            family = _Family(len(families), schema, shape, footers.leaves(schema))
+            leaves = footers.leaves(schema)
+            family = _Family(len(families), schema, shape, leaves, intervals)
             families.append(family)
         else:
             family.shape.urls.append(footer.file.url)
@@ -154,8 +162,8 @@ def _families(found: Sequence[Footer], decimals: types.Decimals) -> list[_Family
 
 
 def _without_form(families: Sequence[_Family], names: Kinds) -> list[Fault]:
-    """Wanted columns of periods and intervals, which are stored as numbers and records."""
-    return [
+    """Wanted columns of types that Polars has not, or that are stored as numbers and records."""
+    return schemas.unreadable((family.shape for family in families), names) + [
         Fault(
             family.members[0].file.url,
             f"{field.name}: {field.type.extension_name.removeprefix('pandas.')}",
@@ -259,14 +267,23 @@ def _piece(run: Sequence[_Unit]) -> Piece:
     first, rows = run[0], _next(run[-1]) - run[0].start
     whole = rows == first.footer.metadata.num_rows
     numbers = tuple(unit.number for unit in run)
-    likes = first.family.likes
-    return Piece(first.footer.file, numbers, first.start, rows, whole, likes, first.recipe)
+    family = first.family
+    return Piece(
+        first.footer.file,
+        numbers,
+        first.start,
+        rows,
+        whole,
+        family.likes,
+        first.recipe,
+        family.by_arrow,
+    )
 
 
 def _nothing(family: _Family, chosen: Kinds, looked_at: Kinds, filters: Filters) -> ParquetPart:
     """A part without rows, for there must be one."""
     recipe = _recipe(family, {}, chosen, looked_at, {})
-    piece = Piece(family.members[0].file, (), 0, 0, False, None, recipe)
+    piece = Piece(family.members[0].file, (), 0, 0, False, None, recipe, family.by_arrow)
     return ParquetPart((piece,), filters, 0)
 
 

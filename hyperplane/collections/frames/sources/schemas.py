@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import polars as pl
@@ -33,11 +33,14 @@ class Shape:
         Columns that hold nothing but missing values, and so go with any type.
     urls : list of str
         The files.
+    unreadable : dict of str to Fault
+        Columns of types that Polars has no column for; a fault where they are wanted.
     """
 
     kinds: Mapping[str, pl.DataType]
     untyped: frozenset[str]
     urls: list[str]
+    unreadable: Mapping[str, Fault] = field(default_factory=dict)
 
 
 def is_unnamed_index(name: str) -> bool:
@@ -51,9 +54,24 @@ def is_unnamed_index(name: str) -> bool:
     return _UNNAMED_INDEX.fullmatch(name) is not None
 
 
-def shape(schema: pa.Schema, decimals: types.Decimals, url: str) -> tuple[Shape, list[Fault]]:
-    """The columns of one file, and those that cannot be read."""
+def shape(
+    schema: pa.Schema, decimals: types.Decimals, url: str, with_intervals: Collection[str] = ()
+) -> tuple[Shape, list[Fault]]:
+    """The columns of one file, and the names that it has twice.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        The columns.
+    decimals : {"float", "exact"}
+        As for ``read``.
+    url : str
+        The file.
+    with_intervals : collection of str
+        Columns that hold intervals of months, also within lists and records.
+    """
     kinds: dict[str, pl.DataType] = {}
+    unreadable: dict[str, Fault] = {}
     faults = []
     for entry in schema:
         if entry.name in kinds:
@@ -61,13 +79,25 @@ def shape(schema: pa.Schema, decimals: types.Decimals, url: str) -> tuple[Shape,
             advice = "rename one, as with pyarrow.parquet.read_table(...).rename_columns"
             faults.append(Fault(url, twice, "columns of different names", advice))
         try:
-            kinds[entry.name] = types.sound(entry.type, decimals)
+            # Those of lists and records look like bytes to pyarrow, and Polars refuses the file.
+            nested = entry.type.num_fields and entry.name in with_intervals
+            kind = pa.month_day_nano_interval() if nested else entry.type
+            kinds[entry.name] = types.sound(kind, decimals)
         except (ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
-            faults.append(
-                Fault(url, f"{entry.name}: {entry.type}", f"a type with a column ({error})")
+            kinds[entry.name] = pl.Null()  # until it is known whether it is wanted
+            unreadable[entry.name] = Fault(
+                url,
+                f"{entry.name}: {entry.type}",
+                f"a type with a column ({error})",
+                "or name the other columns with columns=",
             )
-    untyped = frozenset(entry.name for entry in schema if pa.types.is_null(entry.type))
-    return Shape(kinds, untyped, [url]), faults
+    untyped = {entry.name for entry in schema if pa.types.is_null(entry.type)}
+    return Shape(kinds, frozenset(untyped.union(unreadable)), [url], unreadable), faults
+
+
+def unreadable(shapes: Iterable[Shape], names: Collection[str]) -> list[Fault]:
+    """The faults of the columns that are wanted and have no type in Polars."""
+    return [each.unreadable[name] for each in shapes for name in names if name in each.unreadable]
 
 
 def merged(shapes: Sequence[Shape], mixing: Mixing) -> tuple[dict[str, pl.DataType], list[Fault]]:
