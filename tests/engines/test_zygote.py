@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from multiprocessing import forkserver, get_context
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 from dask_notices import without_notices
 
+import hyperplane
 from hyperplane.engines import records
 from hyperplane.engines.local import zygote
+from hyperplane.engines.local.cluster import GuardedNanny
 
 pytestmark = [
     pytest.mark.usefixtures("few_imports"),
@@ -163,3 +168,31 @@ def test_a_folder_that_takes_no_socket_means_no_fork_and_leaves_nothing(
     monkeypatch.setattr(zygote, "_short_path", str)
     assert not zygote.acquire([], {})
     assert list(far.iterdir()) == []
+
+
+def test_a_cluster_closes_while_the_zygote_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = GuardedNanny.close
+    # A second instead of the nine that Dask gives a worker process.
+    monkeypatch.setattr(
+        GuardedNanny,
+        "close",
+        lambda nanny, timeout=5, reason="nanny-close": real(nanny, timeout=0.6, reason=reason),
+    )
+    options: dict[str, Any] = {"nprocs": 2, "nthreads": 1, "ram_gb_per_proc": 0.5}
+    client, cluster = hyperplane.initialize_cluster(1, local_fit="exact", **options)
+    workers = list(client.run(os.getpid).values())
+    assert zygote._started is not None
+    pid = zygote._started[0]
+    client.close()
+    os.kill(pid, signal.SIGSTOP)
+    cluster.close()
+    assert cluster.status.name == "closed"
+    said = [each.getMessage() for each in caplog.records if "is stopped" in each.getMessage()]
+    assert len(said) == 1
+    assert f"kill -CONT {pid}" in said[0]
+    assert records.read_all(starting=True) == []
+    assert zygote._started is None
+    for each in (pid, *workers):
+        assert not psutil.pid_exists(each) or psutil.Process(each).status() == "zombie"

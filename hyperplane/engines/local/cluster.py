@@ -111,16 +111,21 @@ class GuardedNanny(Nanny):
     ) -> Literal["OK"]:
         """Close, and reach an end even when the worker process never came up.
 
+        A worker process whose end nothing reports, because the zygote is stopped, has ended, too.
+
         Before distributed 2026.8 a nanny whose worker failed to start could fail to close, and
         was left half closed; whoever closed it again waited for ever.
         """
+        pid = self.pid if self._forked else None
         try:
             return await super().close(timeout=timeout, reason=reason)
-        except Exception:
+        except Exception as error:
             if self.status == Status.closing:
                 self.process = None
                 self.status = Status.closed
                 await ServerNode.close(self)
+            if pid and isinstance(error, TimeoutError) and zygote.warn_of_ended(pid):
+                return "OK"
             raise
 
 

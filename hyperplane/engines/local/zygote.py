@@ -16,6 +16,7 @@ One zygote serves all clusters of this process; it is ended with the last of the
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -25,6 +26,8 @@ from contextlib import suppress
 from multiprocessing import forkserver, get_context, process, resource_tracker
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from hyperplane.engines import records
 
@@ -41,6 +44,10 @@ _users = 0
 #: The folder of the socket, held open where it has a long path.
 _folder: int | None = None
 _started: tuple[int, dict[str, str]] | None = None
+#: Zygotes that were found stopped, each of which is warned of once.
+_stopped: set[int] = set()
+
+logger = logging.getLogger(__name__)
 
 
 def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
@@ -100,6 +107,7 @@ def release() -> None:
             # would tell the zygote to leave.
             with suppress(ProcessLookupError):
                 os.kill(_started[0], signal.SIGTERM)
+                os.kill(_started[0], signal.SIGCONT)  # a stopped process ends as it is continued
             with suppress(FileNotFoundError):  # somebody has cleared the temporary directory
                 server._stop()
         _close_folder()
@@ -107,6 +115,32 @@ def release() -> None:
         # SIGTERM to the whole process group ends it before its owner asks.
         records.remove_process_folder()
         _started = None
+
+
+def warn_of_ended(pid: int) -> bool:
+    """Return whether a worker process has ended, though the zygote has not reported it.
+
+    A zygote that was stopped, by a debugger or SIGSTOP, reports nothing until it is continued.
+
+    Parameters
+    ----------
+    pid : int
+        A process that was forked from the zygote.
+    """
+    try:
+        ended = psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        ended = True
+    if ended and _started is not None and _started[0] not in _stopped:
+        _stopped.add(_started[0])
+        logger.warning(
+            "process %d, from which worker processes are forked, is stopped and reports no end of "
+            "them; they were ended without its report. It ends with the last cluster of this "
+            "program; continue it with 'kill -CONT %d' to start further workers",
+            _started[0],
+            _started[0],
+        )
+    return ended
 
 
 def leave() -> None:
