@@ -25,6 +25,8 @@ def restore_after(client: Client, lent_to: str = "") -> None:
     lent_to : str
         The name under which settings are lent to this client alone; they are taken back with it.
     """
+    from distributed.client import _current_client
+
     _share()
     # A bound method would make a cycle, and a client is closed when its last name goes.
     reference = weakref.ref(client)
@@ -33,7 +35,12 @@ def restore_after(client: Client, lent_to: str = "") -> None:
         _share()  # with clients that have opened since
         take_back(lent_to)
         this = cast("Client", reference())
-        return await type(this)._close(this, fast=fast)
+        # Within ``with client:`` Dask takes that client for open, and puts back nothing.
+        entered = _current_client.set(None)
+        try:
+            return await type(this)._close(this, fast=fast)
+        finally:
+            _current_client.reset(entered)
 
     vars(client)["_close"] = _close
 

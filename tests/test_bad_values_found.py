@@ -92,6 +92,8 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "load of a bad .skops": (lambda: hyperplane.load("bad.skops"), "damaged"),
     "load of nested brackets": (lambda: hyperplane.load("deep.json"), "damaged"),
     "load of nested lines": (lambda: hyperplane.load("deep.jsonl"), "damaged"),
+    "size of nested lists": (lambda: hyperplane.size_cluster("deep.json"), "readable files"),
+    "size of nested lines": (lambda: hyperplane.size_cluster("deep.jsonl"), "readable files"),
     "read of nested lines": (lambda: hyperplane.dataframe.read("deep.jsonl"), "JSON array"),
     "read_records of nested lines": (
         lambda: hyperplane.bag.read_records("deep.jsonl").compute(), "no records",
@@ -289,10 +291,11 @@ def test_odd_numbers_that_can_be_meant() -> None:
     assert hyperplane.bag.take(db.from_sequence([1, 2], npartitions=1), HUGE) == (1, 2)
 
 
-def test_a_temporary_directory_that_is_no_folder() -> None:
+@pytest.mark.parametrize("folder", [float("nan"), "a\0b", ""], ids=["nan", "zero byte", "nothing"])
+def test_a_temporary_directory_that_is_no_folder(folder: Any) -> None:
     with (
-        dask.config.set({"temporary-directory": float("nan")}),
-        pytest.raises(hyperplane.StartFailed, match="temporary-directory = nan"),
+        dask.config.set({"temporary-directory": folder}),
+        pytest.raises(hyperplane.StartFailed, match="a folder is expected, as text"),
     ):
         hyperplane.initialize_cluster(1, nprocs=1)
 

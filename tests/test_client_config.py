@@ -131,3 +131,16 @@ def test_a_client_of_dask_that_opens_last_and_closes_last(plain: LocalCluster) -
     ours.close()
     theirs.close()
     assert "scheduler" not in dask.config.config
+
+
+@pytest.mark.parametrize("how", ["with", "as_current"])
+def test_clients_that_close_while_one_is_current(plain: LocalCluster, how: str) -> None:
+    first = Client(plain)
+    restore_after(first)
+    with first if how == "with" else first.as_current():
+        second = Client(plain)
+        restore_after(second)
+        first.close()
+        assert dask.config.get("scheduler") == "dask.distributed"
+        second.close()
+        assert "scheduler" not in dask.config.config

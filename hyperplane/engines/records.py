@@ -141,7 +141,7 @@ def reserve(record: Record, parent: str | None) -> Record:
     FileExistsError
         When a cluster of that name runs.
     """
-    if parent is not None and not (isinstance(parent, str | os.PathLike) and os.fspath(parent)):
+    if parent is not None and not _names_a_folder(parent):
         wrong = f"temporary-directory = {parent!r:.80}: a folder is expected, as text"
         raise NotADirectoryError(errno.ENOTDIR, wrong)
     read_all()
@@ -156,6 +156,12 @@ def reserve(record: Record, parent: str | None) -> Record:
                 reserved = replace(record, scratch=str(scratch))
                 write(reserved)
                 return reserved
+
+
+def _names_a_folder(parent: object) -> bool:
+    """Whether a setting could be the path of a folder; the system takes no zero byte in one."""
+    path = os.fspath(parent) if isinstance(parent, str | os.PathLike) else b""
+    return isinstance(path, str) and path != "" and "\0" not in path
 
 
 def process_folder() -> Path:

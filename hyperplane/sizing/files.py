@@ -48,6 +48,8 @@ _FORMATS = {
     ".ndjson": "json",
     ".zarr": "zarr",
 }
+#: JSON may nest lists more deeply than Python's decoder goes.
+_UNREADABLE: tuple[type[Exception], ...] = (*DAMAGE, RecursionError)
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
 
@@ -68,7 +70,7 @@ def measure_files(urls: str | Sequence[str]) -> tuple[int, str]:
         raise RequestError(faults) from None
     try:
         return _MEASURES[kind](files) if files else _zarr(zarrs)
-    except DAMAGE as error:
+    except _UNREADABLE as error:
         allowed = f"readable files ({said(error)})"
         asked = shown(urls) if isinstance(urls, str) else list(map(shown, urls))
         raise RequestError([Fault("data", repr(asked)[:200], allowed)]) from error
