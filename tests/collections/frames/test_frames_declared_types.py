@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import dask
 import dask.dataframe as dd
 import numpy as np
@@ -395,6 +397,40 @@ def test_short_floats_of_arrow_are_what_they_were():
     )
     assert set(made.dtypes) == set(made.compute().dtypes) == {half}
     assert made.compute().loc[1].to_list() == [1.5, 2.5, 1.5, 2.5]
+
+
+def test_dates_of_milliseconds_stay_dates():
+    kind = arrow(pa.date64())
+    days = [datetime.date(2024, 1, 3), None, datetime.date(1969, 12, 31)]
+    frame = pd.DataFrame({"k": [1, 1, 2], "v": pd.Series(days, dtype=kind)})
+    frame["t"] = pd.Timestamp("2024-01-01")
+    df = dd.from_pandas(frame, npartitions=2)
+    made = group_agg(df, "k", {"v": ["min", "last"]}).compute()
+    assert set(made.dtypes) == {kind}
+    assert made.to_numpy().tolist() == [[days[0]] * 2, [days[2]] * 2]
+    assert sort_values(df, "v").compute()["v"].to_list() == [days[2], days[0], pd.NA]
+    assert value_counts(df, "v").compute().index.dtype == kind
+    names = window_counts(df, "t", "1D", "v").compute().columns.to_list()
+    assert names == ["v_1969-12-31", "v_2024-01-03"]
+    late = pa.array([1], pa.int64()).cast(pa.date64())  # which pyarrow prints as a whole day
+    wrong = parts(pd.DataFrame({"k": [1], "v": pd.arrays.ArrowExtensionArray(late)}))
+    with pytest.raises(DataError, match=r"'v': holds a date of type date64.* with a time of day"):
+        sort_values(wrong, "v").compute()
+
+
+def test_dictionaries_of_arrow_are_keys_of_the_top():
+    kind = arrow(pa.dictionary(pa.int32(), pa.string()))
+    frame = pd.DataFrame({"k": pd.Series(list("baba"), dtype=kind), "v": [1, 2, 3, 4]})
+    made = top_n_per_group(dd.from_pandas(frame, npartitions=2), "k", "v", 1).compute()
+    assert (made["k"].dtype, made["v"].to_list()) == (kind, [4, 3])
+
+
+def test_counts_of_sparse_values_have_a_dense_index():
+    frame = pd.DataFrame({"v": pd.arrays.SparseArray([0, 2, 0])})
+    made = value_counts(dd.from_pandas(frame, npartitions=2), "v")
+    want = frame["v"].value_counts()
+    assert made._meta.index.dtype == want.index.dtype == np.dtype("int64")
+    pd.testing.assert_series_equal(made.compute(), want)
 
 
 def test_distinct_whole_numbers_keep_their_digits_beside_missing_ones():
