@@ -162,6 +162,8 @@ def _equal(one: Any, other: Any) -> bool:
     other = other.item() if isinstance(other, np.generic) and hasattr(other, "item") else other
     if isinstance(one, numbers) != isinstance(other, numbers):
         return False
+    if isinstance(one, bool) != isinstance(other, bool):
+        return False  # True and 1 are equal in Python, and not the same value of a column
     return bool(one == other)
 
 

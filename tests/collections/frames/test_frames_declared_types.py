@@ -133,6 +133,16 @@ def test_partitions_of_other_types_than_declared_are_named_by_join_and_to_dateti
         to_datetime(parts(at, number), "v").compute()
 
 
+@pytest.mark.parametrize("name", ["v", "k"])
+@pytest.mark.parametrize(("declared", "held"), [(True, 0), (1, True), (1.0, False)])
+def test_truth_values_are_no_numbers_in_a_join(name, declared, held):
+    frames = [pd.DataFrame({"k": [1], "v": [1]}).assign(**{name: [v]}) for v in (declared, held)]
+    other = parts(frames[0][["k"]])
+    for sides in ((parts(*frames), other), (other, parts(*frames))):
+        with pytest.raises(DataError, match=rf"column '{name}': holds .*{held}.*\(partition 1\)"):
+            join(*sides, "k").compute()
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
