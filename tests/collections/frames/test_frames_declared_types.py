@@ -536,6 +536,19 @@ def test_known_values_of_nanoseconds_are_not_shortened(values):
     assert counts(frame.astype({"c": "category"})) == [2, 1]
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (2, 0, 1), (2, 1, 0)])
+@pytest.mark.parametrize("declared", [0, 1])
+def test_truth_values_are_not_counted_as_numbers(order, declared):
+    times = pd.date_range("2026", periods=2)
+    frames = [pd.DataFrame({"t": times, "c": c}) for c in ([True, False], [1, 2], [0.5, 1])]
+    df = parts(*(frames[n] for n in order), meta=frames[declared].iloc[:0])
+    with pytest.raises(DataError, match=r"column 'c': holds .*truth values .*make them one type"):
+        window_counts(df, "t", "1D", "c").compute()
+    empty = parts(frames[1], frames[0].iloc[:0], meta=frames[declared].iloc[:0])
+    made = window_counts(empty, "t", "1D", "c").compute()
+    assert made.columns.to_list() == ["c_1", "c_2"]
+
+
 def test_numbers_of_two_kinds_are_counted_where_the_call_names_them():
     times = pd.date_range("2026", periods=1)
     df = parts(*(pd.DataFrame({"t": times, "c": pd.Series([c], dtype=object)}) for c in (True, 7)))
