@@ -544,6 +544,8 @@ def test_truth_values_are_not_counted_as_numbers(order, declared):
     df = parts(*(frames[n] for n in order), meta=frames[declared].iloc[:0])
     with pytest.raises(DataError, match=r"column 'c': holds .*truth values .*make them one type"):
         window_counts(df, "t", "1D", "c").compute()
+    with pytest.raises(DataError, match=r"column 'c': holds .*boolean.*make them one"):
+        window_counts(df.assign(n=1), "t", "1D", "n", by="c").compute()
     empty = parts(frames[1], frames[0].iloc[:0], meta=frames[declared].iloc[:0])
     made = window_counts(empty, "t", "1D", "c").compute()
     assert made.columns.to_list() == ["c_1", "c_2"]
