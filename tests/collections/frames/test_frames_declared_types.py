@@ -143,6 +143,17 @@ def test_truth_values_are_no_numbers_in_a_join(name, declared, held):
             join(*sides, "k").compute()
 
 
+@pytest.mark.parametrize("kind", ["int64", "Int64", "int64[pyarrow]"])
+def test_whole_numbers_declared_as_objects_keep_their_digits_in_a_join(kind):
+    digits, other = 2**53 + 1, pd.DataFrame({"k": [1]})
+    frames = [pd.DataFrame({"k": [1], "v": v}) for v in (pd.array([digits], dtype=kind), [0.5])]
+    df = parts(*frames, meta=frames[0].iloc[:0].astype({"v": object}))
+    for made in (join(df, parts(other), "k"), join(parts(other), df, "k")):
+        assert sorted(made.compute()["v"].tolist()) == [0.5, digits]
+    same = parts(frames[0][["v"]], meta=df._meta[["v"]])
+    assert join(df, same, "v", how="left").compute()["v"].tolist() == [digits, 0.5]
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
