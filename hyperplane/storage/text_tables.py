@@ -129,7 +129,7 @@ def to_json_lines(table: pa.Table) -> bytes:
 
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
-        kind = value_type(column.type)
+        kind = _json_type(column.type)
         if not _is_json(kind):
             columns.append(as_text(column, name, "JSON"))
             continue
@@ -141,6 +141,12 @@ def to_json_lines(table: pa.Table) -> bytes:
     made = as_polars(pa.table(columns, names=[f"c{place}" for place in range(len(columns))]))
     made.columns = names_in_file(table.schema)
     return made.write_ndjson().encode()
+
+
+def _json_type(kind: pa.DataType) -> pa.DataType:
+    """The type written to JSON; half floats become floats, as Polars and pyarrow require."""
+    kind = value_type(kind)
+    return pa.float32() if pa.types.is_float16(kind) else kind
 
 
 def _is_json(kind: pa.DataType) -> bool:
@@ -182,7 +188,7 @@ def from_json_lines(data: bytes, schema: pa.Schema) -> pa.Table:
     pyarrow.ArrowException, ValueError
         When these are no such lines.
     """
-    kinds = [value_type(field.type) for field in schema]
+    kinds = [_json_type(field.type) for field in schema]
     stored = [
         pa.string() if not _is_json(kind) or pa.types.is_null(kind) else _readable(kind)
         for kind in kinds

@@ -128,6 +128,15 @@ def test_a_file_keeps_its_digits_and_names(tmp_path):
     assert hyperplane.load(tmp_path / "o.parquet").n[0] == 2**53 + 1
 
 
+@pytest.mark.parametrize("kind", ["float16", pd.ArrowDtype(pa.float16())])
+def test_half_floats_are_numbers_in_json_lines(tmp_path, kind):
+    frame = pd.DataFrame({"v": pd.array([0.5, None, -0.0], dtype="float64")}).astype(kind)
+    hyperplane.save(dd.from_pandas(frame, npartitions=1), tmp_path / "out", format="jsonl")
+    (file,) = (tmp_path / "out").iterdir()
+    assert file.read_text() == '{"v":0.5}\n{"v":null}\n{"v":-0.0}\n'
+    pd.testing.assert_frame_equal(hyperplane.load(tmp_path / "out").compute(), frame)
+
+
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("values", [[2.5, True], [b"a", "b"], [[2.5], [True]]])
 def test_objects_of_several_kinds_are_refused(tmp_path, form, values):

@@ -132,6 +132,12 @@ def _plain_arrow(values: pd.Series[Any], kind: pa.DataType, name: str) -> Any:
         return values.dt.tz_convert("UTC")
     if types.is_float16(kind):
         return values.astype(pd.ArrowDtype(pa.float32()))
+    if types.is_date64(kind):
+        # Polars makes times of them, which are no dates to pandas.
+        try:
+            return values.astype(pd.ArrowDtype(pa.date32()))
+        except pa.ArrowException as error:
+            raise DataError(name, f"holds a date of type {kind} with a time of day") from error
     if types.is_decimal256(kind):
         try:
             return values.astype(pd.ArrowDtype(pa.decimal128(38, kind.scale)))

@@ -174,6 +174,8 @@ def _with_categories(
 
 def _most_frequent_first(sizes: pd.DataFrame, kind: Any, normalize: bool) -> Any:
     counts = sizes.iloc[:, 0].astype(kind).sort_values(ascending=False, kind="stable")
+    if isinstance(counts.index.dtype, pd.SparseDtype):  # value_counts of pandas has a dense index
+        counts.index = counts.index.astype(counts.index.dtype.subtype)
     if normalize:
         return (counts / counts.sum()).rename("proportion")
     return counts.rename("count")

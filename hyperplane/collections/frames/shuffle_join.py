@@ -122,6 +122,9 @@ def conform(frame: pd.DataFrame, like: pd.DataFrame, keys: Sequence[str]) -> pd.
     made = frame[list(like.columns)].copy(deep=False)
     for name, declared in like.dtypes.items():
         values = made[name]
+        if declared == np.dtype(object) and _is_beyond_floats(values):
+            # Beside a partition of floats the shuffle, and pandas, would make floats of them.
+            made[name] = values.astype(object)
         if values.dtype == declared or declared == np.dtype(object):
             continue
         if isinstance(declared, pd.CategoricalDtype) and not dd.utils.has_known_categories(
@@ -130,6 +133,13 @@ def conform(frame: pd.DataFrame, like: pd.DataFrame, keys: Sequence[str]) -> pd.
             continue
         made[name] = _cast(values, declared, str(name), name in keys)
     return made
+
+
+def _is_beyond_floats(values: pd.Series[Any]) -> bool:
+    """Whether there are whole numbers that are not themselves as floats."""
+    if not pd.api.types.is_integer_dtype(values.dtype):
+        return False
+    return bool(((values > _EXACT) | (values < -_EXACT)).any())
 
 
 def _cast(values: pd.Series[Any], declared: Any, name: str, is_key: bool) -> pd.Series[Any]:
@@ -162,6 +172,8 @@ def _equal(one: Any, other: Any) -> bool:
     other = other.item() if isinstance(other, np.generic) and hasattr(other, "item") else other
     if isinstance(one, numbers) != isinstance(other, numbers):
         return False
+    if isinstance(one, bool) != isinstance(other, bool):
+        return False  # True and 1 are equal in Python, and not the same value of a column
     return bool(one == other)
 
 

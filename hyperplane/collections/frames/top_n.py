@@ -152,6 +152,8 @@ def _finished(tables: list[pl.DataFrame], ranking: Ranking) -> pd.DataFrame:
 
 
 def _sortable(values: Any) -> Any:
-    """The same values, of a type that can be sorted: Arrow has no order of half floats."""
+    """The same values, of a type that Arrow can sort: half floats and dictionaries it cannot."""
     kind = values.dtype.pyarrow_dtype if isinstance(values.dtype, pd.ArrowDtype) else None
+    if kind is not None and pa.types.is_dictionary(kind):
+        return values.astype(pd.ArrowDtype(kind.value_type))
     return values.astype(pd.ArrowDtype(pa.float32())) if kind == pa.float16() else values

@@ -246,11 +246,14 @@ def _merged(
         found: dict[str, int] = {}
         for place, table in enumerate(each):
             for word, holds in _NUMBERS.items():
-                if holds(table.schema[target.name]):
+                if holds(table.schema[target.name]) and table.get_column(target.name).count():
                     found.setdefault(word, place)
-        is_object = not pd.api.types.is_numeric_dtype(target.like.dtype)
-        if len(found) > 1 and is_object and target.known is None:
-            one, other = list(found)[:2]
+        if pd.api.types.is_numeric_dtype(target.like.dtype) and "truth values" not in found:
+            found.clear()  # whole numbers and fractions in a column of numbers become fractions
+        if len(found) > 1 and target.known is None:
+            # Truth values are one of the two, if there are any: numbers alone may go together.
+            two = sorted(found, key=lambda word: (word != "truth values", found[word]))[:2]
+            one, other = sorted(two, key=found.__getitem__)
             texts = (f"holds {one}", f" and {other}", _TWO_NAMES)
             raise TypeConflict(unescape(target.name), texts, (found[one], found[other]))
         merged.append(kernel.add_counts(list(each), keys, target.name))

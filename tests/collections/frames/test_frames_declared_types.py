@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import dask
 import dask.dataframe as dd
 import numpy as np
@@ -129,6 +131,27 @@ def test_partitions_of_other_types_than_declared_are_named_by_join_and_to_dateti
     at = pd.DataFrame({"v": pd.to_datetime(["2024-01-01"])})
     with pytest.raises(DataError, match=r"column 'v': holds .*1.* of type int64.*\(partition 1\)"):
         to_datetime(parts(at, number), "v").compute()
+
+
+@pytest.mark.parametrize("name", ["v", "k"])
+@pytest.mark.parametrize(("declared", "held"), [(True, 0), (1, True), (1.0, False)])
+def test_truth_values_are_no_numbers_in_a_join(name, declared, held):
+    frames = [pd.DataFrame({"k": [1], "v": [1]}).assign(**{name: [v]}) for v in (declared, held)]
+    other = parts(frames[0][["k"]])
+    for sides in ((parts(*frames), other), (other, parts(*frames))):
+        with pytest.raises(DataError, match=rf"column '{name}': holds .*{held}.*\(partition 1\)"):
+            join(*sides, "k").compute()
+
+
+@pytest.mark.parametrize("kind", ["int64", "Int64", "int64[pyarrow]"])
+def test_whole_numbers_declared_as_objects_keep_their_digits_in_a_join(kind):
+    digits, other = 2**53 + 1, pd.DataFrame({"k": [1]})
+    frames = [pd.DataFrame({"k": [1], "v": v}) for v in (pd.array([digits], dtype=kind), [0.5])]
+    df = parts(*frames, meta=frames[0].iloc[:0].astype({"v": object}))
+    for made in (join(df, parts(other), "k"), join(parts(other), df, "k")):
+        assert sorted(made.compute()["v"].tolist()) == [0.5, digits]
+    same = parts(frames[0][["v"]], meta=df._meta[["v"]])
+    assert join(df, same, "v", how="left").compute()["v"].tolist() == [digits, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -397,6 +420,40 @@ def test_short_floats_of_arrow_are_what_they_were():
     assert made.compute().loc[1].to_list() == [1.5, 2.5, 1.5, 2.5]
 
 
+def test_dates_of_milliseconds_stay_dates():
+    kind = arrow(pa.date64())
+    days = [datetime.date(2024, 1, 3), None, datetime.date(1969, 12, 31)]
+    frame = pd.DataFrame({"k": [1, 1, 2], "v": pd.Series(days, dtype=kind)})
+    frame["t"] = pd.Timestamp("2024-01-01")
+    df = dd.from_pandas(frame, npartitions=2)
+    made = group_agg(df, "k", {"v": ["min", "last"]}).compute()
+    assert set(made.dtypes) == {kind}
+    assert made.to_numpy().tolist() == [[days[0]] * 2, [days[2]] * 2]
+    assert sort_values(df, "v").compute()["v"].to_list() == [days[2], days[0], pd.NA]
+    assert value_counts(df, "v").compute().index.dtype == kind
+    names = window_counts(df, "t", "1D", "v").compute().columns.to_list()
+    assert names == ["v_1969-12-31", "v_2024-01-03"]
+    late = pa.array([1], pa.int64()).cast(pa.date64())  # which pyarrow prints as a whole day
+    wrong = parts(pd.DataFrame({"k": [1], "v": pd.arrays.ArrowExtensionArray(late)}))
+    with pytest.raises(DataError, match=r"'v': holds a date of type date64.* with a time of day"):
+        sort_values(wrong, "v").compute()
+
+
+def test_dictionaries_of_arrow_are_keys_of_the_top():
+    kind = arrow(pa.dictionary(pa.int32(), pa.string()))
+    frame = pd.DataFrame({"k": pd.Series(list("baba"), dtype=kind), "v": [1, 2, 3, 4]})
+    made = top_n_per_group(dd.from_pandas(frame, npartitions=2), "k", "v", 1).compute()
+    assert (made["k"].dtype, made["v"].to_list()) == (kind, [4, 3])
+
+
+def test_counts_of_sparse_values_have_a_dense_index():
+    frame = pd.DataFrame({"v": pd.arrays.SparseArray([0, 2, 0])})
+    made = value_counts(dd.from_pandas(frame, npartitions=2), "v")
+    want = frame["v"].value_counts()
+    assert made._meta.index.dtype == want.index.dtype == np.dtype("int64")
+    pd.testing.assert_series_equal(made.compute(), want)
+
+
 def test_distinct_whole_numbers_keep_their_digits_beside_missing_ones():
     large = pd.DataFrame({"v": pd.array([2**53 + 1], dtype="Int64")})
     missing = pd.DataFrame({"v": pd.array([None, None], dtype="Int64")})
@@ -488,6 +545,21 @@ def test_known_values_of_nanoseconds_are_not_shortened(values):
     assert counts(frame, categories=[one, other]) == [2, 1]
     assert counts(frame, categories=values.unique()) == [2, 1]
     assert counts(frame.astype({"c": "category"})) == [2, 1]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (2, 0, 1), (2, 1, 0)])
+@pytest.mark.parametrize("declared", [0, 1])
+def test_truth_values_are_not_counted_as_numbers(order, declared):
+    times = pd.date_range("2026", periods=2)
+    frames = [pd.DataFrame({"t": times, "c": c}) for c in ([True, False], [1, 2], [0.5, 1])]
+    df = parts(*(frames[n] for n in order), meta=frames[declared].iloc[:0])
+    with pytest.raises(DataError, match=r"column 'c': holds .*truth values .*make them one type"):
+        window_counts(df, "t", "1D", "c").compute()
+    with pytest.raises(DataError, match=r"column 'c': holds .*boolean.*make them one"):
+        window_counts(df.assign(n=1), "t", "1D", "n", by="c").compute()
+    empty = parts(frames[1], frames[0].iloc[:0], meta=frames[declared].iloc[:0])
+    made = window_counts(empty, "t", "1D", "c").compute()
+    assert made.columns.to_list() == ["c_1", "c_2"]
 
 
 def test_numbers_of_two_kinds_are_counted_where_the_call_names_them():

@@ -80,6 +80,7 @@ MORE = {
     **{f"span {unit}": SPANS.dt.as_unit(unit) for unit in ("s", "us", "ns")},
     "duration[pyarrow]": SPANS.astype(arrow(pa.duration("ms"))),
     "object of int": pd.Series([3, 1, 3, 2], dtype=object),
+    "date64[pyarrow]": pd.Series(DATES, dtype=arrow(pa.date64())),
     "object of dates": pd.Series(DATES, dtype=object),
 }
 COLUMNS = scaled(COLUMNS, COLUMNS | MORE)

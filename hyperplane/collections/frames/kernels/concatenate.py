@@ -59,7 +59,7 @@ def together(
     tables: Sequence[pl.DataFrame],
     places: Sequence[int] | None = None,
     *,
-    truth_as_numbers: bool = False,
+    truth_as_numbers: str | None = None,
 ) -> pl.DataFrame:
     """Tables of the same columns as one, in their order.
 
@@ -69,9 +69,9 @@ def together(
         At least one.
     places : sequence of int, optional
         Where each stands among the tables of the task, if these are only some of them.
-    truth_as_numbers : bool
-        Whether truth values beside numbers become 1 and 0. They are other values, so this is for
-        columns that are compared, and not returned.
+    truth_as_numbers : str, optional
+        The column in which truth values beside numbers become 1 and 0. They are other values, so
+        this is for a column that is compared, and not returned.
 
     Raises
     ------
@@ -85,7 +85,9 @@ def together(
         return pl.concat(tables)
     places = range(len(tables)) if places is None else places
     columns = {name: [table.get_column(name) for table in tables] for name in schema}
-    wanted = {name: _common_type(name, columns[name], places, truth_as_numbers) for name in schema}
+    wanted = {
+        name: _common_type(name, columns[name], places, name == truth_as_numbers) for name in schema
+    }
     for name, kind in wanted.items():
         columns[name] = [_cast(name, columns[name], n, kind, places) for n in range(len(tables))]
     return pl.concat(

@@ -222,7 +222,7 @@ def counts(frame: pl.LazyFrame, keys: Sequence[str], targets: Sequence[str]) -> 
 
 def add_counts(tables: Sequence[pl.DataFrame], keys: Sequence[str], target: str) -> pl.DataFrame:
     """Add up counts of the same keys and values."""
-    table = together(tables, truth_as_numbers=True)
+    table = together(tables, truth_as_numbers=target)
     return table.group_by([target, *keys]).agg(*_merged_instants(table.schema), pl.col(N).sum())
 
 
