@@ -117,7 +117,10 @@ def windows(like: pd.DataFrame, time: str, every: str, closed: Any, label: Any) 
         advice = f"make times of them: df[{time!r}].astype('datetime64[us]')"
         faults.append(Fault("time", f"{time!r} of type {dtype}", "a column of times", advice))
     elif dtype is not None and not pd.api.types.is_datetime64_any_dtype(dtype):
-        advice = f"write df = hyperplane.dataframe.to_datetime(df, {time!r}) first"
+        advice = (
+            f"write df = hyperplane.dataframe.to_datetime(df, {time!r}) first, for text with its "
+            "format= or dayfirst=True where the day comes before the month"
+        )
         faults.append(Fault("time", f"{time!r} of type {dtype}", "a column of times", advice))
     given, every = every, in_letters(every)
     offset = _offset(every)

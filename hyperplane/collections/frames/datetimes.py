@@ -26,6 +26,13 @@ _SHOWN = 5
 #: An offset stands after a time of day; without one, it is the year of a date with dashes.
 _OFFSET = r"(?:\d:\d\d(?:[.,]\d+)?|T\d{4,6}(?:[.,]\d+)?)\s*(?:Z|[+-]\d\d:?(?:\d\d)?)$"
 
+#: A date of three numbers: the first two are month and day, in one order or the other, or a year
+#: comes first. pandas exchanges month and day of a value that is no date in the order asked for.
+_YEAR_LAST = (
+    r"(?<!\d)(?P<first>\d{1,2})(?P<by>[./\- ])(?P<second>\d{1,2})(?P=by)(?:\d{4}|\d{2})(?!\d)"
+)
+_YEAR_FIRST = r"(?<!\d)\d{4}(?P<by>[./\- ])(?P<month>\d{1,2})(?P=by)\d{1,2}(?!\d)"
+
 
 def to_datetime(
     df: Frame,
@@ -40,7 +47,9 @@ def to_datetime(
     """Make times of a column of text or numbers.
 
     Without a format each value is read for itself, ISO 8601 first and then any form that pandas
-    knows, so that what a value means depends neither on its neighbours nor on its partition.
+    knows, so that what a value means depends neither on its neighbours nor on its partition:
+    1/2/2026 is the second of January unless ``dayfirst`` says otherwise, and 13/2/2026 is then no
+    time, where pandas reads it by itself with the day first.
     A column that holds times already stays as it is, with its time zone and its unit.
 
     Parameters
@@ -226,10 +235,15 @@ def parsed(
     if len(bad) and errors == "raise":
         shown = ", ".join(repr(value) for value in bad.drop_duplicates().head(_SHOWN).tolist())
         kind = f"no times of the format {form!r}" if form else "no times"
+        advice = "give their format=, or errors='coerce' to make them missing"
+        text = _without_bytes(bad).astype("str")
+        if unit is None and form is None and _other_order(text, dayfirst).all():
+            kind = f"no times with the {'day' if dayfirst else 'month'} first"
+            advice = f"write dayfirst={not dayfirst}, or the format= of all values"
         raise DataError(
             column,
             f"{len(bad):,} of {len(values):,} values of a partition are {kind}, such as {shown}; "
-            "give their format=, or errors='coerce' to make them missing",
+            f"{advice}",
         )
     times = times.dt.tz_convert("UTC").dt.as_unit(_kept(unit))
     return times.rename(column) if utc else times.dt.tz_localize(None).rename(column)
@@ -286,8 +300,21 @@ def _from_text(
     rest = first.isna() & text.notna()
     if not rest.any():
         return first
-    others = read(text[rest], format="mixed", errors="coerce", utc=True, dayfirst=dayfirst)
+    mixed = text[rest]
+    others = read(mixed, format="mixed", errors="coerce", utc=True, dayfirst=dayfirst)
+    others[_other_order(mixed, dayfirst) | _has_month_after_12(mixed)] = pd.NaT
     # Nanoseconds of one value do not reach to the year of another.
     first = first.dt.as_unit("us")
     first[rest] = others.dt.as_unit("us")
     return first
+
+
+def _other_order(text: pd.Series[Any], dayfirst: bool) -> pd.Series[Any]:
+    """Which texts are dates only with month and day in the other order than the one asked for."""
+    numbers = text.astype(object).str.extract(_YEAR_LAST)
+    return pd.to_numeric(numbers["second" if dayfirst else "first"]) > 12
+
+
+def _has_month_after_12(text: pd.Series[Any]) -> pd.Series[Any]:
+    """Which texts begin with the year, and have the day where the month should be."""
+    return pd.to_numeric(text.astype(object).str.extract(_YEAR_FIRST)["month"]) > 12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from numbers import Real
 
@@ -92,6 +93,15 @@ def is_number(case):
     return pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
 
 
+def other_order(text, dayfirst):
+    """Whether a date has its day where the month should be, by the numbers around two signs."""
+    found = re.search(r"(?<!\d)(\d+)([./ -])(\d+)\2(\d+)(?!\d)", text)
+    if not found:
+        return False
+    first, second = int(found[1]), int(found[3])
+    return second > 12 if len(found[1]) == 4 or dayfirst else first > 12
+
+
 def times_arguments(draw, case):
     number = is_number(case)
     return {
@@ -121,6 +131,9 @@ def check_times(case, how, plain):
             iso = alone(value, {"format": "ISO8601", "utc": True})
             dayfirst = {"dayfirst": how["dayfirst"]}
             want = iso or alone(value, {"format": "mixed", "utc": True, **dayfirst})
+            # pandas exchanges month and day of a value that is no date in the order asked for.
+            if isinstance(value, str) and other_order(value, how["dayfirst"]):
+                want = None
         else:
             one = {"unit": how["unit"]} if number else {"format": how["format"]}
             missing = value is None or pd.isna(value)

@@ -279,3 +279,31 @@ def test_times_of_other_zones_than_declared():
             to_datetime(parts(one, other), "at").compute()
         made = to_datetime(parts(one, other), "at", utc=True).compute()["at"]
         assert str(made.dt.tz) == "UTC"
+
+
+@pytest.mark.parametrize(
+    ("texts", "dayfirst"),
+    [
+        (["11.01.2025", "13.01.2025"], False),
+        (["11-01-25", "13-01-25"], False),
+        (["05/01/2025 10:00", "10:00 13/01/2025"], False),
+        (["01/11/2025", "01/13/2025"], True),
+    ],
+)
+def test_month_and_day_are_in_one_order_in_all_values(texts, dayfirst):
+    """pandas alone reads the second value in the other order, and the first one wrongly."""
+    df = cut(pd.DataFrame({"at": texts}), [1])
+    order = "day" if dayfirst else "month"
+    said = f"1 of 1 values .* no times with the {order} first, such as '{texts[1]}'; "
+    with pytest.raises(DataError, match=f"{said}write dayfirst={not dayfirst}"):
+        to_datetime(df, "at", dayfirst=dayfirst).compute()
+    made = to_datetime(df, "at", dayfirst=dayfirst, errors="coerce").compute()["at"]
+    assert made.isna().to_list() == [False, True]
+    right = to_datetime(df, "at", dayfirst=not dayfirst).compute()["at"].dt
+    assert (right.month.to_list(), right.day.to_list()[1]) == ([1, 1], 13)
+
+
+def test_after_the_year_comes_the_month():
+    df = cut(pd.DataFrame({"at": ["2025-05-01", "2025-13-01"]}), [1])
+    made = to_datetime(df, "at", dayfirst=True, errors="coerce").compute()["at"]
+    assert made.to_list() == [pd.Timestamp("2025-05-01"), pd.NaT]

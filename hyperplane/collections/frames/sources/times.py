@@ -153,8 +153,8 @@ def _advice(name: str, texts: pl.Series, bad: str) -> str:
             f"to_datetime(df, {name!r}, unit={unit!r})"
         )
     return (
-        f"leave it out of parse_dates, and use to_datetime(df, {name!r}), which takes mixed "
-        "formats and can make values missing that are no times"
+        f"leave it out of parse_dates, and use to_datetime(df, {name!r}), which takes a format=, "
+        "dayfirst=, mixed formats, and can make values missing that are no times"
     )
 
 
@@ -181,9 +181,10 @@ def column(texts: pl.Series, form: TimeFormat, url: str, place: Callable[[int], 
         return form.converted(texts)
     except (pa.ArrowException, pl.exceptions.PolarsError) as error:
         row = _good(form, texts)
+        present = texts.drop_nulls()
         wrong = (
             f"column {texts.name!r} holds {texts[row]!r}, which is no time in the format "
             f"{form.shown or 'ISO 8601'} ({place(row)}); "
-            "leave it out of parse_dates and use to_datetime"
+            f"{_advice(texts.name, present, texts[row])}"
         )
         raise ReadError(url, wrong) from error
