@@ -25,9 +25,14 @@ def restore_after(client: Client, lent_to: str = "") -> None:
     lent_to : str
         The name under which settings are lent to this client alone; they are taken back with it.
     """
+    _share()
+    _wrap(client, lent_to)
+
+
+def _wrap(client: Client, lent_to: str = "") -> None:
+    """Let a client, when it closes, put back what the oldest one has found."""
     from distributed.client import _current_client
 
-    _share()
     # A bound method would make a cycle, and a client is closed when its last name goes.
     reference = weakref.ref(client)
 
@@ -35,7 +40,8 @@ def restore_after(client: Client, lent_to: str = "") -> None:
         _share()  # with clients that have opened since
         take_back(lent_to)
         this = cast("Client", reference())
-        # Within ``with client:`` Dask takes that client for open, and puts back nothing.
+        # Within ``with client:`` Dask takes that client for open, and puts back nothing. Clients
+        # that were opened in there close in this context even after the end of the block.
         entered = _current_client.set(None)
         try:
             return await type(this)._close(this, fast=fast)
@@ -46,7 +52,7 @@ def restore_after(client: Client, lent_to: str = "") -> None:
 
 
 def _share() -> None:
-    """Give all open default clients the record of the oldest of them."""
+    """Give all open default clients the record of the oldest of them, and a close that uses it."""
     from distributed.client import _global_clients
 
     # The keys of this mapping count the clients as they open.
@@ -54,3 +60,6 @@ def _share() -> None:
     opened = [client for _, client in numbered if hasattr(client, "_set_config")]
     for each in opened[1:]:
         each._set_config = opened[0]._set_config
+    for each in opened:
+        if "_close" not in vars(each):
+            _wrap(each)

@@ -167,7 +167,7 @@ def initialize_cluster(
     logging : {"quiet", "verbose"}
         The documented lines only, or the plan and timings too.
     ngpus : int
-        GPUs of each node.
+        GPUs of each node; without ``nprocs`` one process is planned for each of them.
     node_selector : dict or str, optional
         Labels of nodes, for engines that have labels.
     scheduler_ram, scheduler_cpu : str, optional

@@ -133,6 +133,17 @@ def test_a_client_of_dask_that_opens_last_and_closes_last(plain: LocalCluster) -
     assert "scheduler" not in dask.config.config
 
 
+def test_a_client_of_dask_that_closes_last_within_ours(plain: LocalCluster) -> None:
+    """So it is closed, too, when the cluster of both is closed within the block."""
+    ours = Client(plain)
+    restore_after(ours)
+    with ours:
+        theirs = Client(plain)
+        ours.close()
+        theirs.close()
+        assert "scheduler" not in dask.config.config
+
+
 @pytest.mark.parametrize("how", ["with", "as_current"])
 def test_clients_that_close_while_one_is_current(plain: LocalCluster, how: str) -> None:
     first = Client(plain)

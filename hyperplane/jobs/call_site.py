@@ -7,7 +7,9 @@ a warning with a stack level would name ``concurrent/futures/thread.py``.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
+import inspect
 import sys
 import warnings
 from collections.abc import Callable, Coroutine
@@ -15,7 +17,7 @@ from contextvars import ContextVar
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
-from hyperplane.errors import HyperplaneError
+from hyperplane.errors import Fault, HyperplaneError, RequestError
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -55,6 +57,16 @@ def warn(message: str, stacklevel: int) -> None:
         )
 
 
+class UnknownArgument(RequestError, TypeError):
+    """A call has an argument of a name that the function does not have; Python's TypeError, too."""
+
+
+def _unknown(name: str, value: object, signature: inspect.Signature) -> Fault:
+    near = difflib.get_close_matches(name, signature.parameters, n=2, cutoff=0.6)
+    advice = f"did you mean {' or '.join(near)}?" if near else ""
+    return Fault(name, repr(value)[:80], "no argument of that name", advice)
+
+
 def shows_caller(
     function: Callable[Parameters, Coroutine[Any, Any, Result]],
 ) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
@@ -63,9 +75,12 @@ def shows_caller(
     The line is taken at the call and not when the coroutine runs: ``asyncio.gather`` and tasks
     run it from the event loop.
     """
+    signature = inspect.signature(function)
 
     @functools.wraps(function)
     def called(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Coroutine[Any, Any, Result]:
+        if unknown := [name for name in kwargs if name not in signature.parameters]:
+            raise UnknownArgument([_unknown(name, kwargs[name], signature) for name in unknown])
         site = CallSite.of(sys._getframe(1))
         made: Any = _run(site, functools.partial(function, *args, **kwargs))
         made.__qualname__ = made.__name__ = function.__name__  # for "was never awaited"

@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -244,6 +245,8 @@ async def _work(supervisor: Supervisor) -> None:
 
 
 if __name__ == "__main__":
+    # The shell that starts this in the background makes it ignore SIGINT.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         asyncio.run(_serve())
     except HyperplaneError as told:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     InstanceOf,
+    model_validator,
 )
 
 from hyperplane.errors import Fault, RequestError
@@ -138,7 +139,7 @@ class ClusterRequest(CheckedModel):
     scheduler_deploy_mode: Literal["remote", "local"] = "remote"
     dashboard_port: Annotated[str, BeforeValidator(_port)] = "random"
     logging: Literal["quiet", "verbose"] = "quiet"
-    ngpus: Annotated[Whole, Field(ge=0)] = 0
+    ngpus: Annotated[Whole, Field(ge=0, le=1_000_000)] = 0
     node_selector: dict[str, str] | str | None = None
     scheduler_ram: Annotated[str | None, AfterValidator(_quantity)] = None
     scheduler_cpu: Annotated[str | float | None, BeforeValidator(_number)] = None
@@ -150,6 +151,28 @@ class ClusterRequest(CheckedModel):
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] | None = None
     local_fit: Literal["fit", "exact"] | None = None
     tuning: str | None = None
+
+    @model_validator(mode="after")
+    def _one_process_per_gpu(self) -> Self:
+        """Without ``nprocs``, one process runs on each GPU of a node.
+
+        The default of 15 would multiply ``ram_gb_per_proc`` by processes that never run. Memory
+        that was not given either is that of the default node, shared by the processes.
+        """
+        given = self.model_fields_set
+        if not self.ngpus or "nprocs" in given:
+            return self
+        fields = type(self).model_fields
+        if "ram_gb_per_proc" not in given and self.pool is None:
+            node = fields["nprocs"].default * fields["ram_gb_per_proc"].default
+            self._set("ram_gb_per_proc", max(self.ram_gb_per_proc, node / self.ngpus))
+        self._set("nprocs", self.ngpus)
+        return self
+
+    def _set(self, name: str, value: object) -> None:
+        # The model is frozen for all others.
+        self.__dict__[name] = value
+        self.__pydantic_fields_set__.add(name)
 
     @property
     def worker(self) -> WorkerSpec:

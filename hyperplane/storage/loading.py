@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -108,7 +109,14 @@ def load(
             break
         time.sleep(0.02)  # somebody may be replacing it just now
     if manifest is None:
-        raise StorageError(target.url, "there is nothing; check the name, or save it first")
+        advice = "check the name, or save it first"
+        if "{" in target.path:
+            several = re.sub(r"{[^{}]*}", "*", target.url)
+            advice = (
+                "of files saved under a template load each by its name, or all of them with "
+                f"hyperplane.dataframe.read({several!r})"
+            )
+        raise StorageError(target.url, f"there is nothing; {advice}")
     if manifest.format == FOREIGN:
         manifest = _guessed(target, manifest)
     if manifest.format == "files":

@@ -74,7 +74,7 @@ class PartFile:
                 return read(opened)
 
         try:
-            return attempt(once, self.url, options=self.store.options)
+            return attempt(once, self.url, store=self.store)
         except (OSError, pa.ArrowException) as error:
             cause = error.__cause__ or error
             if passes(cause):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 import re
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,13 +14,15 @@ from typing import Any, TypeVar
 import tenacity
 
 from hyperplane.errors import HyperplaneError, StorageError
+from hyperplane.stores.contact import STARTING, StoreUnreachable, has_answered, waiting
+from hyperplane.stores.places import Store
 from hyperplane.stores.secrets import said
 
 T = TypeVar("T")
 #: Seconds for all attempts together.
 BUDGET = 300.0
 #: The same for a store that refuses connections and has never answered this process.
-UNANSWERED = 2.0
+UNANSWERED = STARTING
 #: Seconds before the second attempt, and at most between two.
 FIRST, LONGEST = 0.25, 30.0
 
@@ -63,19 +66,13 @@ _ADVICE = {
 
 #: Names of errors for a connection that was not made at all.
 _NOT_CONNECTED = {"ClientConnectorError", "ClientConnectorDNSError", "EndpointConnectionError"}
-#: Stores that have answered this process.
-_answered: set[str] = set()
-
-
-def _store_of(url: str) -> str:
-    return "/".join(url.split("/", 3)[:3]) if "://" in url else ""
 
 
 def _is_refused(error: BaseException) -> bool:
-    """Whether nothing listens at the address of a store."""
+    """Whether nothing listens at the address of a store, or its name is not known."""
+    kinds = (ConnectionRefusedError, socket.gaierror)
     return any(
-        isinstance(one, ConnectionRefusedError) or type(one).__name__ in _NOT_CONNECTED
-        for one in _chain(error)
+        isinstance(one, kinds) or type(one).__name__ in _NOT_CONNECTED for one in _chain(error)
     )
 
 
@@ -116,7 +113,7 @@ def attempt(
     work: Callable[[], T],
     url: str,
     *,
-    options: Mapping[str, Any] | None = None,
+    store: Store,
     throttled: Callable[[], None] = lambda: None,
 ) -> T:
     """Do something with a store, again and again while faults may pass.
@@ -137,18 +134,19 @@ def attempt(
     def before(state: tenacity.RetryCallState) -> None:
         throttled()
 
-    began, store = time.monotonic(), _store_of(url)
+    began = time.monotonic()
 
     def stop(state: tenacity.RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, StoreUnreachable):  # the first contact has waited already
+            return True
         # A store that has answered this process comes back; one that never did is not there.
-        never = store not in _answered and error is not None and _is_refused(error)
+        never = error is not None and _is_refused(error) and not has_answered(store, url)
         return time.monotonic() - began > (UNANSWERED if never else BUDGET)
 
     def once() -> T:
-        done = work()
-        _answered.add(store)
-        return done
+        with waiting(store, url):
+            return work()
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(passes),
@@ -157,7 +155,7 @@ def attempt(
         before_sleep=before,
         reraise=True,
     )
-    with told(url, options):
+    with told(url, store.options):
         return retrying(once)
 
 
@@ -179,6 +177,8 @@ def told(url: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
 
 
 def _advice(error: BaseException) -> str | None:
+    if _is_refused(error):
+        return "no connection; check the endpoint, and that its server runs and can be reached"
     if passes(error):
         return "the store did not answer as it should, however often it was asked; try later"
     for one in _chain(error):

@@ -207,8 +207,7 @@ class Shelf:
             with self.throttle.turn():
                 return work()
 
-        options = self.store.options
-        return attempt(in_turn, url, options=options, throttled=self.throttle.refused)
+        return attempt(in_turn, url, store=self.store, throttled=self.throttle.refused)
 
     def _remove(self, path: str) -> None:
         try:

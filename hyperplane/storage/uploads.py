@@ -117,8 +117,8 @@ def _do(shelf: Shelf, path: str, work: Callable[[], T]) -> T:
         with shelf.throttle.turn():
             return work()
 
-    url, store = Target(shelf.store, path).url, shelf.store
-    return attempt(in_turn, url, options=store.options, throttled=shelf.throttle.refused)
+    url = Target(shelf.store, path).url
+    return attempt(in_turn, url, store=shelf.store, throttled=shelf.throttle.refused)
 
 
 def hashed(file: Path, update: Callable[[bytes], None]) -> int:

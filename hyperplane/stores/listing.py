@@ -15,6 +15,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.stores.contact import waiting
 from hyperplane.stores.links import BROKEN, Followed, asking
 from hyperplane.stores.places import File, Folder, Place, Store
 from hyperplane.stores.secrets import given, said
@@ -143,7 +144,8 @@ def _asked(urls: Any, options: Any, look: _Look) -> list[Any]:
         if isinstance(place, Fault):
             return [place]
         try:
-            return look(url, place)
+            with waiting(place.store, os.fspath(url)):
+                return look(url, place)
         except Exception as error:  # noqa: BLE001 - each file system raises its own
             why = said(error, options, url)
             return [_fault(url, f"a place that can be read ({why})", _CHECK)]

@@ -134,6 +134,32 @@ class TestEngines:
         assert (plan.dask_workers, plan.worker.ram_gb_per_proc) == (2, 10.5)
         assert plan.fit_note.startswith("one worker process runs on each GPU: asked 15 processes")
 
+    @pytest.mark.parametrize("engine", list(OPTIONS))
+    def test_without_nprocs_one_process_is_planned_for_each_gpu(self, engine: str) -> None:
+        asked = {"ngpus": 1, "nthreads": 12, "ram_gb_per_proc": 80, "cores_per_worker": 12}
+        options = OPTIONS[engine]
+        plan = hyperplane.plan_cluster(
+            num_workers=1, **asked, engine=engine, engine_options=options
+        )
+        assert (plan.dask_workers, plan.worker.ram_gb_per_proc, plan.worker.nthreads) == (1, 80, 12)
+        assert plan.asked == plan.worker
+        assert plan.fit_note == ""
+        assert plan.pool is not None
+        assert plan.pool.name == "gpu_48_192"
+
+    def test_memory_that_was_not_given_is_that_of_the_default_node(self) -> None:
+        options = OPTIONS["kubernetes"]
+        for gpus, ram in ((1, 10.5), (4, 2.625)):
+            plan = hyperplane.plan_cluster(ngpus=gpus, engine="kubernetes", engine_options=options)
+            assert (plan.worker.nprocs, plan.worker.ram_gb_per_proc) == (gpus, ram)
+
+    def test_a_pool_fills_in_the_memory_of_one_process_per_gpu(self) -> None:
+        options = OPTIONS["kubernetes"]
+        plan = hyperplane.plan_cluster(
+            ngpus=1, pool="gpu_8_32", engine="kubernetes", engine_options=options
+        )
+        assert (plan.worker.nprocs, plan.worker.ram_gb_per_proc) == (1, 27)
+
     def test_a_pod_of_kubernetes_runs_dask_cuda(self) -> None:
         told = yaml.safe_load(_rendered(_plan("kubernetes")))
         [container] = told["spec"]["worker"]["spec"]["containers"]

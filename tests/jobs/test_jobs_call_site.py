@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import pickle
 import traceback
 import warnings
 from pathlib import Path
@@ -154,3 +155,12 @@ def test_a_call_that_another_context_closes_says_nothing():
     work = waits()
     contextvars.copy_context().run(work.send, None)
     contextvars.copy_context().run(work.close)
+
+
+def test_an_unknown_argument_names_the_one_that_was_meant():
+    with pytest.raises(TypeError, match=r"jobNam = 'x': .*; did you mean jobName\?") as caught:
+        nc.submit_pipeline_job(jobNam="x")
+    assert isinstance(caught.value, RequestError)
+    assert type(pickle.loads(pickle.dumps(caught.value))) is type(caught.value)
+    with pytest.raises(TypeError, match="jobID"):  # what is missing is said by Python
+        asyncio.run(nc.cancel_pipeline_job())

@@ -67,6 +67,19 @@ def test_a_step_goes_on_when_the_supervisor_is_killed_and_is_not_repeated(tmp_pa
     assert [one.number for one in job.attempts] == [1]
 
 
+def test_the_first_sigint_ends_a_supervisor_and_its_step_goes_on(tmp_path):
+    told, go = tmp_path / "told", tmp_path / "go"
+    job = submitted(bash("slow", f"echo begun >> {told}; {holds(go)}; echo ended >> {told}"))
+    wait_until(told.exists)
+    supervisor = wake.running()
+    assert supervisor
+    os.kill(supervisor, signal.SIGINT)
+    wait_until(lambda: not is_alive(supervisor))
+    go.touch()
+    assert JobHandle(job.id).wait(LIMIT) == DONE
+    assert told.read_text() == "begun\nended\n"
+
+
 def test_a_step_that_ended_while_nobody_looked_is_done(tmp_path):
     begun, go = tmp_path / "begun", tmp_path / "go"
     job = submitted(bash("short", f"touch {begun}; {holds(go)}"), bash("next", "true"))

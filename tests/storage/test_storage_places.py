@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import hyperplane
-from hyperplane.errors import RequestError
+from hyperplane.errors import RequestError, StorageError
 
 
 @pytest.fixture(autouse=True)
@@ -147,3 +147,14 @@ def test_a_field_in_the_name_is_the_number_of_the_shard(tmp_path):
             hyperplane.save(rows, tmp_path / name, shard=(0, 2))
     with pytest.raises(RequestError, match=r"without \{\}"):  # a run is of shards of one folder
         hyperplane.save(rows, tmp_path / "{}.csv", shard=(0, 2), run="a")
+
+
+def test_a_template_is_no_name_to_load_and_what_to_read_is_said(tmp_path):
+    for number in (0, 1):
+        path = hyperplane.output_path(f"{tmp_path}/s_{{}}.parquet", number)
+        hyperplane.save(pd.DataFrame({"a": [number]}), path)
+    with pytest.raises(StorageError) as caught:
+        hyperplane.load(f"{tmp_path}/s_{{}}.parquet")
+    pattern = f"{tmp_path}/s_*.parquet"
+    assert f"dataframe.read({pattern!r})" in str(caught.value)
+    assert hyperplane.dataframe.read(pattern)["a"].sum().compute() == 1

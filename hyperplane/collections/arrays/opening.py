@@ -15,6 +15,8 @@ from hyperplane.collections.arrays.asking import advice_on
 from hyperplane.collections.arrays.reading import Part
 from hyperplane.collections.arrays.stores import KeepingStore
 from hyperplane.errors import Fault, RequestError
+from hyperplane.stores.contact import waiting
+from hyperplane.stores.listing import place_of
 from hyperplane.stores.secrets import shown, without_secrets
 
 #: Reads that wait for their stores at the same time.
@@ -75,7 +77,9 @@ def open_all(
 
         def attempt(number: int) -> Opened | Fault:
             try:
-                lazy = _open(stores[number], group, options, readers)
+                store = place_of(urls[number], storage_options).store
+                with waiting(store, urls[number]):
+                    lazy = _open(stores[number], group, options, readers)
             except Exception as error:  # noqa: BLE001 - whatever a store or a codec may raise
                 why = _reason(error, group)
                 if isinstance(error, FileNotFoundError):
