@@ -112,10 +112,19 @@ def near(one, other, scale=0.0, rtol=1e-9):
     return one == other
 
 
-def rows_of(frame):
+def kind_of(value):
+    """A value with its kind: 1 is not 1.0, and neither is a decimal."""
+    made = normal(value)
+    kinds = {int: "whole", float: "float", Decimal: "decimal"}
+    return (kinds[type(made)], made) if type(made) in kinds else made
+
+
+def rows_of(frame, form=normal):
     """Rows in their order, as tuples."""
+    if frame.columns.empty:
+        return [()] * len(frame)
     return [
-        tuple(normal(value) for value in row)
+        tuple(form(value) for value in row)
         for row in zip(*(frame[c].astype(object) for c in frame.columns), strict=True)
     ]
 
@@ -129,10 +138,10 @@ def bag(rows):
     return Counter(map(_hashable, rows))
 
 
-def same_rows(made, want):
+def same_rows(made, want, form=normal):
     """That two frames have the same rows, in any order."""
     assert list(made.columns) == list(want.columns)
-    assert bag(rows_of(made)) == bag(rows_of(want))
+    assert bag(rows_of(made, form)) == bag(rows_of(want, form))
 
 
 def index_rows(index):
