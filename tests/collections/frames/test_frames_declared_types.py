@@ -595,3 +595,35 @@ def test_a_type_without_values_is_no_other_type(value, turn):
     found = sort_values(df, "k", ascending=False).compute()["c"].dropna()
     assert found.to_list() == [value] * 2
     assert group_agg(df, "k", {"c": "first"}).compute()["c"].to_list() == [value] * 2
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "declared"),
+    [
+        (np.array(["3000", "1400"], "datetime64[s]"), "datetime64[s]", "datetime64[ns]"),
+        (np.array(["20000", "1970"], "datetime64[s]"), "datetime64[ms]", "datetime64[ns]"),
+        (np.array(["3000", "1400"], "datetime64[s]"), "datetime64[us, UTC]", "datetime64[ns, UTC]"),
+        (np.array([10**12, 5], "timedelta64[s]"), "timedelta64[s]", "timedelta64[ns]"),
+        (
+            np.array(["3000", "1400"], "datetime64[s]"),
+            "timestamp[us][pyarrow]",
+            "timestamp[ns][pyarrow]",
+        ),
+    ],
+)
+def test_times_out_of_range_of_a_declared_unit_go_with_partitions_without_rows(
+    values, kind, declared
+):
+    times = pd.Series(values)
+    times = times.dt.tz_localize("UTC") if "UTC" in kind else times
+    frame = pd.DataFrame({"k": [0, 1], "v": times.astype(kind)})
+    df = parts(frame, frame.iloc[:0], meta=frame.iloc[:0].astype({"v": declared}))
+    expected = set(frame["v"].astype(object))
+    for made in (
+        drop_duplicates(df, split_out=3),
+        sort_values(df, "v", split_out=3),
+        top_n_per_group(df, "k", "v", 1, split_out=3),
+        group_agg(df, "k", {"v": "max"}, split_out=3),
+    ):
+        assert set(made.compute()["v"].astype(object)) == expected
+    assert set(group_agg(df, "v", {"k": "sum"}, split_out=3).compute().index) == expected
