@@ -122,8 +122,10 @@ def conform(frame: pd.DataFrame, like: pd.DataFrame, keys: Sequence[str]) -> pd.
     made = frame[list(like.columns)].copy(deep=False)
     for name, declared in like.dtypes.items():
         values = made[name]
-        if declared == np.dtype(object) and _is_beyond_floats(values):
-            # Beside a partition of floats the shuffle, and pandas, would make floats of them.
+        is_category = isinstance(values.dtype, pd.CategoricalDtype)
+        if declared == np.dtype(object) and (is_category or _is_beyond_floats(values)):
+            # Beside a partition of floats the shuffle, and pandas, would make floats of numbers;
+            # Dask concatenates categories with nothing but categories.
             made[name] = values.astype(object)
         if values.dtype == declared or declared == np.dtype(object):
             continue

@@ -143,6 +143,18 @@ def test_truth_values_are_no_numbers_in_a_join(name, declared, held):
             join(*sides, "k").compute()
 
 
+@pytest.mark.parametrize("name", ["k", "v"])
+def test_categories_beside_text_in_a_column_declared_as_objects_join(name):
+    frames = [pd.DataFrame({"k": ["a", "b"], "v": ["a", "b"]}).astype({name: "category"})]
+    frames += [frames[0].iloc[:0].astype(object), frames[0].astype({name: "str"})]
+    df = parts(*frames, meta=frames[0].iloc[:0].astype(object))
+    other = pd.DataFrame({"k": ["a", "c"], "w": [1, 2]}).astype({"k": object})
+    for right in (parts(other), parts(other.iloc[:0], other.iloc[:0], meta=other.iloc[:0])):
+        made = join(df, right, "k", how="left").compute()
+        assert sorted(made["v"]) == ["a", "a", "b", "b"]
+    assert sorted(join(parts(other), df, "k").compute()["v"]) == ["a", "a"]
+
+
 @pytest.mark.parametrize("kind", ["int64", "Int64", "int64[pyarrow]"])
 def test_whole_numbers_declared_as_objects_keep_their_digits_in_a_join(kind):
     digits, other = 2**53 + 1, pd.DataFrame({"k": [1]})
