@@ -143,6 +143,20 @@ def test_truth_values_are_no_numbers_in_a_join(name, declared, held):
             join(*sides, "k").compute()
 
 
+@pytest.mark.parametrize("kind", ["bool", "boolean", "bool[pyarrow]", object])
+@pytest.mark.parametrize("number", [1, 1.0])
+def test_truth_values_and_numbers_are_no_one_key_of_objects(kind, number):
+    truths = pd.DataFrame({"k": pd.array([True], dtype=kind)})
+    numbers = pd.DataFrame({"k": [number]})
+    like = truths.iloc[:0].astype(object)
+    for right in (parts(numbers, meta=like), parts(numbers, numbers.iloc[:0], meta=like)):
+        for sides in ((parts(truths, meta=like), right), (right, parts(truths, meta=like))):
+            with pytest.raises(DataError, match="column 'k': holds True on one side and 1"):
+                join(*sides, "k").compute()
+    zero = parts(numbers - 1, meta=like)
+    assert join(parts(truths, meta=like), zero, "k").compute().empty
+
+
 @pytest.mark.parametrize("name", ["k", "v"])
 def test_categories_beside_text_in_a_column_declared_as_objects_join(name):
     frames = [pd.DataFrame({"k": ["a", "b"], "v": ["a", "b"]}).astype({name: "category"})]
