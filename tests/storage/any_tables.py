@@ -194,6 +194,10 @@ def plain(value):
     return (type(value).__name__, value)
 
 
+#: In this order: truth values are whole numbers for Python.
+_KINDS = [(bool, np.bool_), (int, np.integer), (float, np.floating)]
+
+
 def _number(value):
     exact = float(value)
     if math.isnan(exact):
@@ -208,7 +212,24 @@ def _ticks(value):
     return int(value.asm8.astype("int64")) * scale
 
 
-def values_of(frames, name):
-    """The values of a column of several frames."""
+def same_kinds(held, given):
+    """Whether numbers of one kind are of that kind: 1 is not 1.0, unless a column has both."""
+    wanted = _kinds(given)
+    return len(wanted) != 1 or _kinds(held) <= wanted
+
+
+def _kinds(values):
+    """Which of whole numbers, floats and all else there are."""
+    known = (value for value in values if plain(value) is not None)
+    return {next((kind for kind in _KINDS if isinstance(value, kind)), None) for value in known}
+
+
+def raw(frames, name):
+    """The values of a column of several frames, as they are."""
     # Not by way of astype(object): in records of Arrow, that makes whole numbers floats.
-    return [plain(value) for frame in frames for value in frame[name].tolist()]
+    return [value for frame in frames for value in frame[name].tolist()]
+
+
+def values_of(frames, name):
+    """The values of a column of several frames, in one form."""
+    return [plain(value) for value in raw(frames, name)]

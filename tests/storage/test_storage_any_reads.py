@@ -10,7 +10,7 @@ import dask
 import dask.bag as db
 import pandas as pd
 import pytest
-from any_tables import KINDS, ODD, QUICK, parts, plain, values_of
+from any_tables import KINDS, ODD, QUICK, parts, plain, raw, same_kinds, values_of
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -100,6 +100,10 @@ def test_json_lines(tmp_path_factory, case, head, size):
             held = [as_held(record.get(name), made[name]) for record in every]
             assert values_of([made], name) == held, name
             assert values_of(shares, name) == held, name
+            there = [record.get(name) for record in every]
+            if not isinstance(made[name].dtype, pd.StringDtype):
+                assert same_kinds(raw([made], name), there), name
+                assert same_kinds(raw(shares, name), there), name
         else:
             assert all(record.get(name) is None for record in every), name
 
@@ -148,6 +152,9 @@ def test_parquet(tmp_path_factory, case, lacking):
         ]
         assert values_of([made], name) == held, name
         assert not shares or values_of(shares, name) == held, name
+        there = [value for frame in frames if name in frame for value in raw([frame], name)]
+        assert same_kinds(raw([made], name), there), name
+        assert not shares or same_kinds(raw(shares, name), there), name
 
 
 @settings(QUICK, max_examples=scaled(15, 300))
@@ -168,6 +175,7 @@ def test_bags(tmp_path_factory, items, form):
         return
     event("came back")
     assert list(map(plain, made)) == list(map(plain, items))
+    assert same_kinds(made, items)
     if form == "jsonl" and items and all(isinstance(item, dict) for item in items):
         again = hyperplane.bag.read_records(folder, format="json").compute()
         assert list(map(plain, again)) == list(map(plain, items))

@@ -9,7 +9,7 @@ import dask.dataframe as dd
 import fsspec
 import pandas as pd
 import pytest
-from any_tables import QUICK, parts, values_of
+from any_tables import QUICK, parts, raw, same_kinds, values_of
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from saving_cases import in_this_thread
@@ -89,6 +89,7 @@ def check(frames, loaded):
         held = values_of(frames, name)
         assert values_of(pieces, name) == held, name
         assert values_of([whole], name) == held, name
+        assert same_kinds(raw([whole], name), raw(frames, name)), name
 
 
 def may_be_refused(kinds, form):
@@ -135,6 +136,7 @@ def test_a_file_comes_back_or_is_refused(case, form):
         for name in frame.columns:
             if not check_text:
                 assert values_of([made], name) == values_of([frame], name), name
+                assert same_kinds(raw([made], name), raw([frame], name)), name
     except HyperplaneError as error:
         if not may_be_refused([kinds], form):
             raise AssertionError("refused") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -248,6 +248,7 @@ def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
     )  # to methods of Polars a name such as ^x$ is a pattern
     if isinstance(dtype, pd.CategoricalDtype):
         return _categorical(column, dtype, name)
+    is_temporal = getattr(dtype, "kind", "O") in "mM"
     dtype = fitting_dtype(column, dtype)
     if column.dtype == pl.Null or (
         storage_of(dtype) is not None and column.null_count() == len(column)
@@ -268,7 +269,7 @@ def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
         arrow = column.to_arrow()
         wanted = storage_of(dtype)
         return dtype.__from_arrow__(arrow if wanted is None else _cast(arrow, wanted))
-    return _objects(column) if dtype.kind == "O" else _numpy(column, dtype)
+    return _objects(column, is_temporal) if dtype.kind == "O" else _numpy(column, dtype)
 
 
 def _cast(arrow: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -329,9 +330,17 @@ def _zone(column: pl.Series) -> str | None:
     return column.dtype.time_zone if isinstance(column.dtype, pl.Datetime) else None
 
 
-def _objects(column: pl.Series) -> Any:
+def _objects(column: pl.Series, is_temporal: bool = False) -> Any:
+    """Values as objects; times and durations as those of pandas, if Python's own are not enough.
+
+    Parameters
+    ----------
+    is_temporal : bool
+        Whether the column is declared to hold times or durations, which are those of pandas then.
+    """
     values = np.empty(len(column), dtype=object)  # filled in place: numpy would look into lists
-    if column.dtype in (pl.Datetime("ns"), pl.Duration("ns")) or _is_ns_zoned(column):
+    unit = getattr(column.dtype, "time_unit", None)
+    if unit == "ns" or (unit and is_temporal):
         values[:] = list(pd.Series(column_to_pandas(column, _own_temporal(column))))
     else:
         values[:] = column.to_list()
@@ -339,16 +348,13 @@ def _objects(column: pl.Series) -> Any:
     return pd.Series(values, dtype=object)
 
 
-def _is_ns_zoned(column: pl.Series) -> bool:
-    return isinstance(column.dtype, pl.Datetime) and column.dtype.time_unit == "ns"
-
-
 def _own_temporal(column: pl.Series) -> Any:
-    """The type of times or durations to the nanosecond, of which Python's own have none."""
+    """The type of pandas for times or durations of a unit."""
+    unit = cast("pl.Datetime", column.dtype).time_unit
     if isinstance(column.dtype, pl.Duration):
-        return np.dtype("timedelta64[ns]")
+        return np.dtype(f"timedelta64[{unit}]")
     zone = _zone(column)
-    return np.dtype("datetime64[ns]") if zone is None else pd.DatetimeTZDtype("ns", zone)
+    return np.dtype(f"datetime64[{unit}]") if zone is None else pd.DatetimeTZDtype(unit, zone)
 
 
 def _numpy(column: pl.Series, dtype: np.dtype[Any]) -> Any:

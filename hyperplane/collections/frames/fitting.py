@@ -16,6 +16,7 @@ import pyarrow as pa
 
 #: Whole numbers up to this one are the same as floats.
 EXACT = 2**53
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def fitting_dtype(column: pl.Series, declared: Any) -> Any:
@@ -29,6 +30,8 @@ def fitting_dtype(column: pl.Series, declared: Any) -> Any:
     objects = not isinstance(declared, np.dtype) or declared.kind == "O"
     if (wanted is None and objects) or (wanted is not None and _fits(column, wanted)):
         return declared
+    if _is_beyond_unit(column, wanted):
+        return np.dtype(object)
     own = _own_dtype(column, declared)
     if column.dtype.is_integer() and _go_together_as_floats(own, wanted):
         return own if is_exact_float(column) else np.dtype(object)
@@ -136,6 +139,23 @@ def _in_unit(column: pl.Series, own: str, wanted: str) -> bool:
     if own != "ms" or wanted != "s":
         return own == wanted
     return not bool((column.cast(pl.Int64) % 1000 != 0).any())
+
+
+def _is_beyond_unit(column: pl.Series, wanted: pa.DataType | None) -> bool:
+    """Whether times or durations are out of the range that a declared unit has.
+
+    Pandas concatenates times in the finest unit of all partitions, and a partition without values
+    is of the declared one.
+    """
+    if not isinstance(wanted, (pa.TimestampType, pa.DurationType)):
+        return False
+    if not isinstance(column.dtype, (pl.Datetime, pl.Duration)):
+        return False
+    factor = _PER_SECOND[wanted.unit] // _PER_SECOND[column.dtype.time_unit]
+    ticks = column.to_physical()
+    least: Any = ticks.min()
+    most: Any = ticks.max()
+    return factor > 1 and not -(2**63) < least * factor <= most * factor < 2**63
 
 
 def _own_dtype(column: pl.Series, declared: Any) -> Any:

@@ -8,7 +8,9 @@ go to different partitions, and are not joined.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import dask.dataframe as dd
@@ -32,6 +34,8 @@ from hyperplane.errors import DataError
 _BUCKET = "__bucket__"
 #: From here on, whole numbers beside each other are one float.
 _EXACT = 2**53
+#: What pandas says of columns in which there may be truth values.
+_WITH_TRUTH_VALUES = ("boolean", "mixed", "mixed-integer", "categorical")
 
 
 def shuffle_join(
@@ -48,7 +52,12 @@ def shuffle_join(
         left, right = (_shuffled(side, keys, hashed, into) for side in (left, right))
     else:
         left, right = (_conformed(side, keys) for side in (left, right))
-    merge = partial(_merged, keys=list(keys), how=how, suffixes=suffixes, wide=wide)
+    declared = [side._meta.dtypes for side in (left, right)]
+    # Of other types than objects Dask's warning on mismatches says what is compared with what.
+    objects = [key for key in keys if all(each[key] == np.dtype(object) for each in declared)]
+    merge = partial(
+        _merged, keys=list(keys), how=how, suffixes=suffixes, wide=wide, objects=objects
+    )
     return left.map_partitions(
         merge, right, meta=like, enforce_metadata=False, align_dataframes=False
     )
@@ -122,8 +131,10 @@ def conform(frame: pd.DataFrame, like: pd.DataFrame, keys: Sequence[str]) -> pd.
     made = frame[list(like.columns)].copy(deep=False)
     for name, declared in like.dtypes.items():
         values = made[name]
-        if declared == np.dtype(object) and _is_beyond_floats(values):
-            # Beside a partition of floats the shuffle, and pandas, would make floats of them.
+        is_category = isinstance(values.dtype, pd.CategoricalDtype)
+        if declared == np.dtype(object) and (is_category or _is_beyond_floats(values)):
+            # Beside a partition of floats the shuffle, and pandas, would make floats of numbers;
+            # Dask concatenates categories with nothing but categories.
             made[name] = values.astype(object)
         if values.dtype == declared or declared == np.dtype(object):
             continue
@@ -184,8 +195,12 @@ def _merged(
     how: Any,
     suffixes: Any,
     wide: Any,
+    objects: list[str],
 ) -> pd.DataFrame:
     sides = [side.drop(columns=_BUCKET, errors="ignore") for side in (left, right)]
+    for key in objects:
+        for one, other in (sides, sides[::-1]):
+            _check_truth_values(one[key], other[key], key)
     return run_task(_merge, sides[0], wide(sides[1]), keys, how, suffixes)
 
 
@@ -207,6 +222,21 @@ def _merge(
         if is_half or (was_whole and one[key].dtype not in (dtype, left[key].dtype)):
             made[key] = made[key].astype(dtype)
     return made
+
+
+def _check_truth_values(values: pd.Series[Any], others: pd.Series[Any], key: str) -> None:
+    """Fail if a truth value on one side equals a number on the other, as True and 1 for pandas."""
+    if pd.api.types.infer_dtype(values, skipna=True) not in _WITH_TRUTH_VALUES:
+        return
+    truths = {value for value in values.tolist() if isinstance(value, (bool, np.bool_))}
+    numbers = (value for value in others.tolist() if isinstance(value, (Real, Decimal)))
+    for number in numbers if truths else ():
+        if not isinstance(number, bool) and number in truths:
+            raise DataError(
+                key,
+                f"holds {bool(number)} on one side and {number!r} on the other, which pandas takes "
+                "for one key; make keys of one type on both sides, as with astype(...)",
+            )
 
 
 def _numbers_of(values: pd.Series[Any]) -> pd.Series[Any]:

@@ -7,6 +7,7 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
+from enum import Enum
 from functools import cached_property
 from itertools import pairwise
 
@@ -175,6 +176,7 @@ FAMILIES = [
     ["int64", "float64", "int8", "Int64", "Float64", "float32", "arrow double", "arrow int64"],
     ["int64", "uint64", "uint8", "Int64", "UInt64", "arrow uint64"],
     ["bool", "boolean", "arrow bool", "true objects"],
+    ["bool", "boolean", "arrow bool", "true objects", "int8", "Int8", "float64", "whole objects"],
     ["decimal", "decimal 38", "decimals"],
     ["str", "object", "string", "arrow text", "category", "letters", "letters too", "none"],
     ["time s", "time ms", "time us", "time ns", "nanoseconds", "far", "arrow time"],
@@ -267,6 +269,14 @@ class Case:
         """The rows as one frame, of types that hold all values of all partitions."""
         return pd.DataFrame({column.name: joined(column.parts) for column in self.columns})
 
+    def keyed(self, names):
+        """The rows with keys that pandas tells apart, as `told_apart` makes them."""
+        made = self.whole
+        for name in names:
+            if has_truth_and_numbers(made[name]):
+                made = made.assign(**{name: told_apart(made[name])})
+        return made
+
     def __repr__(self):
         shown = [
             f"{c.name!r}: {c.declared} <- {[(str(p.dtype), p.tolist()) for p in c.parts]}"
@@ -312,6 +322,32 @@ def joined(parts):
     return made.where(made.notna(), None) if made.dtype == object else made
 
 
+class Truth(Enum):
+    """A truth value that is equal to no number."""
+
+    NO = False
+    YES = True
+
+    def __str__(self):
+        return str(self.value)
+
+
+def is_truth(value):
+    return isinstance(value, (bool, np.bool_))
+
+
+def has_truth_and_numbers(column):
+    """Whether there are truth values beside other values, which may be 1 and 0."""
+    known = [is_truth(value) for value in column.astype(object) if normal(value) is not None]
+    return any(known) and not all(known)
+
+
+def told_apart(column):
+    """A column as objects, of which those of truth are of no number: pandas has True for 1."""
+    values = [Truth(bool(value)) if is_truth(value) else value for value in column.astype(object)]
+    return series(values, object).set_axis(column.index)
+
+
 def is_arrow_int(dtype):
     return isinstance(dtype, pd.ArrowDtype) and pa.types.is_integer(dtype.pyarrow_dtype)
 
@@ -327,7 +363,11 @@ def is_arrow_float(dtype):
 
 
 def normal(value):
-    """A value as Python has it, equal for equal values whatever their type; None if missing."""
+    """A value as Python has it, equal for equal values of one kind; None if missing.
+
+    Truth values are equal to no number; whole numbers, floats and decimals are to each other, if
+    they are the same to the last digit: of two types the wider one holds both.
+    """
     if isinstance(value, (list, np.ndarray)):
         return tuple(normal(each) for each in value)
     if isinstance(value, dict):
@@ -336,6 +376,8 @@ def normal(value):
         return value
     if value is None or pd.isna(value):
         return None
+    if is_truth(value):
+        return Truth(bool(value))
     if isinstance(value, np.generic):
         value = value.item() if not isinstance(value, (np.datetime64, np.timedelta64)) else value
     if isinstance(value, (datetime.datetime, np.datetime64)):

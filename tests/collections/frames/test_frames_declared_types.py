@@ -143,6 +143,32 @@ def test_truth_values_are_no_numbers_in_a_join(name, declared, held):
             join(*sides, "k").compute()
 
 
+@pytest.mark.parametrize("kind", ["bool", "boolean", "bool[pyarrow]", object])
+@pytest.mark.parametrize("number", [1, 1.0])
+def test_truth_values_and_numbers_are_no_one_key_of_objects(kind, number):
+    truths = pd.DataFrame({"k": pd.array([True], dtype=kind)})
+    numbers = pd.DataFrame({"k": [number]})
+    like = truths.iloc[:0].astype(object)
+    for right in (parts(numbers, meta=like), parts(numbers, numbers.iloc[:0], meta=like)):
+        for sides in ((parts(truths, meta=like), right), (right, parts(truths, meta=like))):
+            with pytest.raises(DataError, match="column 'k': holds True on one side and 1"):
+                join(*sides, "k").compute()
+    zero = parts(numbers - 1, meta=like)
+    assert join(parts(truths, meta=like), zero, "k").compute().empty
+
+
+@pytest.mark.parametrize("name", ["k", "v"])
+def test_categories_beside_text_in_a_column_declared_as_objects_join(name):
+    frames = [pd.DataFrame({"k": ["a", "b"], "v": ["a", "b"]}).astype({name: "category"})]
+    frames += [frames[0].iloc[:0].astype(object), frames[0].astype({name: "str"})]
+    df = parts(*frames, meta=frames[0].iloc[:0].astype(object))
+    other = pd.DataFrame({"k": ["a", "c"], "w": [1, 2]}).astype({"k": object})
+    for right in (parts(other), parts(other.iloc[:0], other.iloc[:0], meta=other.iloc[:0])):
+        made = join(df, right, "k", how="left").compute()
+        assert sorted(made["v"]) == ["a", "a", "b", "b"]
+    assert sorted(join(parts(other), df, "k").compute()["v"]) == ["a", "a"]
+
+
 @pytest.mark.parametrize("kind", ["int64", "Int64", "int64[pyarrow]"])
 def test_whole_numbers_declared_as_objects_keep_their_digits_in_a_join(kind):
     digits, other = 2**53 + 1, pd.DataFrame({"k": [1]})
@@ -595,3 +621,35 @@ def test_a_type_without_values_is_no_other_type(value, turn):
     found = sort_values(df, "k", ascending=False).compute()["c"].dropna()
     assert found.to_list() == [value] * 2
     assert group_agg(df, "k", {"c": "first"}).compute()["c"].to_list() == [value] * 2
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "declared"),
+    [
+        (np.array(["3000", "1400"], "datetime64[s]"), "datetime64[s]", "datetime64[ns]"),
+        (np.array(["20000", "1970"], "datetime64[s]"), "datetime64[ms]", "datetime64[ns]"),
+        (np.array(["3000", "1400"], "datetime64[s]"), "datetime64[us, UTC]", "datetime64[ns, UTC]"),
+        (np.array([10**12, 5], "timedelta64[s]"), "timedelta64[s]", "timedelta64[ns]"),
+        (
+            np.array(["3000", "1400"], "datetime64[s]"),
+            "timestamp[us][pyarrow]",
+            "timestamp[ns][pyarrow]",
+        ),
+    ],
+)
+def test_times_out_of_range_of_a_declared_unit_go_with_partitions_without_rows(
+    values, kind, declared
+):
+    times = pd.Series(values)
+    times = times.dt.tz_localize("UTC") if "UTC" in kind else times
+    frame = pd.DataFrame({"k": [0, 1], "v": times.astype(kind)})
+    df = parts(frame, frame.iloc[:0], meta=frame.iloc[:0].astype({"v": declared}))
+    expected = set(frame["v"].astype(object))
+    for made in (
+        drop_duplicates(df, split_out=3),
+        sort_values(df, "v", split_out=3),
+        top_n_per_group(df, "k", "v", 1, split_out=3),
+        group_agg(df, "k", {"v": "max"}, split_out=3),
+    ):
+        assert set(made.compute()["v"].astype(object)) == expected
+    assert set(group_agg(df, "v", {"k": "sum"}, split_out=3).compute().index) == expected

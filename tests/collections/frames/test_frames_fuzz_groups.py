@@ -41,7 +41,7 @@ def check_agg(case, how, plain):
     made = ours(case, lambda: group_agg(case.df, **how), ["'min'", "'max'"])
     if made is None:
         return REFUSED
-    whole = case.whole
+    whole = case.keyed(by)
     want = pandas_answer(lambda: whole.groupby(by, observed=True).agg(spec))
     if want is None:
         return NO_ANSWER
@@ -69,7 +69,7 @@ def check_counts(case, how, plain):
     made = ours(case, lambda: value_counts(case.df, **how))
     if made is None:
         return REFUSED
-    counted = case.whole[names[0] if len(names) == 1 else names]
+    counted = case.keyed(names)[names[0] if len(names) == 1 else names]
     want = pandas_answer(lambda: counted.value_counts(normalize=normalize))
     if want is None:
         return NO_ANSWER
