@@ -56,11 +56,13 @@ def assemble(
             table = kernel.merge([table], keys, states)
     outputs = grouping.aggregation.outputs
     values = [value(out).alias(f"__out_{i}__") for i, out in enumerate(outputs)]
-    table = table.select(*keys, *values)
+    table = table.select(*keys, *values, pl.lit(True).alias("__with_rows__"))
     rows = group_rows(table, grouping.by, labels)
     table = rows.join(table, on=keys, how="left", maintain_order="left")
+    with_rows = table.get_column("__with_rows__").fill_null(value=False)
     columns = [
-        _column(table.get_column(f"__out_{i}__"), out, several) for i, out in enumerate(outputs)
+        _column(table.get_column(f"__out_{i}__"), out, several, with_rows)
+        for i, out in enumerate(outputs)
     ]
     made = pd.DataFrame(dict(enumerate(columns)), copy=False)
     made.columns = grouping.aggregation.labels
@@ -209,11 +211,13 @@ def _check_first_midnight(first: pd.DatetimeIndex, windows: Windows) -> None:
         )
 
 
-def _column(values: pl.Series, out: Output, several: bool) -> Any:
-    """One column of the result, with the type that pandas gives it."""
+def _column(values: pl.Series, out: Output, several: bool, with_rows: pl.Series) -> Any:
+    """One column of the result, with the type that pandas gives it; which groups have rows."""
     if out.function in ZERO_WHEN_EMPTY:
         values = values.fill_null(pl.lit(0).cast(values.dtype))
     if isinstance(out.dtype, np.dtype) and out.dtype.kind == "b" and values.null_count():
+        if (values.is_null() & with_rows).any():  # the data has missing values, unlike the type
+            return pd.Series(values.to_list(), dtype=object)
         return values.cast(pl.Float64).to_numpy()
     dtype = missing_allowed(values, out.dtype) if several else out.dtype
     made = column_to_pandas(values, dtype)

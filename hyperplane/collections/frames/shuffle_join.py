@@ -229,9 +229,9 @@ def _check_truth_values(values: pd.Series[Any], others: pd.Series[Any], key: str
     if pd.api.types.infer_dtype(values, skipna=True) not in _WITH_TRUTH_VALUES:
         return
     truths = {value for value in values.tolist() if isinstance(value, (bool, np.bool_))}
-    numbers = (value for value in others.tolist() if isinstance(value, (Real, Decimal)))
-    for number in numbers if truths else ():
-        if not isinstance(number, bool) and number in truths:
+    for number in others.tolist() if truths else ():
+        is_number = type(number) is not bool and isinstance(number, (Real, Decimal))
+        if is_number and number in truths:
             raise DataError(
                 key,
                 f"holds {bool(number)} on one side and {number!r} on the other, which pandas takes "

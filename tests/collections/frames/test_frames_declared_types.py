@@ -653,3 +653,21 @@ def test_times_out_of_range_of_a_declared_unit_go_with_partitions_without_rows(
     ):
         assert set(made.compute()["v"].astype(object)) == expected
     assert set(group_agg(df, "v", {"k": "sum"}, split_out=3).compute().index) == expected
+
+
+@pytest.mark.parametrize("kind", ["boolean", pd.ArrowDtype(pa.bool_())])
+@pytest.mark.parametrize("function", ["max", "min", "first", "last"])
+def test_truth_values_beside_missing_ones_are_no_numbers(kind, function):
+    times = pd.date_range("2025-01-01", periods=4, freq="2h")
+    parts = [
+        pd.DataFrame({"t": times[:2], "k": [1, 1], "v": pd.array([None, True], dtype=kind)}),
+        pd.DataFrame({"t": times[2:], "k": [1, 2], "v": pd.array([True, None], dtype=kind)}),
+    ]
+    like = parts[0].iloc[:0].assign(v=pd.Series(dtype=bool))
+    df = dd.from_map(lambda number: parts[number], [0, 1], meta=like)
+    in_groups = group_agg(df, "k", {"v": function}).compute()["v"]
+    in_windows = window_agg(df, "t", "2h", {"v": function}).compute()["v"]
+    with_keys = window_agg(df, "t", "12h", {"v": function}, by="k").compute()["v"]
+    for made, there in ((in_groups, [0]), (in_windows, [1, 2]), (with_keys, [1])):
+        assert made.notna().to_numpy().nonzero()[0].tolist() == there
+        assert all(value is True for value in made[made.notna()])
