@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,14 @@ _KINDS = {
 _LIST = 'a list, such as ["a", "b"] ([a,b] in YAML and on the command line)'
 
 
+class FaultsInside(ValueError):
+    """What is wrong inside a value, found by a validator: its faults stand for the value."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("; ".join(map(str, faults)))
+        self.faults = faults
+
+
 def faults_of(
     error: ValidationError, prefix: str = "", sources: Mapping[str, str] | None = None
 ) -> list[Fault]:
@@ -52,6 +60,10 @@ def faults_of(
     """
     faults: dict[str, Fault] = {}
     for entry in error.errors(include_url=False):
+        inside = entry.get("ctx", {}).get("error")
+        if isinstance(inside, FaultsInside):
+            faults.update({fault.where: fault for fault in inside.faults})
+            continue
         names = [str(part) for part in entry["loc"] if not _names_a_branch(part)]
         path = ".".join(part for part in (prefix, *names) if part)
         allowed = _allowed(entry)

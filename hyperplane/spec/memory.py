@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -96,11 +97,13 @@ def policy_faults(values: Mapping[str, Any], where: str, source: str = "") -> li
     list of Fault
         Empty when the policy can be used.
     """
-    faults = [
-        Fault(f"{where}{name}", repr(values[name]), "one of " + ", ".join(_NAMES), source=source)
-        for name in values
-        if name not in _NAMES
-    ]
+    faults = []
+    for name in values:
+        if name not in _NAMES:
+            near = difflib.get_close_matches(str(name), _NAMES, n=1)
+            advice = f"did you mean {near[0]}?" if near else ""
+            allowed = "one of " + ", ".join(_NAMES)
+            faults.append(Fault(f"{where}{name}", repr(values[name]), allowed, advice, source))
     numbers: list[tuple[str, float]] = []
     for name in _NAMES:
         value = values.get(name, getattr(MemoryPolicy, name))

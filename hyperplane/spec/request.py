@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from hyperplane.errors import Fault, RequestError
-from hyperplane.spec.faults import CheckedModel
+from hyperplane.spec.faults import CheckedModel, FaultsInside
 from hyperplane.spec.memory import MemoryPolicy, policy_faults
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
@@ -102,10 +102,12 @@ def _quantity(value: str | None) -> str | None:
 
 def _policy(value: object) -> object:
     if not isinstance(value, Mapping):
-        return value
+        if value is None or isinstance(value, MemoryPolicy):
+            return value
+        raise ValueError("a MemoryPolicy, or a mapping such as {'pause': 0.85}")
     faults = policy_faults(value, "memory.")
     if faults:
-        raise ValueError("; ".join(map(str, faults)))
+        raise FaultsInside(faults)
     return MemoryPolicy(**value)
 
 

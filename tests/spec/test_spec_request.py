@@ -127,11 +127,8 @@ BAD = [
     ("engine_options", 5, "a mapping"),
     ("pool", 16, "text, or an object of type PoolSpec"),
     ("pool", {"name": "16_16"}, "text, or an object of type PoolSpec"),
-    ("memory", "strict", "an object of type MemoryPolicy"),
-    ("memory", 0.8, "an object of type MemoryPolicy"),
-    ("memory", {"pause": 7}, "memory.pause = 7: allowed is a fraction in (0, 1]"),
-    ("memory", {"pauze": 0.8}, "memory.pauze = 0.8: allowed is one of target, spill, pause"),
-    ("memory", {1: 0.8}, "memory.1 = 0.8: allowed is one of target, spill, pause"),
+    ("memory", "strict", "a MemoryPolicy, or a mapping such as {'pause': 0.85}"),
+    ("memory", 0.8, "a MemoryPolicy, or a mapping such as {'pause': 0.85}"),
     ("name", "My_Cluster", NAME),
     ("name", "", NAME),
     ("name", "-a", NAME),
@@ -227,9 +224,9 @@ def test_all_faults_come_together():
         "num_workers",
         "nprocs",
         "logging",
-        "memory",
+        "memory.pause",
     ]
-    assert {fault.asked for fault in faults} == {"3", "0", "'x'", "'loud'", "{'pause': 7}"}
+    assert {fault.asked for fault in faults} == {"3", "0", "'x'", "'loud'", "7"}
 
 
 def test_a_fault_of_a_label_names_the_label():
@@ -412,3 +409,19 @@ def test_the_layout_is_in_whole_bytes(arguments, worker):
 def test_cannot_be_changed():
     with pytest.raises(ValueError, match="frozen"):
         _good().nprocs = 3
+
+
+@pytest.mark.parametrize(
+    ("memory", "said"),
+    [
+        ({"pauze": 0.8}, "memory.pauze = 0.8: allowed is one of target, spill, pause, terminate; "
+         "did you mean pause?"),
+        ({1: 0.8}, "memory.1 = 0.8: allowed is one of target, spill, pause"),
+        ({"pause": 7}, "memory.pause = 7: allowed is a fraction in (0, 1]"),
+        ({"pause": "85%"}, "memory.pause = '85%': allowed is a fraction in (0, 1], or False"),
+    ],
+)  # fmt: skip
+def test_a_fault_of_the_memory_policy_is_said_once(memory, said):
+    _, faults = read_request({"memory": memory})
+    (fault,) = faults
+    assert str(fault).startswith(said)
