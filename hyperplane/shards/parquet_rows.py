@@ -23,11 +23,18 @@ class Rows(Piece):
 
     skip: int = 0
 
+    @property
+    def first_read(self) -> int:
+        """Number of the first row of the row groups."""
+        return self.start - self.skip
+
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
         """Some raw columns."""
         raw = super().fetch(names)
         # From the disk Polars takes these rows only; elsewhere row groups come whole.
-        return raw if self.file.store.local else raw.slice(self.skip, self.rows)
+        return (
+            raw if self.file.store.local and not self.by_arrow else raw.slice(self.skip, self.rows)
+        )
 
 
 def share(parts: Sequence[ParquetPart], shard: Shard) -> ParquetPart | None:
@@ -70,6 +77,8 @@ def _rows(piece: Piece, start: int, stop: int) -> Rows:
         whole=False,
         likes=None,
         recipe=piece.recipe,
+        by_arrow=piece.by_arrow,
+        index=piece.index,
         skip=start,
     )
 

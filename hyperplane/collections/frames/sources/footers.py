@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from hyperplane.collections.frames.sources.filters import Bound
+from hyperplane.collections.frames.sources.index_ranges import IndexRange, stored_range
 from hyperplane.collections.frames.sources.reader import reading
 from hyperplane.errors import ReadError
 from hyperplane.sizing.footers import OFFSET, WIDTHS
@@ -54,6 +56,11 @@ class Footer:
             fields.append(entry.with_type(kind))
             leaf += leaf_count(entry.type)
         return pa.schema(fields, schema.metadata)
+
+    @cached_property
+    def index(self) -> IndexRange | None:
+        """The named index that is in the metadata and in no column."""
+        return stored_range(self.metadata)
 
     @property
     def with_intervals(self) -> frozenset[str]:

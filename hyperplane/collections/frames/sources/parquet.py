@@ -13,6 +13,7 @@ from pyarrow import parquet
 from hyperplane.collections.frames.parts import Bounds
 from hyperplane.collections.frames.sources.file_parts import FilePart
 from hyperplane.collections.frames.sources.filters import Filters
+from hyperplane.collections.frames.sources.index_ranges import IndexRange
 from hyperplane.collections.frames.sources.names import columns
 from hyperplane.collections.frames.sources.recipe import Recipe
 from hyperplane.collections.frames.sources.request import OnError
@@ -39,6 +40,8 @@ class Piece:
         How to make the columns.
     by_arrow : bool
         Whether pyarrow reads it also from a local disk, because Polars does not open the file.
+    index : IndexRange, optional
+        A wanted column that follows from the numbers of the rows.
     """
 
     file: File
@@ -49,6 +52,7 @@ class Piece:
     likes: int | None
     recipe: Recipe
     by_arrow: bool = False
+    index: IndexRange | None = None
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -58,12 +62,19 @@ class Piece:
     @property
     def together(self) -> Any:
         """What it has in common with those that it can be scanned with."""
-        return (self.likes, self.recipe) if self.whole and self.likes is not None else self
+        alike = self.whole and self.likes is not None and self.index is None
+        return (self.likes, self.recipe) if alike else self
+
+    @property
+    def first_read(self) -> int:
+        """Number of the first row of the row groups."""
+        return self.start
 
     def scan(self) -> pl.LazyFrame:
         """The raw columns, from a local disk."""
         raw = pl.scan_parquet(self.file.path, glob=False, hive_partitioning=False)
-        return raw if self.whole else raw.slice(self.start, self.rows)
+        rows = raw if self.whole else raw.slice(self.start, self.rows)
+        return rows if self.index is None else self.index.add_to(rows, self.start)
 
     @property
     def identity(self) -> Any:
@@ -79,9 +90,14 @@ class Piece:
             return self.scan().select(columns(names))
         with self.file.store.system.open(self.file.path, "rb", cache_type="none") as opened:
             reader = parquet.ParquetFile(opened, pre_buffer=True)
-            table = reader.read_row_groups(self.groups, columns=list(names), use_threads=False)
-        frame = pl.from_arrow(table)
-        return (frame if isinstance(frame, pl.DataFrame) else frame.to_frame()).lazy()
+            stored = [name for name in names if self.index is None or name != self.index.name]
+            table = reader.read_row_groups(self.groups, columns=stored, use_threads=False)
+        if self.index is not None:
+            table = self.index.append_to(table, self.first_read)
+        made = pl.from_arrow(table)
+        frame = made if isinstance(made, pl.DataFrame) else made.to_frame()
+        frame.columns = table.column_names  # Polars renames those without a name
+        return frame.lazy()
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,7 +10,13 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.collections.frames.parts import Bounds
-from hyperplane.collections.frames.sources import folders, footers, schemas, types
+from hyperplane.collections.frames.sources import (
+    folders,
+    footers,
+    index_ranges,
+    schemas,
+    types,
+)
 from hyperplane.collections.frames.sources.filters import (
     Bound,
     Filters,
@@ -39,6 +45,7 @@ class _Family:
     shape: schemas.Shape
     leaves: Mapping[str, Sequence[int]]
     with_intervals: frozenset[str]
+    index: str | None
     members: list[Footer] = field(default_factory=list)
 
     @property
@@ -75,11 +82,14 @@ class _Unit:
         if name in fixed:
             value = fixed[name]
             return Bound(value, value, 0 if value is not None else rows, rows)
-        leaves = self.family.leaves[name]
         # What a type does not hold is an error, and no reason to pass over the row group; the
         # statistics of UUIDs are bytes, and no text.
-        unlike = self.recipe.lossy | self.recipe.uuids
-        if len(leaves) > 1 or kind.is_nested() or name in unlike:
+        if kind.is_nested() or name in self.recipe.lossy | self.recipe.uuids:
+            return None
+        if name == self.family.index and self.footer.index is not None:
+            return self.footer.index.bound(self.start, rows)
+        leaves = self.family.leaves[name]
+        if len(leaves) > 1:
             return None
         held = self.family.schema.field(name).type
         return footers.bound(self.group, leaves[0], kind, held)
@@ -87,7 +97,8 @@ class _Unit:
     def memory(self, names: Sequence[str]) -> int:
         leaves = [leaf for name in names for leaf in self.family.leaves.get(name, ())]
         schema = self.footer.metadata.schema
-        return sum(footers.memory(self.group, leaf, schema) for leaf in leaves)
+        index = 8 * self.group.num_rows if self.family.index in names else 0
+        return index + sum(footers.memory(self.group, leaf, schema) for leaf in leaves)
 
 
 def plan(files: Sequence[File], request: Request) -> Table:
@@ -102,6 +113,7 @@ def plan(files: Sequence[File], request: Request) -> Table:
     """
     found, damaged = footers.read(files)
     request.tell(damaged, len(found))
+    index_ranges.warn_of_lost_ranges(found, request.columns)
     families = _families(found, request.decimals)
     columns, faults = schemas.merged([family.shape for family in families], request.mixing)
     check(faults)
@@ -146,13 +158,16 @@ def _families(found: Sequence[Footer], decimals: types.Decimals) -> list[_Family
     faults = []
     for footer in found:
         schema, intervals = footer.schema, footer.with_intervals
-        same = (one for one in families if one.with_intervals == intervals)
+        leaves = footers.leaves(schema)
+        index = footer.index.name if footer.index is not None else None
+        if index is not None:
+            schema = schema.append(pa.field(index, pa.int64(), nullable=False))
+        same = (o for o in families if (o.with_intervals, o.index) == (intervals, index))
         family = next((one for one in same if one.schema.equals(schema)), None)
         if family is None:
             shape, wrong = schemas.shape(schema, decimals, footer.file.url, intervals)
             faults += wrong
-            leaves = footers.leaves(schema)
-            family = _Family(len(families), schema, shape, leaves, intervals)
+            family = _Family(len(families), schema, shape, leaves, intervals, index)
             families.append(family)
         else:
             family.shape.urls.append(footer.file.url)
@@ -237,6 +252,8 @@ def _optional(name: str, kind: pl.DataType, families: Sequence[_Family], key_kin
     if not (kind.is_integer() or isinstance(kind, pl.Boolean)):
         return True
     for family in families:
+        if name == family.index:
+            continue
         if name not in family.leaves:
             if name not in key_kinds:
                 return True
@@ -277,13 +294,22 @@ def _piece(run: Sequence[_Unit]) -> Piece:
         family.likes,
         first.recipe,
         family.by_arrow,
+        _index(first.footer, first.recipe),
     )
+
+
+def _index(footer: Footer, recipe: Recipe) -> index_ranges.IndexRange | None:
+    """The index of a file that is in its metadata, where it is wanted."""
+    used = dict([*recipe.schema, *recipe.looked_at])
+    return footer.index if footer.index is not None and footer.index.name in used else None
 
 
 def _nothing(family: _Family, chosen: Kinds, looked_at: Kinds, filters: Filters) -> ParquetPart:
     """A part without rows, for there must be one."""
     recipe = _recipe(family, {}, chosen, looked_at, {})
-    piece = Piece(family.members[0].file, (), 0, 0, False, None, recipe, family.by_arrow)
+    footer, by_arrow = family.members[0], family.by_arrow
+    index = _index(footer, recipe)
+    piece = Piece(footer.file, (), 0, 0, False, None, recipe, by_arrow, index)
     return ParquetPart((piece,), filters, 0)
 
 
