@@ -98,7 +98,7 @@ def shard_rows(
     share, faults = found(idx, n_machines, ("idx", "n_machines"))
     check(faults)
     files = listing.find(url, storage_options)
-    kind = formats.format_of(files, format)
+    kind = formats.format_of(files, format, url)
     if kind == "avro":
         advice = "deal out whole files with shard_files"
         check([Fault("format", "'avro'", "'parquet', 'csv' or 'jsonl'", advice)])

@@ -63,7 +63,7 @@ def measure_files(urls: str | Sequence[str]) -> tuple[int, str]:
     """
     try:
         zarrs, files = _found([urls] if isinstance(urls, str) else urls)
-        kind = format_of(files, _FORMATS) if files else ""
+        kind = format_of(files, _FORMATS, urls=urls) if files else ""
     except RequestError as error:
         or_else = "a size such as '100GB', or "
         faults = [replace(f, where="data", allowed=or_else + f.allowed) for f in error.faults]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import lzma
+import os
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import fsspec
@@ -27,6 +29,8 @@ PACKED = {
     ".zst": "zstd",
     ".lz4": "lz4",
 }
+#: Suffix of tables and of plain text alike.
+_TEXT = ".txt"
 #: What reading a damaged file can raise, packed or not.
 DAMAGE: tuple[type[Exception], ...] = (
     OSError,
@@ -110,7 +114,9 @@ def _unzipped(raw: Any) -> AbstractContextManager[Any]:
     return archive.open(files[0])
 
 
-def format_of(files: Sequence[File], formats: Mapping[str, str], advice: str = "") -> str:
+def format_of(
+    files: Sequence[File], formats: Mapping[str, str], advice: str = "", urls: Any = None
+) -> str:
     """The one format that all files have, by their names.
 
     Parameters
@@ -121,6 +127,9 @@ def format_of(files: Sequence[File], formats: Mapping[str, str], advice: str = "
         The format of each suffix.
     advice : str
         For a file whose suffix says nothing.
+    urls : str, path or iterable of these, optional
+        What the caller gave to find the files. With these ``.txt`` is a format of data only
+        where all files have it, or where a URL names the file or is a glob such as ``*.txt``.
 
     Raises
     ------
@@ -131,11 +140,12 @@ def format_of(files: Sequence[File], formats: Mapping[str, str], advice: str = "
     for file in files:
         by_suffix.setdefault(suffix_of(file.path), file)
     endings = f"a name that ends in one of {', '.join(formats)}, also with {', '.join(PACKED)}"
-    check(
+    unknown = [
         Fault("urls", repr(file.url), endings, advice)
         for suffix, file in by_suffix.items()
         if suffix not in formats
-    )
+    ]
+    check(unknown + _texts_beside_data(files, urls, formats))
     found: dict[str, File] = {}
     for suffix, file in by_suffix.items():
         found.setdefault(formats[suffix], file)
@@ -144,3 +154,25 @@ def format_of(files: Sequence[File], formats: Mapping[str, str], advice: str = "
         glob = f"use a glob such as '*{next(iter(by_suffix))}'"
         check([Fault("urls", asked, "files of one format", glob)])
     return next(iter(found))
+
+
+def _texts_beside_data(files: Sequence[File], urls: Any, formats: Collection[str]) -> list[Fault]:
+    """A fault for the first ``.txt`` file that no URL names, such as a README beside the data."""
+    # What an iterator gave is known no more.
+    if urls is None or isinstance(urls, Iterator):
+        return []
+    data = next((file for file in files if suffix_of(file.path) in {*formats} - {_TEXT}), None)
+    if data is None:
+        return []
+    several: Iterable[Any] = [urls] if isinstance(urls, str | os.PathLike) else urls
+    links = [link for url in several for link in os.fspath(url).split("::")]
+    asked = [name for name in map(_name, links) if _TEXT in name]
+    for file in files:
+        name = _name(file.path)
+        if suffix_of(name) == _TEXT and not any(
+            name == pattern or fnmatchcase(name, pattern) for pattern in asked
+        ):
+            allowed = f"files such as {data.url}, and {_TEXT} only where a URL names it"
+            advice = f"name the data with a glob such as '*{suffix_of(data.path)}'"
+            return [Fault("urls", repr(file.url), allowed, advice)]
+    return []

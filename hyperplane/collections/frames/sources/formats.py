@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from typing import Any
 
 from hyperplane.collections.flags import is_one_of
 from hyperplane.errors import Fault, RequestError
@@ -24,8 +25,17 @@ FORMATS = {
 }
 
 
-def format_of(files: Sequence[File], asked: str | None) -> str:
+def format_of(files: Sequence[File], asked: str | None, urls: Any = None) -> str:
     """The one format that all files have.
+
+    Parameters
+    ----------
+    files : sequence of File
+        At least one.
+    asked : str, optional
+        The format that the caller names.
+    urls : str, path or iterable of these, optional
+        What the caller gave to find the files.
 
     Raises
     ------
@@ -35,7 +45,7 @@ def format_of(files: Sequence[File], asked: str | None) -> str:
     known = sorted(set(FORMATS.values()))
     if asked is None:
         advice = "or say it with format='parquet', 'csv', 'jsonl' or 'avro'"
-        return naming.format_of(files, FORMATS, advice)
+        return naming.format_of(files, FORMATS, advice, urls)
     if not is_one_of(asked, known):
         close = difflib.get_close_matches(str(asked), known, n=1)
         advice = f"did you mean {close[0]!r}?" if close else ""

@@ -121,7 +121,7 @@ def _entry(metadata: Any) -> dict[str, Any] | None:
 
 def _is_of(entry: dict[str, Any], metadata: Any) -> bool:
     """Whether a range has as many rows as the file, all of them whole numbers of 64 bits."""
-    ends = [entry.get(name) for name in ("start", "stop", "step")]
+    ends: list[Any] = [entry.get(name) for name in ("start", "stop", "step")]
     if not all(type(end) is int and end in _INT64 for end in ends) or not entry["step"]:
         return False
     values = range(*ends)
