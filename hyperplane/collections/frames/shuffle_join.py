@@ -215,6 +215,10 @@ def _merge(
             one[key], other[key] = signed
     made = one.merge(other, on=keys, how=how, suffixes=suffixes)
     for key in keys:
+        kinds = [isinstance(side[key].dtype, pd.CategoricalDtype) for side in (one, other, made)]
+        if kinds[2] and not all(kinds):
+            # Beside another type pandas makes values of categories, but not where it has no rows.
+            made[key] = values_of_categories(made[key]).set_axis(made.index)
         dtype = _numbers_of(left[key]).dtype
         is_half = _is_half(dtype) and dtype == right[key].dtype
         whole = _numbers(dtype)

@@ -9,6 +9,7 @@ import dask.dataframe as dd
 import frame_truth as truth
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from frame_strategies import QUICK, Files, column, cut
 from hypothesis import given, settings
@@ -360,3 +361,19 @@ def test_categories_of_64_bits_of_both_signs_are_not_compared_as_floats(large, c
         )
         made = join(spread(left, parts), spread(right, parts), "k").compute(scheduler="sync")
         assert made.k.tolist() == [5]
+
+
+@pytest.mark.filterwarnings("ignore:merge column data type")
+@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize("missing", ["Float32", "str", pd.ArrowDtype(pa.string())])
+def test_categories_beside_keys_of_another_type_without_rows(how, missing):
+    words = pd.CategoricalDtype(["b", "a", "", "c", "d"])
+    left = pd.DataFrame({"v": pd.Series(list("abcd") * 2 + [""], dtype=words), "x": range(9)})
+    right = pd.DataFrame({"v": pd.Series([None], dtype=missing), "y": [1.0]})
+    ours = dd.from_map(lambda n: left if n > 2 else left.iloc[:0], range(4), meta=left.iloc[:0])
+    theirs = dd.from_map(lambda n: right if n else right.iloc[:0], [0, 1], meta=right.iloc[:0])
+    made = join(ours, theirs, on="v", how=how)
+    found = made.compute(scheduler="sync")
+    assert sorted(found["v"]) == (sorted(left["v"].astype(str)) if how == "left" else [])
+    parts = [part.compute(scheduler="sync")["v"].dtype for part in made.partitions]
+    assert not any(isinstance(dtype, pd.CategoricalDtype) for dtype in parts)
