@@ -155,3 +155,5 @@ def test_clients_that_close_while_one_is_current(plain: LocalCluster, how: str) 
         assert dask.config.get("scheduler") == "dask.distributed"
         second.close()
         assert "scheduler" not in dask.config.config
+    if how == "as_current":  # which puts back, at its end, what was in force where it began
+        assert dask.config.config.pop("scheduler") == "dask.distributed"

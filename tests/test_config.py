@@ -252,8 +252,9 @@ class TestFaults:
     )
     def test_a_mistyped_key_in_any_section(self, path, allowed):
         with dask.config.set({f"hyperplane.{path}": 0.9}):
+            advice = "did you mean pause?" if path == "memory.pauze" else ""
             assert config.faults() == [
-                Fault(f"hyperplane.{path}", "0.9", allowed, source="dask.config.set")
+                Fault(f"hyperplane.{path}", "0.9", allowed, advice, source="dask.config.set")
             ]
 
     @pytest.mark.parametrize(
