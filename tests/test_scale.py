@@ -1,14 +1,24 @@
-"""At the small scale, random examples depend on nothing but the test that draws them."""
+"""Random examples depend on the test that draws them, and at the full scale on the seed; on no more."""
 
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import FULL
+
+SHOW = """
+from hypothesis import settings
+from scale import load_hypothesis_profile
+load_hypothesis_profile()
+print(settings.default.derandomize)
+"""
 
 
 def drawn() -> list[object]:
@@ -34,3 +44,18 @@ def test_examples_are_the_same_whatever_is_imported(tmp_path, monkeypatch):
         assert drawn() == before
     finally:
         del sys.modules["hp_constants_of_scale"]
+
+
+@pytest.mark.process
+def test_the_full_scale_follows_the_seed_in_ci_too():
+    """Hypothesis has a profile for CI, which draws the same examples whatever the seed says."""
+    environment = {**os.environ, "CI": "true", "HYPERPLANE_TEST_SCALE": "full"}
+    found = subprocess.run(
+        [sys.executable, "-c", SHOW],
+        env=environment,
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == "False"
