@@ -1,4 +1,4 @@
-"""Random examples depend on the test that draws them, and at the full scale on the seed; on no more."""
+"""Random examples depend on the test that draws them, and on the seed at the full scale."""
 
 from __future__ import annotations
 

@@ -115,15 +115,17 @@ def _is_untyped(values: Any, dtype: Any, says: Any) -> bool:
 
     The type of such a partition comes from the lack of values alone: pandas makes floats of
     missing text, truth values and times, and a type with a meaning that another one does not
-    share (periods, coded categories) has no value here to differ in. Floats in place of other
-    numbers are kept: these types have a common one.
+    share (periods, coded categories) has no value here to differ in. Missing floats in place of
+    other numbers are kept: these types have a common one.
     """
-    if has_own_meaning(dtype) or has_own_meaning(says):
-        return bool(values.isna().all())
-    if not isinstance(dtype, np.dtype) or dtype.kind != "f" or not len(values):
+    own = has_own_meaning(dtype) or has_own_meaning(says)
+    if not own and len(values) and all(map(_is_number, (dtype, says))):
         return False
-    of_numbers = pd.api.types.is_numeric_dtype(says) and not pd.api.types.is_bool_dtype(says)
-    return not of_numbers and bool(values.isna().all())
+    return bool(values.isna().all())
+
+
+def _is_number(dtype: Any) -> bool:
+    return pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
 
 
 def _plain_arrow(values: pd.Series[Any], kind: pa.DataType, name: str) -> Any:

@@ -118,11 +118,9 @@ def to_datetime(
         if not utc and not _is_date(kind) and predicate.taken_apart(given.expr) is not None:
             return given  # of files, whose readers have seen the types
         meta = _midnights(given._meta[column].iloc[:0])
-        zone = None if utc else meta.dt.tz
-        keep = partial(run_in_partition, times_of, column=column, utc=utc, zone=zone)
-        times = given[column].map_partitions(
-            keep, meta=in_utc(meta) if utc else meta, enforce_metadata=False
-        )
+        meta = in_utc(meta) if utc else meta
+        keep = partial(run_in_partition, times_of, column=column, utc=utc, like=meta.dtype)
+        times = given[column].map_partitions(keep, meta=meta, enforce_metadata=False)
         return _with(df, column, times)
     parse = partial(
         parsed, column=column, form=format, errors=errors, utc=utc, unit=unit, dayfirst=dayfirst
@@ -158,8 +156,8 @@ def _kept(unit: str | None) -> str:
     return "ns" if unit == "ns" else "us"
 
 
-def times_of(values: Any, column: str, utc: bool, zone: Any = None) -> Any:
-    """Times in the zone that the collection says, or in UTC.
+def times_of(values: Any, column: str, utc: bool, like: Any) -> Any:
+    """Times of the type that the collection says, or of one that holds more of them.
 
     Raises
     ------
@@ -168,21 +166,20 @@ def times_of(values: Any, column: str, utc: bool, zone: Any = None) -> Any:
     """
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values_of_categories(values).set_axis(values.index)
+    if values.isna().all():
+        return pd.Series(None, values.index, dtype=like, name=values.name)
     if not pd.api.types.is_datetime64_any_dtype(values.dtype):
-        if values.isna().all():
-            values = values.astype("datetime64[us]")
-        else:
-            first = values[values.notna()].iloc[0]
-            raise DataError(
-                column,
-                f"holds {first!r:.60} of type {values.dtype}, where the collection says times; "
-                "make it of type object first, so that text is read as times",
-            )
+        first = values[values.notna()].iloc[0]
+        raise DataError(
+            column,
+            f"holds {first!r:.60} of type {values.dtype}, where the collection says times; "
+            "make it of type object first, so that text is read as times",
+        )
     values = _midnights(values)
     if utc:
-        return in_utc(values)
-    own = values.dt.tz
-    if (own is None) != (zone is None) and values.notna().any():
+        return _in_unit_of(in_utc(values), like)
+    own, zone = values.dt.tz, pd.Series(dtype=like).dt.tz
+    if (own is None) != (zone is None):
         held = "without a zone" if own is None else f"of {own}"
         says = "without a zone" if zone is None else f"of {zone}"
         raise DataError(
@@ -190,7 +187,25 @@ def times_of(values: Any, column: str, utc: bool, zone: Any = None) -> Any:
             f"holds times {held}, such as {values.dropna().iloc[0]!s:.60}, where the collection "
             f"says times {says}; write utc=True for times of UTC",
         )
-    return values if own is None or str(own) == str(zone) else values.dt.tz_convert(zone)
+    in_zone = own is None or str(own) == str(zone)
+    return _in_unit_of(values if in_zone else values.dt.tz_convert(zone), like)
+
+
+def _in_unit_of(times: Any, like: Any) -> Any:
+    """Times of a type, of microseconds or as they are: the first of these that loses nothing.
+
+    pandas concatenates partitions in the finest unit of all: times out of its range are objects.
+    """
+    if times.dtype == like:
+        return times
+    for dtype in (like, str(like).replace("[s", "[us").replace("[ms", "[us")):
+        try:
+            made = times.astype(dtype)
+        except (pa.ArrowException, ValueError):
+            return times.astype(object)
+        if made.astype(times.dtype).equals(times):
+            return made
+    return times
 
 
 def _is_date(dtype: Any) -> bool:

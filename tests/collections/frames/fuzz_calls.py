@@ -21,7 +21,7 @@ FULL = {
     "groups": (2300, 1500),
     "rows": (2600, 1600),
     "windows": (1500, 700),
-    "join": (900, 400),
+    "join": (900, 300),
     "times": (2700, 1150),
 }
 #: Calls on one collection.

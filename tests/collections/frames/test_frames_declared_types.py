@@ -588,6 +588,16 @@ def test_truth_values_are_not_counted_as_numbers(order, declared):
     assert made.columns.to_list() == ["c_1", "c_2"]
 
 
+@pytest.mark.parametrize("turn", [1, -1])
+def test_truth_values_beside_no_numbers_are_named_as_they_are(turn):
+    times = pd.date_range("2026", periods=2)
+    truth = pd.DataFrame({"t": times, "c": [True, False]})
+    df = parts(*[truth, truth.iloc[:0].astype({"c": "int8"})][::turn], meta=truth.iloc[:0])
+    made = window_counts(df, "t", "1D", "c").compute()
+    assert made.columns.to_list() == ["c_False", "c_True"]
+    assert sort_values(df, "t").compute()["c"].dtype == "bool"
+
+
 def test_numbers_of_two_kinds_are_counted_where_the_call_names_them():
     times = pd.date_range("2026", periods=1)
     df = parts(*(pd.DataFrame({"t": times, "c": pd.Series([c], dtype=object)}) for c in (True, 7)))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from awkward_checks import (
     dask_answer,
-    kind_of,
+    kinds_kept,
     ours,
     pandas_answer,
     rows_of,
     same_rows,
     same_types,
 )
-from awkward_frames import cases, normal
+from awkward_frames import cases
 from frame_strategies import QUICK
 from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
@@ -53,7 +53,7 @@ def check_sort(case, how, plain):
             rows = rows.sort_values(name, kind="stable", **in_order)
         return rows
 
-    same_rows(made, whole, kind_of if case.honest else normal)
+    same_rows(made, whole, kinds_kept(case, whole))
     if case.honest:
         same_types(made, case.meta, lambda: None)
     want = pandas_answer(one_by_one)
@@ -89,7 +89,7 @@ def check_top(case, how, plain):
     want = pandas_answer(chosen)
     if want is None:
         return NO_ANSWER
-    same_rows(made, want, kind_of if case.honest else normal)
+    same_rows(made, want, kinds_kept(case, want))
     if case.honest:
         same_types(made, case.meta, lambda: None)
     if case.honest and how["split_out"] == 1:
@@ -122,7 +122,7 @@ def check_distinct(case, how, plain):
     want = pandas_answer(lambda: rows.drop_duplicates(subset, keep=keep))
     if want is None:
         return NO_ANSWER
-    same_rows(made, want, kind_of if case.honest else normal)
+    same_rows(made, want, kinds_kept(case, want))
     if plain:
         own = dask_answer(case, lambda df: df.drop_duplicates(subset, keep=keep))
         same_types(made, own, lambda: same_rows(own, want))

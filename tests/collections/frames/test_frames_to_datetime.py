@@ -281,6 +281,34 @@ def test_times_of_other_zones_than_declared():
         assert str(made.dt.tz) == "UTC"
 
 
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+@pytest.mark.parametrize("utc", [False, True])
+@pytest.mark.parametrize(
+    "unit", ["datetime64[ns]", "timestamp[ns][pyarrow]", "timestamp[us][pyarrow]"]
+)
+def test_times_of_other_units_than_declared(zone, utc, unit):
+    far = pd.Series(pd.to_datetime(["1400-01-01", "2024-01-01"]).as_unit("s"))
+    other = pd.Series([None, pd.Timestamp("2024-01-01 00:00:00.5")]).astype(unit)
+    frames = [pd.DataFrame({"at": times.dt.tz_localize(zone)}) for times in (far, other)]
+    frames.append(frames[1].iloc[:1])  # nothing but a missing value
+
+    def in_parts(*frames, like):
+        return dd.from_map(lambda part: part, list(frames), meta=like.iloc[:0])
+
+    want = [*frames[0]["at"], frames[1]["at"][1]]
+    if utc and zone is None:
+        want = [at.tz_localize("UTC") for at in want]
+    made = to_datetime(in_parts(*frames, like=frames[0]), "at", utc=utc).compute()["at"]
+    assert made.isna().to_list() == [False, False, True, False, True]
+    assert made.dropna().to_list() == want
+    assert made.dtype == (
+        f"datetime64[us, {'UTC' if utc else zone}]" if zone or utc else "datetime64[us]"
+    )
+    # Nothing is beyond the range of nanoseconds but what is there: it stays, as an object.
+    made = to_datetime(in_parts(*frames, like=frames[1]), "at", utc=utc).compute()["at"]
+    assert made.dropna().to_list() == want
+
+
 @pytest.mark.parametrize(
     ("texts", "dayfirst"),
     [
