@@ -124,11 +124,11 @@ def kind_of(value):
     return (kinds[type(made)], made) if type(made) in kinds else made
 
 
-def kinds_kept(case, want):
+def kinds_kept(case):
     """How to compare rows with their kinds, where the page does not say that these change."""
     mixed = any(
-        dtype == np.dtype(object) and holds_whole_numbers_and_fractions(want[name])
-        for name, dtype in want.dtypes.items()
+        dtype == np.dtype(object) and holds_whole_numbers_and_fractions(case.whole[name])
+        for name, dtype in case.whole.dtypes.items()
     )
     return kind_of if case.honest and not mixed else normal
 
