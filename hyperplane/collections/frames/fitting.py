@@ -33,6 +33,8 @@ def fitting_dtype(column: pl.Series, declared: Any) -> Any:
     if _is_beyond_unit(column, wanted):
         return np.dtype(object)
     own = _own_dtype(column, declared)
+    if own == np.dtype(bool) and isinstance(declared, np.dtype) and declared.kind in "iufc":
+        return pd.BooleanDtype()  # of bool beside numbers pandas.concat makes numbers, 1 of True
     if column.dtype.is_integer() and _go_together_as_floats(own, wanted):
         return own if is_exact_float(column) else np.dtype(object)
     return own

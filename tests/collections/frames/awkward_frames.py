@@ -427,7 +427,7 @@ def column_of(draw, name, kinds, sizes, declared):
 
 
 @st.composite
-def sizes(draw, most=12, parts=5):
+def sizes(draw, most=12, parts=4):
     """How many rows each partition has: none and one among them."""
     rows = draw(st.integers(0, most))
     cuts = draw(st.lists(st.integers(0, rows), max_size=parts - 1))

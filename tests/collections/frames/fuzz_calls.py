@@ -21,8 +21,8 @@ FULL = {
     "groups": (2300, 1500),
     "rows": (2600, 1600),
     "windows": (1500, 700),
-    "join": (900, 300),
-    "times": (2700, 1150),
+    "join": (900, 200),
+    "times": (2700, 1500),
 }
 #: Calls on one collection.
 MOST = 10

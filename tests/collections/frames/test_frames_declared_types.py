@@ -620,6 +620,22 @@ def test_truth_values_do_not_become_numbers(values):
             call().compute()
 
 
+@pytest.mark.parametrize("kind", ["bool", "boolean", "bool[pyarrow]"])
+@pytest.mark.parametrize("declared", ["float16", "float64", "int64", "uint8", "Float32"])
+def test_truth_values_declared_as_numbers_stay_truth_values(kind, declared):
+    values = [True, True] if kind == "bool" else [None, True]
+    frame = pd.DataFrame({"k": [1, 2], "n": [1, 2], "c": pd.Series(values, dtype=kind)})
+    df = parts(frame, frame.iloc[:0], meta=frame.iloc[:0].assign(c=pd.Series(dtype=declared)))
+    for made in (
+        sort_values(df, "k", split_out=3),
+        drop_duplicates(df, split_out=3),
+        top_n_per_group(df, "k", "n", 1, split_out=3),
+        group_agg(df, "k", {"c": "first"}, split_out=3),
+    ):
+        found = made.compute()["c"].dropna().to_list()
+        assert [str(value) for value in found] == ["True"] * (2 - values.count(None))
+
+
 @pytest.mark.parametrize("value", [True, "x", pd.Timestamp("2024-01-01", tz="UTC")])
 @pytest.mark.parametrize("turn", [1, -1])
 def test_a_type_without_values_is_no_other_type(value, turn):

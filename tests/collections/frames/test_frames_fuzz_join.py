@@ -40,7 +40,8 @@ class Sides:
 @st.composite
 def sides(draw):
     """Two collections with one or two keys of one name; of the same kinds, or of two."""
-    left = draw(cases(st.integers(1, 3)))
+    # Of keys of wrong types most joins are refused: half of the cases will do.
+    left = draw(cases(st.integers(1, 3), lies=draw(st.booleans())))
     each = draw(sizes(most=6, parts=3))
     made = []
     for column in left.columns[:2]:
@@ -108,7 +109,7 @@ HELPERS = {"join": Helper(arguments, check_join)}
 def test_joined():
     tally = Tally("join", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(12, 850))
+    @settings(QUICK, max_examples=scaled(12, 600))
     @given(drawn=calls(sides(), HELPERS))
     def check(drawn):
         tally.check(drawn)
