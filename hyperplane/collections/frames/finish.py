@@ -220,7 +220,7 @@ def _column(values: pl.Series, out: Output, several: bool, with_rows: pl.Series)
             return pd.Series(values.to_list(), dtype=object)
         return values.cast(pl.Float64).to_numpy()
     dtype = missing_allowed(values, out.dtype) if several else out.dtype
-    made = column_to_pandas(values, dtype)
+    made = column_to_pandas(values.alias(out.column), dtype)  # which errors name
     if out.function in ("min", "max") and out.dtype == np.dtype(object):
         return pd.Series(made.to_numpy())  # pandas finds text among objects here, and only here
     return made

@@ -18,11 +18,11 @@ from scale import scaled
 #: Test file -> how many calls it compares at full scale, and how many of them on collections
 #: whose declared types are wrong. All files together: 10,000 and 5,000.
 FULL = {
-    "groups": (2300, 1500),
-    "rows": (2600, 1600),
-    "windows": (1500, 700),
-    "join": (900, 200),
-    "times": (2700, 1500),
+    "groups": (2000, 1300),
+    "rows": (2900, 1600),
+    "windows": (1400, 900),
+    "join": (900, 150),
+    "times": (2800, 1200),
 }
 #: Calls on one collection.
 MOST = 10

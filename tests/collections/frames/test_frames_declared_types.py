@@ -620,6 +620,22 @@ def test_truth_values_do_not_become_numbers(values):
             call().compute()
 
 
+@pytest.mark.parametrize("kind", [object, arrow(pa.date32())])
+@pytest.mark.parametrize("categories", [["a"], [1, 2], pd.to_datetime(["2024-01-01"])])
+def test_dates_declared_as_categories_of_something_else_name_the_column(kind, categories):
+    dates = pd.Series([None, datetime.date(2024, 1, 1)], dtype=kind)
+    frame = pd.DataFrame({"k": [1, 2], "^c$": dates})
+    declared = pd.Series([], dtype=pd.CategoricalDtype(categories))
+    df = parts(frame, meta=frame.iloc[:0].assign(**{"^c$": declared}))
+    for call in (
+        lambda: sort_values(df, "k"),
+        lambda: drop_duplicates(df),
+        lambda: group_agg(df, "k", {"^c$": "first"}),
+    ):
+        with pytest.raises(DataError, match=r"column '\^c\$': holds datetime.date.*make them one"):
+            call().compute()
+
+
 @pytest.mark.parametrize("kind", ["bool", "boolean", "bool[pyarrow]"])
 @pytest.mark.parametrize("declared", ["float16", "float64", "int64", "uint8", "Float32"])
 def test_truth_values_declared_as_numbers_stay_truth_values(kind, declared):

@@ -173,7 +173,7 @@ HELPERS = {
 def test_times():
     tally = Tally("times", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(10, 760))
+    @settings(QUICK, max_examples=scaled(10, 820))
     @given(drawn=calls(times(), HELPERS))
     def check(drawn):
         tally.check(drawn)
