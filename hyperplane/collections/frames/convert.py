@@ -253,9 +253,8 @@ def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
         return _categorical(column, dtype, name)
     is_temporal = getattr(dtype, "kind", "O") in "mM"
     dtype = fitting_dtype(column, dtype)
-    if column.dtype == pl.Null or (
-        storage_of(dtype) is not None and column.null_count() == len(column)
-    ):
+    is_plain = storage_of(dtype) is not None or getattr(dtype, "kind", "O") == "c"
+    if column.dtype == pl.Null or (is_plain and column.null_count() == len(column)):
         column = pl.Series(column.name, [None] * len(column), dtype=pl.Null)
     if isinstance(dtype, pd.SparseDtype):
         return pd.arrays.SparseArray(column_to_pandas(column, dtype.subtype), dtype=dtype)

@@ -620,6 +620,14 @@ def test_truth_values_do_not_become_numbers(values):
             call().compute()
 
 
+@pytest.mark.parametrize("values", [[pd.Timestamp(1), None], [pd.Timedelta(1), None], ["a", None]])
+def test_missing_values_declared_as_complex_numbers_are_missing(values):
+    frame = pd.DataFrame({"k": [1, 2], "c": pd.Series(values, dtype=object)})
+    df = parts(frame, meta=frame.iloc[:0].assign(c=pd.Series([], dtype="complex128")))
+    for made in (sort_values(df, "k", split_out=2), drop_duplicates(df, split_out=4)):
+        assert made.compute()["c"].dropna().to_list() == values[:1]
+
+
 @pytest.mark.parametrize("kind", [object, arrow(pa.date32())])
 @pytest.mark.parametrize("categories", [["a"], [1, 2], pd.to_datetime(["2024-01-01"])])
 def test_dates_declared_as_categories_of_something_else_name_the_column(kind, categories):
