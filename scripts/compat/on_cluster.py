@@ -174,7 +174,8 @@ def collections_on_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
     on_it: Shared = request.getfixturevalue("shared")
     before = dict(dask.base.named_schedulers)
     dask.base.named_schedulers.update(dict.fromkeys(NAMES, on_it.own.get))
-    with dask.config.set(scheduler="dask.distributed"):
+    # Fixtures of Dask's tests forget all clients that are there.
+    with dask.config.set(scheduler="dask.distributed"), on_it.own.as_current():
         yield
     dask.base.named_schedulers.clear()
     dask.base.named_schedulers.update(before)
