@@ -60,8 +60,8 @@ def from_pandas(frame: pd.DataFrame, declared: pd.DataFrame | None = None) -> pl
     if declared is None:
         return made
     for name, dtype in declared.dtypes.items():
-        values: Any = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
-        wanted = storage_of(values)
+        own: Any = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
+        wanted = storage_of(own)
         is_time = wanted is not None and pa.types.is_timestamp(wanted)
         if made.schema[str(name)] == pl.Date and made.height and is_time:
             first = made.get_column(str(name)).drop_nulls().first()
