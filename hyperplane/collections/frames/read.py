@@ -21,6 +21,7 @@ from hyperplane.collections.frames.sources.reader import of_parts
 from hyperplane.collections.frames.sources.request import OnError, Request, Table
 from hyperplane.collections.frames.sources.text_plan import TextOptions
 from hyperplane.errors import Fault, check
+from hyperplane.public_calls import check_call
 from hyperplane.stores import listing
 from hyperplane.stores.places import File
 
@@ -38,6 +39,7 @@ _USES = {
 }
 
 
+@check_call
 @friendly
 def read(
     urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],

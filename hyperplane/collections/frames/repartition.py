@@ -17,6 +17,7 @@ from hyperplane.collections.frames.collection_size import (
 from hyperplane.collections.frames.sources.plan import size_of
 from hyperplane.collections.in_use import memory_per_thread, threads
 from hyperplane.errors import Fault
+from hyperplane.public_calls import check_call
 from hyperplane.units import format_bytes, whole_number
 
 #: A task holds its partition several times over: as read, as pandas, as result.
@@ -26,6 +27,7 @@ _USUAL = 100 * 10**6
 _LEAST = 10_000
 
 
+@check_call
 def repartition(
     df: Any,
     partition_size: str | int | None = None,

@@ -21,6 +21,7 @@ from hyperplane.collections.frames.explain.report import Explanation, Finding
 from hyperplane.collections.frames.explain.rows import python_rows, unknown_look_up
 from hyperplane.collections.frames.explain.sorts import sorting
 from hyperplane.errors import Fault, check
+from hyperplane.public_calls import check_call
 
 __all__ = ["Explanation", "Finding", "explain"]
 
@@ -37,6 +38,7 @@ _OTHERS = (
 )
 
 
+@check_call
 def explain(*collections: Any) -> Explanation:
     """Name the expensive steps of Dask dataframes before they run; nothing is computed.
 
