@@ -22,6 +22,26 @@ from hyperplane.errors import RequestError, UnknownArgument, UnknownName
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+#: Arguments of pandas and Dask, and what they are called by the functions here that have them.
+_OF_OTHERS = {
+    "usecols": ("columns",),
+    "sep": ("separator",),
+    "delimiter": ("separator",),
+    "dtype": ("dtypes",),
+    "header": ("names",),
+    "blocksize": ("partition_size",),
+    "path": ("urls", "url"),
+    "paths": ("urls", "url"),
+    "filepath_or_buffer": ("urls", "url"),
+    "on_bad_lines": ("on_error",),
+    "freq": ("every",),
+    "n_workers": ("num_workers",),
+    "processes": ("nprocs",),
+    "threads_per_worker": ("nthreads",),
+    "memory_limit": ("ram_gb_per_proc",),
+    "cores": ("cores_per_worker",),
+    "dashboard_address": ("dashboard_port",),
+}
 #: The comparison of names takes time by the square of their lengths.
 _LONGEST = 100
 #: Characters of a value that a message shows.
@@ -127,6 +147,9 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
         return []
     names = {one.lower(): one for one in known}
     low = name.lower()
+    ours = [one for one in _OF_OTHERS.get(low, ()) if one in names]
+    if ours:
+        return ours
     found = difflib.get_close_matches(low, names, n=2, cutoff=0.6)
     found = found or [one for one in names if len(low) > 2 and one.startswith(low)][:2]
     return [names[one] for one in found]

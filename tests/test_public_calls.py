@@ -135,6 +135,23 @@ def test_signature_and_docstring_are_those_of_the_function(name):
         assert target.__name__ == inner.__name__
 
 
+@pytest.mark.parametrize(
+    ("name", "other", "ours"),
+    [
+        ("hyperplane.dataframe.read", "usecols", "columns"),
+        ("hyperplane.dataframe.read", "blocksize", "partition_size"),
+        ("hyperplane.shard_rows", "sep", "separator"),
+        ("hyperplane.shard_rows", "path", "url"),
+        ("hyperplane.dataframe.window_agg", "freq", "every"),
+        ("hyperplane.plan_cluster", "n_workers", "num_workers"),
+        ("hyperplane.initialize_cluster", "replac", "replace"),
+    ],
+)
+def test_names_of_pandas_and_dask_lead_to_ours(name, other, ours):
+    with pytest.raises(UnknownArgument, match=rf"did you mean {ours}\?"):
+        PUBLIC[name](**{other: "x"})
+
+
 def test_public_functions_and_records_pickle():
     policy = hyperplane.MemoryPolicy(pause=0.85)
     for one in (hyperplane.size_cluster, hyperplane.Shard(1, 2), policy, hyperplane.jobs.submit):

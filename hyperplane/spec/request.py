@@ -224,24 +224,12 @@ def read_request(
     return request, faults
 
 
-#: What plain Dask calls the same things.
-_OF_DASK = {
-    "n_workers": "num_workers",
-    "processes": "nprocs",
-    "threads_per_worker": "nthreads",
-    "memory_limit": "ram_gb_per_proc",
-    "cores": "cores_per_worker",
-    "dashboard_address": "dashboard_port",
-}
-
-
 def _argument_names() -> set[str]:
     return {*ClusterRequest.model_fields, "ram_gb_proc"}
 
 
 def _unknown(name: str, value: object, function: str, own: Sequence[str]) -> Fault:
-    near = [_OF_DASK[name]] if name in _OF_DASK else []
-    near = near or nearest(name, [*sorted(_argument_names()), *own])
+    near = nearest(name, [*sorted(_argument_names()), *own])
     return unknown_name(name, value, [*ClusterRequest.model_fields, *own], function, near)
 
 

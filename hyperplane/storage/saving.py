@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any
 
 from hyperplane.errors import check
+from hyperplane.parquet_index import check_index
 from hyperplane.public_calls import check_call
 from hyperplane.storage.arrays import save_array
 from hyperplane.storage.column_levels import with_flat_columns
@@ -101,6 +102,7 @@ def save(
         shard = None  # each has a place of its own
     check_partitioned(options)
     check_options(url, options, save)
+    check_index(obj, "obj")
     obj = with_flat_columns(obj)
     target = target_of(url, storage_options, options)
     request = understood(obj, target, format, mode, shard, run)

@@ -16,7 +16,7 @@ from hyperplane.collections.frames.sources import (
     plan,
     types,
 )
-from hyperplane.collections.frames.sources.arguments import friendly, places_faults
+from hyperplane.collections.frames.sources.arguments import places_faults
 from hyperplane.collections.frames.sources.reader import of_parts
 from hyperplane.collections.frames.sources.request import OnError, Request, Table
 from hyperplane.collections.frames.sources.text_plan import TextOptions
@@ -40,7 +40,6 @@ _USES = {
 
 
 @check_call
-@friendly
 def read(
     urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     columns: Sequence[str] | None = None,
