@@ -304,9 +304,11 @@ def _check_not_forked() -> None:
 
 def _prepare(started: Started) -> None:
     """Add to a client and cluster what holds for all engines."""
+    from hyperplane.engines import dask_notices
     from hyperplane.guard import forks
 
     keep_old_methods(started.client)
+    dask_notices.drop_interrupted_waits(started.client.loop.asyncio_loop)
     forks.guard_forks(started.client, started.cluster)
 
 
