@@ -3,6 +3,8 @@
 import asyncio
 import inspect
 import pickle
+import pkgutil
+import re
 import warnings
 from pathlib import Path
 
@@ -22,7 +24,11 @@ MODULES = [
     *(getattr(hyperplane, name) for name in (*hyperplane._MODULES, *hyperplane._OTHER_MODULES)),
 ]
 #: What users only get from calls, or raise themselves.
-RESULTS = {"Attempt", "Cleaned", "ClusterPlan", "Job", "SaveResult", "SizingAdvice", "Submitted"}
+RESULTS = {
+    "Attempt", "ClusterPlan", "Event", "Machine", "Cleaned", "Job", "SaveResult", "SizingAdvice",
+    "Submitted",
+}  # fmt: skip
+REFERENCE = Path(hyperplane.__file__).parents[1] / "docs" / "reference"
 
 
 def _is_result(target):
@@ -55,7 +61,27 @@ def _methods(name, target):
                 yield f"{name}.{key}", method
 
 
+def _documented():
+    """The functions and classes on the pages of the reference."""
+    for page in sorted(REFERENCE.glob("*.md")):
+        module = ""
+        for kind, name in re.findall(
+            r"^\.\. (currentmodule|autofunction|autoclass):: (\S+)", page.read_text(), re.MULTILINE
+        ):
+            if kind == "currentmodule":
+                module = name
+                continue
+            full = name if name.startswith("hyperplane.") else f"{module}.{name}"
+            yield full, pkgutil.resolve_name(full)
+
+
 PUBLIC = _public()
+_KNOWN = {id(target) for target in PUBLIC.values()}
+PUBLIC |= {
+    name: target
+    for name, target in _documented()
+    if id(target) not in _KNOWN and not _is_result(target)
+}
 #: What a call needs before the function looks at the other arguments by itself.
 NEEDED = {
     "hyperplane.load": {"url": "x.csv"},

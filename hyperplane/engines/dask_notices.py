@@ -1,6 +1,6 @@
 """Lines of Dask on standard error that say nothing: as clusters close, and after Ctrl-C.
 
-But for one, this concerns the handlers that Dask adds to its loggers, for standard error; those that
+But for one, this concerns the handlers that Dask adds to its loggers for standard error; those that
 a program has added, or configured, get the records.
 """
 
