@@ -308,7 +308,8 @@ def _prepare(started: Started) -> None:
     from hyperplane.guard import forks
 
     keep_old_methods(started.client)
-    dask_notices.drop_interrupted_waits(started.client.loop.asyncio_loop)
+    loop: Any = started.client.loop
+    dask_notices.drop_interrupted_waits(loop.asyncio_loop)
     forks.guard_forks(started.client, started.cluster)
 
 

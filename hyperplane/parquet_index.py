@@ -35,7 +35,7 @@ def check_index(collection: Any, where: str) -> None:
 
 
 def _faults(collection: Any, where: str) -> Iterator[Fault]:
-    expression = getattr(collection, "expr", None)
+    expression: Any = getattr(collection, "expr", None)
     if not hasattr(expression, "walk"):
         return
     for node in expression.walk():

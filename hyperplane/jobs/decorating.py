@@ -108,7 +108,7 @@ def _source_of(function: Any) -> str | None:
 
 def _option_faults(options: Mapping[str, Any]) -> list[Fault]:
     known = list(dict.fromkeys((*_OF_JOB, *_OF_STEP)))
-    faults = []
+    faults: list[Fault] = []
     for name in options:
         if name not in known:
             faults.append(unknown_name(name, options[name], ["function", *known], "job"))
