@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from hyperplane.errors import Fault, UnknownArgument, check
+from hyperplane.errors import Fault, RequestError, UnknownArgument, check
 from hyperplane.jobs import calls, submitting
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.records import attempt
@@ -144,9 +144,11 @@ def _check_call(
     try:
         signature.bind(*arguments, **named)
     except TypeError as error:
-        near = [did_you_mean(name, signature.parameters) for name in named
-                if name not in signature.parameters]  # fmt: skip
+        parameters = signature.parameters
+        is_open = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+        unknown = [] if is_open else [name for name in named if name not in parameters]
+        near = [did_you_mean(name, parameters) for name in unknown]
         allowed = f"arguments of {title}{signature}"
         fault = Fault("submit", str(error), allowed, " ".join(filter(None, near)))
         with stating("nothing was submitted"):
-            raise UnknownArgument([fault]) from error
+            raise (UnknownArgument if unknown else RequestError)([fault]) from error
