@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,6 +26,7 @@ from hyperplane.engines import interrupts, registry
 from hyperplane.engines.base import Started
 from hyperplane.errors import EngineUnavailable, Fault, check
 from hyperplane.planning import Study
+from hyperplane.public_calls import check_call
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.pool import PoolSpec
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from distributed.deploy.cluster import Cluster
 
 
+@check_call(outcome="nothing was started")
 @marks_left_out
 def plan_cluster(num_workers: int | Advice = 2, **arguments: Any) -> ClusterPlan:
     """Work out what :func:`initialize_cluster` would start, without starting anything.
@@ -65,14 +67,23 @@ def plan_cluster(num_workers: int | Advice = 2, **arguments: Any) -> ClusterPlan
     >>> plan.dask_workers, plan.pool.name
     (1, '16_16')
     """
+    return _planned("plan_cluster", num_workers, arguments)
+
+
+def _planned(
+    function: str, num_workers: int | Advice, arguments: Mapping[str, Any], own: Sequence[str] = ()
+) -> ClusterPlan:
+    """The plan of a function that has these arguments, and its own besides."""
     explicit = with_merged_policy(arguments)
     given = {} if num_workers is LEFT_OUT else {"num_workers": num_workers}
     if isinstance(num_workers, Advice):
         given = advised(num_workers, explicit)
     names = frozenset("ram_gb_per_proc" if name == "ram_gb_proc" else name for name in explicit)
-    return Study(*read_request({**given, **explicit}), explicit=names).plan()
+    request, faults = read_request({**given, **explicit}, function, own)
+    return Study(request, faults, explicit=names).plan()
 
 
+@check_call(outcome="nothing was started")
 def start(plan: ClusterPlan) -> Started:
     """Start a plan; nothing is printed.
 
@@ -110,6 +121,7 @@ def start(plan: ClusterPlan) -> Started:
     )
 
 
+@check_call(outcome="nothing was started")
 @marks_left_out
 def initialize_cluster(
     num_workers: int | Advice | ClusterPlan = 2,
@@ -231,7 +243,9 @@ def initialize_cluster(
         plan = num_workers
         check(beside_a_plan(initialize_cluster, given))
     else:
-        plan = plan_cluster(**{**of_the_step(num_workers), **given})
+        named = {**of_the_step(num_workers), **given}
+        nodes = named.pop("num_workers", LEFT_OUT)
+        plan = _planned("initialize_cluster", nodes, named, own=("replace",))
     began = time.monotonic()
     announce.before(plan, closed)
     client, cluster = _complete(
@@ -244,6 +258,7 @@ def initialize_cluster(
     return client, cluster
 
 
+@check_call
 def get_cluster(name: str, engine: str | None = None) -> Started:
     """Attach to a running cluster that any process of this user started.
 
@@ -289,9 +304,12 @@ def _check_not_forked() -> None:
 
 def _prepare(started: Started) -> None:
     """Add to a client and cluster what holds for all engines."""
+    from hyperplane.engines import dask_notices
     from hyperplane.guard import forks
 
     keep_old_methods(started.client)
+    loop: Any = started.client.loop
+    dask_notices.drop_interrupted_waits(loop.asyncio_loop)
     forks.guard_forks(started.client, started.cluster)
 
 
@@ -322,6 +340,7 @@ def _close(started: Started) -> None:
         started.cluster.close()
 
 
+@check_call(outcome="nothing was started")
 def quickstart(num_workers: int, size: str, **arguments: Any) -> tuple[Client, Cluster]:
     """Start so many nodes of one size, laid out by :func:`~hyperplane.fit_workers`.
 

@@ -20,7 +20,8 @@ from pydantic import BaseModel, ValidationError
 from hyperplane import defaults
 from hyperplane.config_memory import memory_policy
 from hyperplane.config_sources import SET, VARIABLE, source_of, underscored, value_at
-from hyperplane.errors import ConfigError, Fault, RequestError, UnknownPool
+from hyperplane.errors import ConfigError, Fault, RequestError, UnknownName, UnknownPool
+from hyperplane.public_calls import check_call
 from hyperplane.sizing.rules import SizingRules
 from hyperplane.spec.faults import faults_of, with_known
 from hyperplane.spec.pool import PoolSpec, canonical_pool_name, listing_order
@@ -50,6 +51,7 @@ _ENGINES = f"{_ROOT}.engines"
 _QUOTE_IT = "write it as pool_<cores>_<GB>: YAML reads a bare 16_16 as the number 1616"
 
 
+@check_call
 def pools() -> dict[str, PoolSpec]:
     """All pools by bare name, least memory first; with GPUs where a site has switched them on.
 
@@ -67,12 +69,19 @@ def pools() -> dict[str, PoolSpec]:
         try:
             specs[name] = PoolSpec(name=name, **entry.values)
         except RequestError as error:
-            for fault in error.faults:
+            for fault in map(_without_arguments, error.faults):
                 path = entry.paths.get(fault.where, f"{entry.path}.{fault.where}")
                 found += _with_sources([replace(fault, where=path)])
     if found:
         raise ConfigError(found)
     return dict(sorted(specs.items(), key=lambda item: listing_order(item[1])))
+
+
+def _without_arguments(fault: Fault) -> Fault:
+    """A fault of PoolSpec in words that fit a file, whose keys are no arguments."""
+    if isinstance(fault, UnknownName):
+        return Fault(fault.where, fault.asked, "no such key")
+    return fault
 
 
 class _Entry(NamedTuple):
@@ -133,6 +142,7 @@ def _strength(path: str) -> int:
     return 2 if source == SET else int(source.startswith(VARIABLE))
 
 
+@check_call
 def get_pool(name: str | PoolSpec) -> PoolSpec:
     """The pool of that name or alias.
 

@@ -15,6 +15,7 @@ from hyperplane.errors import Fault, RequestError, check
 from hyperplane.jobs import checking, outputs, submitting
 from hyperplane.jobs.call_site import shows_caller
 from hyperplane.jobs.submitting import Submitted
+from hyperplane.public_calls import check_call, stating
 from hyperplane.units import is_truth_value
 from hyperplane.utils import SlackHelper, is_jhub
 
@@ -54,6 +55,7 @@ initialize_dask_cluster = initialize_cluster
 initialize__dask_cluster = initialize_cluster
 
 
+@check_call(outcome="nothing was started")
 def quickstart_dask(num_workers: int, size: str) -> tuple[Client, Cluster]:
     """Start so many nodes of one t-shirt size.
 
@@ -77,6 +79,7 @@ def quickstart_dask(num_workers: int, size: str) -> tuple[Client, Cluster]:
     return quickstart(num_workers, size)
 
 
+@check_call
 def get_dask_cluster(dask_cluster_name: str) -> Client:
     """Connect to a running cluster that any process of this user started.
 
@@ -137,24 +140,25 @@ async def submit_pipeline_job(
     RequestError
         With all that is wrong; nothing was submitted.
     """
-    try:
-        made = await asyncio.to_thread(
-            submitting.new_job,
-            pipelineYamlPath,
-            name=jobName,
-            job_type=jobType,
-            timeout=timeout,
-            active_timeout=active_timeout,
-            max_retries=max_retries,
-            parameters=parameters,
-        )
-    except RequestError as error:
-        if type(error) is not RequestError:
-            raise
-        names = {"path": "pipelineYamlPath", "name": "jobName", "job_type": "jobType"}
-        raise RequestError(
-            [replace(one, where=names.get(one.where, one.where)) for one in error.faults]
-        ) from None
+    with stating("nothing was submitted"):
+        try:
+            made = await asyncio.to_thread(
+                submitting.new_job,
+                pipelineYamlPath,
+                name=jobName,
+                job_type=jobType,
+                timeout=timeout,
+                active_timeout=active_timeout,
+                max_retries=max_retries,
+                parameters=parameters,
+            )
+        except RequestError as error:
+            if type(error) is not RequestError:
+                raise
+            names = {"path": "pipelineYamlPath", "name": "jobName", "job_type": "jobType"}
+            raise RequestError(
+                [replace(one, where=names.get(one.where, one.where)) for one in error.faults]
+            ) from None
     return await asyncio.to_thread(submitting.send, made)
 
 

@@ -10,6 +10,7 @@ from hyperplane.engines import registry
 from hyperplane.engines.base import Engine, Feature, LaysOut, SchedulerPlace, SupportsNodeFit
 from hyperplane.engines.dask_settings import as_the_user_has_it
 from hyperplane.errors import DoesNotFit, EngineUnavailable, Fault, RequestError
+from hyperplane.errors.requests import error_of
 from hyperplane.sizing import fit
 from hyperplane.sizing.machine_fit import fit_machine
 from hyperplane.spec.capacity import Capacity
@@ -162,7 +163,7 @@ class Study:
     def _refuse(self) -> NoReturn:
         if len(self.faults) == 1 and self._errors:
             raise self._errors[0]
-        raise RequestError(self.faults)
+        raise error_of(self.faults)
 
     def _gather(self, error: RequestError) -> None:
         self._errors.append(error)

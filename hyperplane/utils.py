@@ -11,12 +11,14 @@ import dask.config
 
 from hyperplane.errors import Fault, check
 from hyperplane.jobs import slack
+from hyperplane.public_calls import check_call
 
 __all__ = ["SlackHelper", "get_service_url", "is_jhub", "post_message", "post_table"]
 
 _TEMPLATE = "http://{name}.hyperplane-pipelines.svc.cluster.local:8787"
 
 
+@check_call
 def is_jhub() -> bool:
     """Whether this is a session rather than a pipeline job.
 
@@ -33,6 +35,7 @@ def is_jhub() -> bool:
     return os.environ.get("HYPERPLANE_JOB_ID", "__local_test") == "__local_test"
 
 
+@check_call
 def get_service_url(name: str) -> str:
     """The address of a service that runs beside sessions and jobs.
 
@@ -71,6 +74,7 @@ def get_service_url(name: str) -> str:
     return template.replace("{name}", name)
 
 
+@check_call
 class SlackHelper:
     """Writes to Slack with the token in the variable ``SLACK_TOKEN``.
 
@@ -86,6 +90,7 @@ class SlackHelper:
             advice = "set it to the token of a bot of your workspace"
             check([Fault("SLACK_TOKEN", "nothing", "a variable with a token", advice)])
 
+    @check_call
     def post_message(self, message: str, channel: str = "") -> None:
         """Send a message.
 
@@ -105,6 +110,7 @@ class SlackHelper:
         """
         slack.by_token(self._token, message, channel)
 
+    @check_call
     def post_table(self, message_dict: Mapping[str, Any], channel: str = "") -> None:
         """Send a mapping as an aligned table.
 
@@ -123,6 +129,7 @@ class SlackHelper:
         slack.by_token(self._token, slack.table(message_dict), channel)
 
 
+@check_call
 def post_message(message: str, channel: str = "") -> None:
     """Send a message to Slack through the webhook in the variable ``WEBHOOK_URL``.
 
@@ -143,6 +150,7 @@ def post_message(message: str, channel: str = "") -> None:
     slack.by_webhook(os.environ.get("WEBHOOK_URL", ""), message, channel)
 
 
+@check_call
 def post_table(message_dict: Mapping[str, Any], channel: str = "") -> None:
     """Send a mapping as an aligned table, through the webhook in ``WEBHOOK_URL``.
 

@@ -40,6 +40,7 @@ WITHOUT_ARGUMENTS = (
 #: What this package makes, and its callers read.
 MADE_HERE = (
     "hyperplane.ClusterPlan", "hyperplane.Fault", "hyperplane.Shard", "hyperplane.SizingAdvice",
+    "hyperplane.errors.UnknownName",
     "hyperplane.asl.commands.Command", "hyperplane.asl.events.Event",
     "hyperplane.asl.reading.Machine", "hyperplane.jobs.Attempt", "hyperplane.jobs.Job",
     "hyperplane.jobs.Submitted", "hyperplane.storage.Cleaned", "hyperplane.storage.SaveResult",

@@ -129,7 +129,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "cluster of an array": (lambda: step(argv={"a"}, cluster=np.array(1)), "cluster = array"),
     "ClusterRequest": (lambda: hyperplane.ClusterRequest(num_workers="x"), "num_workers = 'x'"),
-    "ClusterRequest, no such key": (lambda: hyperplane.ClusterRequest(foo=1), "foo = 1"),
+    "ClusterRequest, no such key": (lambda: hyperplane.ClusterRequest(foo=1), "foo=1: unknown"),
     "PoolSpec": (lambda: hyperplane.PoolSpec(name=1), "name = 1"),
     "blocksize=inf": (
         lambda: hyperplane.bag.read_records("x", blocksize=float("inf")), "blocksize = inf",

@@ -31,18 +31,22 @@ from hyperplane.errors import (
     StartFailed,
     StartTimeout,
     StorageError,
+    UnknownArgument,
+    UnknownName,
     UnknownPool,
     UnsupportedModule,
     WrongType,
 )
 
 PAUSE = Fault("memory.pause", "7", "a fraction", "say 0.8", source="/etc/dask/site.yaml")
+UNKNOWN = UnknownName("nproc", "2", "one of nprocs", "did you mean nprocs?", function="f")
 PROCS = Fault("nprocs", "0", "at least 1")
 
 # Each error with its fields and with the built-in exception that one would expect.
 EXAMPLES = [
     (HyperplaneError("no"), {}, Exception),
     (RequestError([PROCS, PAUSE]), {"faults": (PROCS, PAUSE)}, ValueError),
+    (UnknownArgument([UNKNOWN]), {"faults": (UNKNOWN,)}, TypeError),
     (
         UnknownPool("16-17", ["16_16", "32_32"], ["16_16"]),
         {"name": "16-17", "known": ("16_16", "32_32")},
@@ -100,7 +104,7 @@ each_error = pytest.mark.parametrize(
 
 
 def test_every_error_of_the_module_is_in_the_table():
-    public = {getattr(errors, name) for name in errors.__all__} - {Fault, errors.check}
+    public = {getattr(errors, name) for name in errors.__all__} - {Fault, UnknownName, errors.check}
     assert {type(error) for error, *_ in EXAMPLES} == public - WARNINGS
 
 
@@ -163,7 +167,7 @@ def test_a_fault_says_what_was_asked_what_is_allowed_and_what_to_do():
 @pytest.mark.parametrize(
     ("kind", "title"),
     [
-        (RequestError, "in the request, nothing was started:"),
+        (RequestError, "in the request:"),
         (ConfigError, "in the configuration:"),
     ],
 )
@@ -174,6 +178,27 @@ def test_all_faults_are_shown_and_numbered(kind, title, count, words):
     lines = str(kind([PROCS] * count)).splitlines()
     assert lines[0] == words + title
     assert lines[1:] == [f"  {number}. {PROCS}" for number in range(1, count + 1)]
+
+
+def test_an_unknown_name_says_the_nearest_and_all():
+    told = "nproc=2: unknown argument of f; did you mean nprocs? allowed is one of nprocs"
+    assert str(UNKNOWN) == told
+    assert str(UnknownName("a", "2", "no argument", function="f")) == (
+        "a=2: unknown argument of f; allowed is no argument"
+    )
+
+
+def test_check_raises_an_unknown_argument_with_the_other_faults():
+    with pytest.raises(UnknownArgument) as caught:
+        errors.check([PROCS, UNKNOWN])
+    assert caught.value.faults == (PROCS, UNKNOWN)
+
+
+def test_an_error_can_state_what_was_not_done():
+    error = RequestError([PROCS])
+    error.state("nothing was saved")
+    assert str(error).startswith("1 fault in the request, nothing was saved:\n  1. nprocs")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
 def test_braces_in_a_fault_are_left_alone():

@@ -18,6 +18,7 @@ from hyperplane.errors import (
     DoesNotFit,
     EngineUnavailable,
     RequestError,
+    UnknownArgument,
     UnknownPool,
 )
 from hyperplane.spec.capacity import Capacity
@@ -358,9 +359,9 @@ class TestLocalFit:
 class TestFaults:
     def test_all_come_together(self):
         error = _refused(engine="locl", pool="17_17", nprocs=0, nproc=3)
-        assert type(error) is RequestError
+        assert type(error) is UnknownArgument
         assert [fault.where for fault in error.faults] == ["nproc", "nprocs", "engine", "pool"]
-        assert str(error).startswith("4 faults in the request, nothing was started:\n  1. nproc ")
+        assert str(error).startswith("4 faults in the request, nothing was started:\n  1. nproc=3")
 
     def test_a_pool_that_is_too_small_is_one_of_several(self):
         error = _refused(pool="8_8", nprocs=8, logging="loud", ngpus=1)

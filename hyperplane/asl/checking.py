@@ -17,6 +17,7 @@ from hyperplane.asl.report import Found, Report, shown
 from hyperplane.asl.scanning import DEEPEST, Place
 from hyperplane.asl.values import shallow
 from hyperplane.errors import Fault
+from hyperplane.public_calls import check_call
 
 LONGEST_NAME = 80
 
@@ -30,6 +31,7 @@ _CLAUSES: dict[str, Callable[[Report, Any, Place], None]] = {
 }
 
 
+@check_call
 def check_machine(document: Mapping[str, Any]) -> list[Fault]:
     """Everything that is wrong with a machine.
 

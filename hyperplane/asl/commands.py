@@ -17,6 +17,7 @@ from hyperplane.asl.errors import StateError, Stopped
 from hyperplane.asl.scope import Scope
 from hyperplane.asl.values import parse_json, plain
 from hyperplane.errors import Fault, RequestError
+from hyperplane.public_calls import check_call
 
 #: Seconds for a program to end by itself when it is asked to.
 GRACE = 2.0
@@ -24,6 +25,7 @@ GRACE = 2.0
 _TAIL = 2000
 
 
+@check_call
 @dataclass(frozen=True)
 class Command:
     """A program as a task: its input as JSON on stdin, its output as JSON on stdout.

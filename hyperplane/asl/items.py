@@ -17,10 +17,12 @@ from hyperplane.asl.handling import RUNTIME
 from hyperplane.asl.templates import fill
 from hyperplane.asl.values import parse_json
 from hyperplane.errors import Fault, check
+from hyperplane.public_calls import check_call
 
 _DELIMITERS = {"COMMA": ",", "PIPE": "|", "SEMICOLON": ";", "SPACE": " ", "TAB": "\t"}
 
 
+@check_call
 def object_reader(root: str) -> Callable[[Any], str]:
     """A task that reads objects of a store from files, for ``ItemReader``.
 

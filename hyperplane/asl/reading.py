@@ -13,6 +13,7 @@ from hyperplane.asl.report import Found
 from hyperplane.asl.scanning import DEEPEST, NotJson, Place, Scanned, scan
 from hyperplane.asl.values import shallow
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.public_calls import check_call
 
 #: Bytes of a file.
 LARGEST = 2**20
@@ -38,6 +39,7 @@ class Machine:
     doubts: tuple[Fault, ...] = ()
 
 
+@check_call
 def read_machine(
     source: str | os.PathLike[str] | Mapping[str, Any], *, lenient: bool = False
 ) -> Machine:

@@ -25,6 +25,7 @@ from hyperplane.asl.scope import Scope
 from hyperplane.asl.times import format_timestamp
 from hyperplane.asl.values import plain
 from hyperplane.errors import Fault, check
+from hyperplane.public_calls import check_call
 
 CANCELLED = "Cancelled"
 #: Seconds between two looks at whether the caller has cancelled.
@@ -48,6 +49,7 @@ def _utc_now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
+@check_call
 def run_machine(
     machine: Machine,
     input: Any,  # noqa: A002 - the name of the language

@@ -14,6 +14,7 @@ from hyperplane.cli.options import takes_request
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.engines import records
 from hyperplane.errors import EngineError, Fault, RequestError
+from hyperplane.public_calls import stating
 from hyperplane.units import bytes_to_gb, format_bytes, gb_to_bytes, plural
 
 if TYPE_CHECKING:
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
     from hyperplane.spec.plan import ClusterPlan
 
 app = typer.Typer(no_args_is_help=True, help="Start, list and stop clusters.")
-
-
-class _NothingStopped(RequestError):
-    """A cluster to stop is not named, or not known."""
-
-    title = "{count} in the request, nothing was stopped:"
 
 
 @app.command()
@@ -118,10 +113,11 @@ def stop(
 ) -> None:
     """Close a cluster that any process of this user started, and wait until it is gone."""
     running = _running()
-    if (name is None) != all_clusters:
-        asked = "nothing" if name is None else f"{name!r} beside --all"
-        raise _NothingStopped([Fault("name", asked, "the name of a cluster, or --all")])
-    chosen = running if name is None else [_named(name, running)]
+    with stating("nothing was stopped"):
+        if (name is None) != all_clusters:
+            asked = "nothing" if name is None else f"{name!r} beside --all"
+            raise RequestError([Fault("name", asked, "the name of a cluster, or --all")])
+        chosen = running if name is None else [_named(name, running)]
     still_there = []
     for record in chosen:
         why = _stop(record)
@@ -150,7 +146,7 @@ def _named(name: str, running: list[records.Record]) -> records.Record:
         near = difflib.get_close_matches(name, names, n=2)
         allowed = f"one that runs: {', '.join(names)}" if names else "none: no cluster runs here"
         advice = f"did you mean {' or '.join(near)}?" if near else ""
-        raise _NothingStopped([Fault("name", repr(name), allowed, advice)])
+        raise RequestError([Fault("name", repr(name), allowed, advice)])
     return running[names.index(name)]
 
 

@@ -31,6 +31,7 @@ from hyperplane.errors import Fault, check
 from hyperplane.jobs import submitting
 from hyperplane.jobs.home import the_store
 from hyperplane.jobs.states import OPEN, Job
+from hyperplane.public_calls import stating
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
@@ -88,10 +89,11 @@ def run(
         job_machine.run_machine_file(file, given, task or (), as_json=as_json)
         return
     options = settings_of(runner_option or (), "--runner-option")
-    job = asked_job(
-        file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
-        max_retries=max_retries, schedule=schedule, runner=runner, runner_options=options,
-    )  # fmt: skip
+    with stating("nothing was started"):
+        job = asked_job(
+            file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
+            max_retries=max_retries, schedule=schedule, runner=runner, runner_options=options,
+        )  # fmt: skip
     store = the_store()
     from hyperplane.cli.job_foreground import run_here  # it needs the packages for jobs
 
@@ -125,10 +127,11 @@ def submit(
     if no_overlap and not schedule:
         check([Fault("--no-overlap", "no schedule", "--schedule NAME beside it")])
     options = settings_of(runner_option or (), "--runner-option")
-    job = asked_job(
-        file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
-        max_retries=max_retries, schedule=schedule, runner=runner, runner_options=options,
-    )  # fmt: skip
+    with stating("nothing was submitted"):
+        job = asked_job(
+            file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
+            max_retries=max_retries, schedule=schedule, runner=runner, runner_options=options,
+        )  # fmt: skip
     if dry_run:
         job_render.show_local(job, as_json)
         return

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
 
 #: Characters of the columns of ``list`` with ids, statuses, dates and times, and between columns.
-_FIXED = 8 + 11 + 16 + 8 + 7
+_FIXED = 8 + 11 + 16 + 8 + 8
 #: Bytes that are read of a log at once.
 _BLOCK = 1 << 16
 
@@ -49,18 +49,23 @@ def list_jobs(
 
 
 def _show(jobs: Sequence[Job]) -> None:
-    table = new_table(["id", "name", "status", "submitted", "reason"], ["took"])
+    table = new_table(["id", "name", "pipeline", "status", "submitted", "reason"], ["took"])
     for column in table.columns:
         column.no_wrap, column.overflow = True, "ellipsis"
     # What jobs are found by is whole on every terminal; their names and reasons give way.
     left = max(0, Console().width - _FIXED)
-    table.columns[1].max_width = max(8, min(32, left // 2))
-    table.columns[4].max_width = max(8, left - table.columns[1].max_width)
+    most = max(8, min(32, left // 3))
+    pipelines = [plain(job.pipeline_name) for job in jobs]
+    longest = [max(map(len, each)) for each in ([job.name for job in jobs], pipelines)]
+    widths = [min(most, max(8, each)) for each in longest]
+    table.columns[1].max_width, table.columns[2].max_width = widths
+    table.columns[5].max_width = max(8, left - sum(widths))
     now = time.time()
-    for job in jobs:
+    for job, pipeline in zip(jobs, pipelines, strict=True):
         took = duration((job.ended or now) - job.started) if job.started else ""
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.submitted))
-        table.add_row(job.id[:8], job.name, job.status, at, plain(job.reason)[:200], took)
+        reason = plain(job.reason)[:200]
+        table.add_row(job.id[:8], job.name, pipeline, job.status, at, reason, took)
     show(table)
 
 

@@ -8,12 +8,11 @@ them differs.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import dask.config
@@ -22,6 +21,7 @@ from distributed import Client, Scheduler, SpecCluster
 from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from hyperplane.engines import dask_notices
 from hyperplane.engines.dask_settings import in_force, unless_chosen
 from hyperplane.engines.interrupts import InterruptibleStart
 from hyperplane.engines.lazy_dashboard import LazyDashboard
@@ -34,21 +34,6 @@ from hyperplane.spec.settings import PatientSettings
 CLOSE_OWNER = "hyperplane_close_owner"
 #: After how long without a heartbeat a worker counts as dead.
 TIME_TO_LIVE = "distributed.scheduler.worker-ttl"
-
-
-@contextmanager
-def _losses_expected() -> Iterator[None]:
-    """Leave out Dask's warnings of results lost with the workers: closing means to lose them."""
-
-    def is_news(record: logging.LogRecord) -> bool:
-        return "caused the cluster to lose" not in record.getMessage()
-
-    logger = logging.getLogger("distributed.scheduler")
-    logger.addFilter(is_news)
-    try:
-        yield
-    finally:
-        logger.removeFilter(is_news)
 
 
 def dashboard_routes() -> dict[str, list[str]]:
@@ -77,6 +62,7 @@ def link_here(link: str, scheduler: str) -> str:
 def _release_in(pid: int, release: Callable[[], None]) -> None:
     """Release in the owning process only; a fork of it has copies of its objects."""
     if os.getpid() == pid:
+        dask_notices.release_quiet()
         release()
 
 
@@ -184,6 +170,7 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         self._idle_guard: IdleGuard | None = None
         self._client: weakref.ref[Client] | None = None
         self._closing = threading.RLock()
+        dask_notices.hold_quiet()  # before Dask does it, and for longer
         self._cleanup = weakref.finalize(self, _release_in, os.getpid(), release)
         # Dask's own exit handler closes the cluster first; this is for what it may leave.
         self._cleanup.atexit = False
@@ -247,7 +234,7 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
             super()._update_worker_status(op, msg)
 
     async def _close(self) -> None:
-        with _losses_expected():
+        with dask_notices.without_closing_notices():
             await super()._close()
         self._cleanup()
 

@@ -14,6 +14,8 @@ LOOPBACK = "127.0.0.1"
 PARENT_DEATH = "hyperplane.engines.parent_death"
 #: Variables of allocators, in force in a process that was forked.
 WORKER_MEMORY = "hyperplane.engines.worker_memory"
+#: Leaves out lines of a worker process that say nothing.
+NOTICES = "hyperplane.engines.dask_notices"
 LOG_LINES = 40
 
 

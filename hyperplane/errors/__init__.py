@@ -5,6 +5,7 @@
     HyperplaneError
     +- RequestError (ValueError)      .faults
     |  +- UnknownPool .name .known    +- DoesNotFit .pool .asked .allowed
+    |  +- UnknownArgument (TypeError)
     +- ConfigError (ValueError)       .faults .path
     +- MissingPackage (ImportError)   .package .extra
     +- UnsupportedModule (ImportError) .module
@@ -59,6 +60,8 @@ from hyperplane.errors.requests import (
     HyperplaneError,
     MissingPackage,
     RequestError,
+    UnknownArgument,
+    UnknownName,
     UnknownPool,
     UnsupportedModule,
     check,
@@ -88,6 +91,8 @@ __all__ = [
     "StartFailed",
     "StartTimeout",
     "StorageError",
+    "UnknownArgument",
+    "UnknownName",
     "UnknownPool",
     "UnsupportedModule",
     "WrongType",

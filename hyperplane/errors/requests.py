@@ -37,6 +37,27 @@ class Fault:
         return f"{source}{self.where} = {self.asked}: allowed is {self.allowed}{advice}"
 
 
+@dataclass(frozen=True)
+class UnknownName(Fault):
+    """An argument that the called function does not have.
+
+    Parameters
+    ----------
+    where, asked, allowed, advice, source : str
+        As for :class:`Fault`; ``allowed`` names all arguments of the function.
+    function : str
+        The function.
+    """
+
+    function: str = ""
+
+    def __str__(self) -> str:
+        end = "" if self.advice.endswith("?") else ";"
+        advice = f"{self.advice}{end} " if self.advice else ""
+        wrong = f"unknown argument of {self.function}"
+        return f"{self.where}={self.asked}: {wrong}; {advice}allowed is {self.allowed}"
+
+
 def _rebuild(cls: type[HyperplaneError], message: str, fields: dict[str, Any]) -> HyperplaneError:
     error = cls.__new__(cls, message)
     error.args = (message,)
@@ -61,7 +82,7 @@ def _numbered(title: str, faults: Sequence[Fault]) -> str:
 
 
 class RequestError(HyperplaneError, ValueError):
-    """A call asks for something that cannot be; nothing was started.
+    """A call asks for something that cannot be.
 
     Attributes
     ----------
@@ -69,18 +90,30 @@ class RequestError(HyperplaneError, ValueError):
         Everything that is wrong with the request, not only the first thing.
     """
 
-    title = "{count} in the request, nothing was started:"
-
     def __init__(self, faults: Sequence[Fault]) -> None:
-        super().__init__(_numbered(self.title, faults))
+        super().__init__(_numbered("{count} in the request:", faults))
         self.faults = tuple(faults)
+
+    def state(self, outcome: str) -> None:
+        """Name in the message what was not done, such as ``nothing was started``."""
+        self.args = (_numbered(f"{{count}} in the request, {outcome}:", self.faults),)
+
+
+class UnknownArgument(RequestError, TypeError):
+    """A call has an argument that the function does not have; Python's TypeError, too."""
 
 
 def check(faults: Iterable[Fault]) -> None:
     """Raise one :class:`RequestError` with all faults, if there are any."""
     found = list(faults)
     if found:
-        raise RequestError(found)
+        raise error_of(found)
+
+
+def error_of(faults: Sequence[Fault]) -> RequestError:
+    """The error of faults: UnknownArgument when one of them is an unknown name."""
+    is_unknown = any(isinstance(fault, UnknownName) for fault in faults)
+    return (UnknownArgument if is_unknown else RequestError)(faults)
 
 
 class UnknownPool(RequestError):

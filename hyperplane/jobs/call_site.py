@@ -7,7 +7,6 @@ a warning with a stack level would name ``concurrent/futures/thread.py``.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import inspect
 import sys
@@ -17,7 +16,8 @@ from contextvars import ContextVar
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
-from hyperplane.errors import Fault, HyperplaneError, RequestError
+from hyperplane.errors import HyperplaneError
+from hyperplane.public_calls import check_names, warn_caller
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -46,25 +46,15 @@ class CallSite(NamedTuple):
 _site: ContextVar[CallSite | None] = ContextVar("hyperplane_call_site", default=None)
 
 
-def warn(message: str, stacklevel: int) -> None:
-    """Warn at the line of the awaited call, or of the caller that many frames up without one."""
+def warn(message: str) -> None:
+    """Warn at the line of the awaited call, or else of the caller outside of this package."""
     site = _site.get()
     if site is None:
-        warnings.warn(message, stacklevel=stacklevel + 1)
+        warn_caller(message)
     else:
         warnings.warn_explicit(
             message, UserWarning, site.filename, site.line, site.module, site.registry
         )
-
-
-class UnknownArgument(RequestError, TypeError):
-    """A call has an argument of a name that the function does not have; Python's TypeError, too."""
-
-
-def _unknown(name: str, value: object, signature: inspect.Signature) -> Fault:
-    near = difflib.get_close_matches(name, signature.parameters, n=2, cutoff=0.6)
-    advice = f"did you mean {' or '.join(near)}?" if near else ""
-    return Fault(name, repr(value)[:80], "no argument of that name", advice)
 
 
 def shows_caller(
@@ -75,12 +65,11 @@ def shows_caller(
     The line is taken at the call and not when the coroutine runs: ``asyncio.gather`` and tasks
     run it from the event loop.
     """
-    signature = inspect.signature(function)
+    names = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)
     def called(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Coroutine[Any, Any, Result]:
-        if unknown := [name for name in kwargs if name not in signature.parameters]:
-            raise UnknownArgument([_unknown(name, kwargs[name], signature) for name in unknown])
+        check_names(kwargs, names, function.__name__)
         site = CallSite.of(sys._getframe(1))
         made: Any = _run(site, functools.partial(function, *args, **kwargs))
         made.__qualname__ = made.__name__ = function.__name__  # for "was never awaited"

@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from hyperplane.errors import Fault, RequestError, check
+from hyperplane.errors import Fault, RequestError, UnknownArgument, check
 from hyperplane.jobs import calls, submitting
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.records import attempt
 from hyperplane.jobs.definition.wording import did_you_mean
 from hyperplane.jobs.handle import JobHandle
 from hyperplane.jobs.options import label_faults, option_faults
+from hyperplane.public_calls import check_call, stating, unknown_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,6 +34,7 @@ _TITLE = "function"
 def job(function: F) -> F: ...
 @overload
 def job(**options: Any) -> Callable[[F], F]: ...
+@check_call
 def job(function: Any = None, **options: Any) -> Any:
     """Make a function one that can be submitted as a job.
 
@@ -105,12 +107,11 @@ def _source_of(function: Any) -> str | None:
 
 
 def _option_faults(options: Mapping[str, Any]) -> list[Fault]:
-    known = (*_OF_JOB, *_OF_STEP)
-    faults = []
+    known = list(dict.fromkeys((*_OF_JOB, *_OF_STEP)))
+    faults: list[Fault] = []
     for name in options:
         if name not in known:
-            advice = did_you_mean(name, known) or f"they are {', '.join(known)}"
-            faults.append(Fault(name, "an option", "no such option of a job", advice))
+            faults.append(unknown_name(name, options[name], ["function", *known], "job"))
     of_job = {name: options.get(name) for name in _OF_JOB if name not in ("job_type", "parameters")}
     faults += option_faults(**of_job)
     faults += label_faults(options["job_type"]) if "job_type" in options else []
@@ -143,9 +144,11 @@ def _check_call(
     try:
         signature.bind(*arguments, **named)
     except TypeError as error:
-        near = [did_you_mean(name, signature.parameters) for name in named
-                if name not in signature.parameters]  # fmt: skip
+        parameters = signature.parameters
+        is_open = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+        unknown = [] if is_open else [name for name in named if name not in parameters]
+        near = [did_you_mean(name, parameters) for name in unknown]
         allowed = f"arguments of {title}{signature}"
-        raise RequestError(
-            [Fault("submit", str(error), allowed, " ".join(filter(None, near)))]
-        ) from error
+        fault = Fault("submit", str(error), allowed, " ".join(filter(None, near)))
+        with stating("nothing was submitted"):
+            raise (UnknownArgument if unknown else RequestError)([fault]) from error

@@ -23,6 +23,7 @@ from hyperplane.jobs import calls, outputs, submitting
 from hyperplane.jobs.definition.models import Pipeline
 from hyperplane.jobs.home import the_store
 from hyperplane.jobs.states import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
+from hyperplane.public_calls import check_call
 from hyperplane.tables import as_html, as_text
 from hyperplane.units import is_truth_value, whole_number
 
@@ -32,6 +33,7 @@ _LOOK = 0.1
 _LONGEST = 1e9
 
 
+@check_call
 class JobHandle:
     """A job that was submitted; it goes on whether or not this object is there.
 
@@ -65,6 +67,7 @@ class JobHandle:
         """All attempts at its steps."""
         return self._store.attempts(self.id)
 
+    @check_call
     def wait(self, timeout: float | None = None) -> str:
         """Wait until it has ended.
 
@@ -98,6 +101,7 @@ class JobHandle:
             time.sleep(_LOOK)
         return job.status
 
+    @check_call
     def result(self, timeout: float | None = None) -> Any:
         """Wait until it is done, and return what it has to give.
 
@@ -128,15 +132,18 @@ class JobHandle:
         last = self.logs(lines=20)
         raise kind(self.id, f"{job.status}: {job.reason}" + (f"\n{last}" if last else ""))
 
+    @check_call
     def cancel(self) -> None:
         """End it, with all processes of its steps."""
         submitting.cancel(self.id)
 
+    @check_call
     def resume(self) -> JobHandle:
         """Go on from its finished steps, after it has failed."""
         submitting.resume(self.id)
         return self
 
+    @check_call
     def logs(self, step: str | None = None, *, lines: int | None = None) -> str:
         """What the last attempt at a step wrote.
 
@@ -176,6 +183,7 @@ class JobHandle:
             wrong = f"its log {log} cannot be read ({error.strerror})"
             raise JobError(self.id, f"{wrong}; it ran on {self.job.machine}") from error
 
+    @check_call
     def as_rows(self) -> list[tuple[str, str]]:
         """Labels and texts."""
         job = self.job
@@ -220,6 +228,7 @@ def _telling(attempts: Iterable[Attempt]) -> Attempt:
     return max(failed or last, key=lambda one: (one.ended or math.inf, one.started))
 
 
+@check_call(outcome="nothing was submitted")
 def submit(
     pipeline: str | os.PathLike[str] | Pipeline,
     *,

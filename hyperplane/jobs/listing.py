@@ -19,12 +19,14 @@ from hyperplane.jobs.states import (
     Job,
 )  # fmt: skip
 from hyperplane.jobs.submitting import look_after
+from hyperplane.public_calls import check_call
 
 #: Databases take no larger number.
 _MOST = 2**31 - 1
 STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, FAILED, TIMED_OUT, CANCELLED)
 
 
+@check_call
 def list_jobs(
     status: str | Iterable[str] | None = None,
     *,

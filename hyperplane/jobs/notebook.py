@@ -23,10 +23,12 @@ if __name__ == "__main__":
     _path = sys.path[:] if sys.flags.safe_path else sys.path[1:]
     # The files are beside this one, as in a pod, or where the package has them.
     sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "engines")]
+    from cell_errors import describe_error, name_cell  # type: ignore[import-not-found]
     from kernel_folder import KernelFolder, kernel_folder  # type: ignore[import-not-found]
 
     sys.path[:] = _path
 else:
+    from hyperplane.jobs.cell_errors import describe_error, name_cell
     from hyperplane.jobs.kernel_folder import KernelFolder, kernel_folder
 
 PARAMETERS, PROGRESS = "HYPERPLANE_JOB_PARAMETERS", "HYPERPLANE_JOB_PROGRESS"
@@ -61,11 +63,15 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
     try:
         import papermill
         from jupyter_client.manager import AsyncKernelManager
+        from nbclient.exceptions import DeadKernelError
         from papermill.engines import NBClientEngine, papermill_engines
+        from papermill.exceptions import PapermillExecutionError
         from papermill.iorw import LocalHandler, papermill_io
         from traitlets.config import Config
     except ImportError as error:
         sys.exit(f"{error}. Notebooks need more packages: pip install 'hyperplane[jobs]'")
+
+    begun = 0
 
     class Told(NBClientEngine):  # type: ignore[misc]
         @classmethod
@@ -73,7 +79,9 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
             begin, count = nb_man.cell_start, len(nb_man.nb.cells)
 
             def cell_start(cell: Any, cell_index: int | None = None, **more: Any) -> None:
-                _note((cell_index or 0) + 1, count)
+                nonlocal begun
+                begun = cell_index or 0
+                _note(begun + 1, count)
                 begin(cell, cell_index, **more)
 
             nb_man.cell_start = cell_start
@@ -105,21 +113,35 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
     kernel, language, native = _choose_kernel(notebook.name, metadata)
     if language == "python":  # what is no name there would break the cell; the environment has it
         parameters = {name: parameters[name] for name in parameters if _is_variable(name)}
-    papermill.execute_notebook(
-        _plain(notebook),
-        _plain(output),
-        parameters=parameters,
-        kernel_name=kernel,
-        language=language,
-        engine_name="hyperplane",
-        start_timeout=_START,
-        progress_bar=False,
-        stdout_file=sys.stdout,
-        stderr_file=sys.stderr,
-        cwd=str(Path.cwd()),
-        kernel_manager_class=Calm,
-        config=Config({"KernelManager": place.settings()}),
-    )
+    try:
+        papermill.execute_notebook(
+            _plain(notebook),
+            _plain(output),
+            parameters=parameters,
+            kernel_name=kernel,
+            language=language,
+            engine_name="hyperplane",
+            start_timeout=_START,
+            progress_bar=False,
+            stdout_file=sys.stdout,
+            stderr_file=sys.stderr,
+            cwd=str(Path.cwd()),
+            kernel_manager_class=Calm,
+            config=Config({"KernelManager": place.settings()}),
+        )
+    # Not their tracebacks: those are of papermill, and the one of the cell is in the message.
+    except PapermillExecutionError as error:
+        cell = name_cell(output, error.cell_index, error.exec_count)
+        told = describe_error(
+            notebook.name, cell, error.ename, str(error.evalue), list(error.traceback)
+        )
+        sys.exit(told)
+    except DeadKernelError as error:
+        cell = name_cell(output, begun, None)
+        sys.exit(
+            f"{notebook.name}: {cell} ended its kernel\n"
+            f"{type(error).__module__}.{type(error).__name__}: {error}"
+        )
 
 
 def _choose_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, Any]:

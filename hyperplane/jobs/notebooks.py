@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import json
 import keyword
 import platform
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +15,10 @@ from hyperplane.errors import Fault
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.wording import did_you_mean, shown
 from hyperplane.jobs.notebook import DEFAULT_KERNEL, language_of
+from hyperplane.jobs.parameter_cells import ParameterCell, read_cell
 
 #: Variables with which a step has other kernels than this process.
 _OF_KERNELS = {"JUPYTER_PATH", "JUPYTER_DATA_DIR", "HOME", "XDG_DATA_HOME"}
-_ASSIGNED = re.compile(r"^([A-Za-z_]\w*)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -29,8 +27,8 @@ class _Notebook:
 
     kernel: str
     language: str
-    #: What its cell tagged ``parameters`` assigns; None where there is no such cell.
-    named: frozenset[str] | None
+    #: Its cell tagged ``parameters``; None where there is no such cell.
+    cell: ParameterCell | None
 
 
 def kernel_faults(pipeline: Pipeline) -> list[Fault]:
@@ -119,7 +117,7 @@ def _kernel_fault(step: Step, notebook: _Notebook, kernels: list[str]) -> Fault 
 
 
 def warnings_of(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:
-    """What may be a slip: notebooks without a kernel, and parameters that are no variables.
+    """What may be a slip: no kernel, parameters that are no variables, or texts for numbers.
 
     Parameters
     ----------
@@ -132,6 +130,7 @@ def warnings_of(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:
     -------
     list of str
     """
+    given = list(parameters)
     steps = [step for step in pipeline.steps if step.kind == "notebook"]
     read = [(step, one) for step in steps if (one := _read(pipeline, step)) is not None]
     python = [(step, one) for step, one in read if one.language in ("", "python")]
@@ -140,12 +139,32 @@ def warnings_of(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:
         for step, one in python
         if not one.kernel and not step.kernel
     ]
+    found += dict.fromkeys(
+        text for step, one in python if (text := _texts_for_others(step, one, given))
+    )
     return found + [
         f"parameter {shown(name)} is no name of a variable in Python: notebooks find it in the "
         "environment only"
-        for name in parameters
+        for name in given
         if python and not is_variable(name)
     ]
+
+
+def _texts_for_others(step: Step, notebook: _Notebook, given: Sequence[str]) -> str:
+    """Parameters that come as text where the notebook's default is a number, list or the like."""
+    of_chunks = ["chunk_id"] * bool(step.chunk_count) + ["item"] * bool(step.foreach)
+    types = notebook.cell.types if notebook.cell else {}
+    wrong = {name: types[name] for name in (*given, *of_chunks) if name in types}
+    if not wrong:
+        return ""
+    shown_types = ", ".join(f"{name} ({kind})" for name, kind in wrong.items())
+    name, kind = next(iter(wrong.items()))
+    made = {"int": f"int({name})", "float": f"float({name})", "bool": f'{name}.lower() == "true"'}
+    return (
+        f"{step.path}: parameters arrive as text (str), where the cell tagged parameters has other "
+        f"types: {shown_types}; convert them in a later cell, as with {name} = "
+        f"{made.get(kind, f'json.loads({name})')}"
+    )
 
 
 def parameters_of(path: Path) -> tuple[str, frozenset[str]]:
@@ -159,7 +178,7 @@ def parameters_of(path: Path) -> tuple[str, frozenset[str]]:
     notebook = _of_file(path)
     if notebook is None:
         raise ValueError(f"{path} cannot be read")
-    return notebook.language, notebook.named or frozenset()
+    return notebook.language, notebook.cell.names if notebook.cell else frozenset()
 
 
 def is_variable(name: str) -> bool:
@@ -189,27 +208,11 @@ def _of_file(path: Path) -> _Notebook | None:
         metadata = _mapping(document.get("metadata"))
         spec, info = _mapping(metadata.get("kernelspec")), _mapping(metadata.get("language_info"))
         language = language_of({"kernelspec": spec, "language_info": info}).lower()
-        named = _named(document["cells"]) if language in ("", "python") else None
+        cell = read_cell(document["cells"]) if language in ("", "python") else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
-    return _Notebook(str(spec.get("name") or ""), language, named)
+    return _Notebook(str(spec.get("name") or ""), language, cell)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _named(cells: Any) -> frozenset[str] | None:
-    """The variables that the first cell tagged ``parameters`` assigns."""
-    for cell in cells:
-        if "parameters" not in (_mapping(cell.get("metadata")).get("tags") or ()):
-            continue
-        source = cell["source"]
-        text = source if isinstance(source, str) else "".join(source)
-        try:
-            nodes = ast.walk(ast.parse(text))
-        except (SyntaxError, ValueError):  # a magic of IPython
-            return frozenset(_ASSIGNED.findall(text))
-        stored = (one for one in nodes if isinstance(one, ast.Name))
-        return frozenset(one.id for one in stored if isinstance(one.ctx, ast.Store))
-    return None

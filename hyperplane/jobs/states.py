@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -101,6 +102,11 @@ class Job:
         """The folder for logs and results."""
         return Path(self.folder)
 
+    @property
+    def pipeline_name(self) -> str:
+        """The name of its pipeline, without the checks of reading the whole pipeline."""
+        return str(json.loads(self.definition)["name"])
+
     def as_dict(self) -> dict[str, Any]:
         """What may be shown of it, for JSON."""
         names = (
@@ -109,7 +115,11 @@ class Job:
             "dashboard", "output", "schedule",
         )  # fmt: skip
         shown = {name: getattr(self, name) for name in names}
-        return {**shown, "parameters": dict(self.parameters)}
+        return {
+            **shown,
+            "pipeline": self.pipeline_name,
+            "parameters": dict(self.parameters),
+        }
 
 
 @dataclass(frozen=True)

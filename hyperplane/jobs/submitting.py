@@ -32,6 +32,7 @@ from hyperplane.jobs.parameter_use import unread_parameters
 from hyperplane.jobs.programs import Handed
 from hyperplane.jobs.runners import finds_files_of_this_machine, settle
 from hyperplane.jobs.states import CANCELLED, OPEN, PENDING, PROCESSED, Job
+from hyperplane.public_calls import check_call
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
@@ -192,7 +193,7 @@ def send(
         When its folder cannot be used, or the supervisor cannot be started.
     """
     for text in warnings_of(job, source) if warn else ():
-        call_site.warn(text, stacklevel=3)
+        call_site.warn(text)
     handed = handed_over()
     keep(job, handed.environment, settle(job.runner, runner_options or {}), unread(job, source))
     with submission_of(job):
@@ -232,6 +233,7 @@ def id_of(job: Any) -> str:
     return str(found)
 
 
+@check_call
 def resume(job_id: str | Submitted) -> Submitted:
     """Go on with a job that has ended, or whose supervisor was killed, from its finished steps.
 
@@ -272,6 +274,7 @@ def resume(job_id: str | Submitted) -> Submitted:
     return Submitted(job.id, job.run_id)
 
 
+@check_call
 def cancel(job_id: str | Submitted, *, by: str = "from Python") -> Job:
     """End a job, politely and then surely; one that has ended stays as it is.
 

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from hyperplane.errors import Fault, check
+from hyperplane.public_calls import check_call
 from hyperplane.shards.frozen import frozen_files, sorted_files
 from hyperplane.shards.identity import Shard, found, rows_of
 
 
+@check_call
 def shard_files(
     urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     n_machines: int | None = None,

@@ -7,10 +7,12 @@ import os
 from typing import Any, NamedTuple
 
 from hyperplane.errors import Fault, check
+from hyperplane.public_calls import check_call
 from hyperplane.shards import runners
 from hyperplane.shards.runners import Said, Task
 
 
+@check_call
 class Shard(NamedTuple):
     """One of equal shares of some work.
 
@@ -26,6 +28,7 @@ class Shard(NamedTuple):
     n: int
 
 
+@check_call
 def shard(index: int | None = None, count: int | None = None) -> Shard:
     """Which shard this process is, and of how many.
 

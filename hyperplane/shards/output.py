@@ -6,10 +6,12 @@ import operator
 from typing import Any
 
 from hyperplane.errors import Fault, check
+from hyperplane.public_calls import check_call
 from hyperplane.shards.identity import found
 from hyperplane.stores.templates import fill_template
 
 
+@check_call
 def output_path(template: str, idx: int | None = None, n: int | None = None) -> str:
     """The name of what one shard writes.
 

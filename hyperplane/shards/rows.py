@@ -18,11 +18,13 @@ from hyperplane.collections.frames.sources.reader import reading
 from hyperplane.collections.frames.sources.request import Request
 from hyperplane.collections.frames.sources.spans import SpanPart
 from hyperplane.errors import Fault, check
+from hyperplane.public_calls import check_call
 from hyperplane.shards import parquet_rows, text_rows
 from hyperplane.shards.identity import found
 from hyperplane.stores import listing
 
 
+@check_call
 def shard_rows(
     url: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     n_machines: int | None = None,

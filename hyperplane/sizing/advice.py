@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hyperplane.public_calls import check_call
 from hyperplane.sizing import explain
 from hyperplane.sizing.advise import Answer, Option, Question
 from hyperplane.sizing.measure import Measured
@@ -106,6 +107,7 @@ class SizingAdvice:
         pool = self.question.pool or self.pool.name
         return {"num_workers": self.nodes, "pool": pool, **self.worker.to_dict()}
 
+    @check_call(outcome="nothing was started")
     def start(self, **options: Any) -> tuple[Client, Cluster]:
         """Start the cluster for one piece.
 
@@ -123,6 +125,7 @@ class SizingAdvice:
 
         return initialize_cluster(self, **options)
 
+    @check_call
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw memory needed against memory given, for each pool.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from hyperplane import config
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.public_calls import check_call
 from hyperplane.sizing import fit
 from hyperplane.sizing.advice import SizingAdvice
 from hyperplane.sizing.advise import Basis, Question, Tasks, answer
@@ -19,6 +20,7 @@ from hyperplane.units import gb_to_bytes, whole_number
 _MOST = 10**12
 
 
+@check_call
 def size_cluster(
     data: Any,
     operation: str = "medium",
@@ -112,6 +114,7 @@ def size_cluster(
     return SizingAdvice(question, answer(question, rules, config.pools()), measured)
 
 
+@check_call
 def fit_workers(
     pool: str | PoolSpec,
     *,
@@ -157,6 +160,7 @@ def fit_workers(
     )
 
 
+@check_call
 def closest_pool(cores: float, ram_gb: float, ngpus: int = 0) -> PoolSpec:
     """The smallest pool whose node really has that many cores and that much memory.
 

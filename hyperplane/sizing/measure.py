@@ -12,6 +12,7 @@ from numbers import Real
 from typing import Any, cast
 
 from hyperplane.errors import Fault, RequestError
+from hyperplane.parquet_index import check_index
 from hyperplane.sizing import files
 from hyperplane.units import format_bytes, gb_to_bytes, parse_bytes
 
@@ -137,6 +138,7 @@ def _of_files(urls: str | Sequence[str]) -> Measured:
 
 def _of_collection(data: Any) -> Measured:
     """Ask a collection of a package that must be loaded already, since the object exists."""
+    check_index(data, "data")
     for package, kind, size in _KINDS:
         module = sys.modules.get(package)
         if module is not None and isinstance(data, getattr(module, kind)):

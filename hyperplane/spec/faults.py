@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from hyperplane.errors import Fault, RequestError
+from hyperplane.errors import Fault
+from hyperplane.errors.requests import error_of
+from hyperplane.public_calls import unknown_name
 
 _LIMITS = {
     "greater_than": ("more than {gt}", "gt"),
@@ -27,6 +29,7 @@ _KINDS = {
     "tuple_": "a list",
     "finite_": "a finite number",
 }
+_NO_KEY = "no such key"
 _LIST = 'a list, such as ["a", "b"] ([a,b] in YAML and on the command line)'
 
 
@@ -88,7 +91,16 @@ class CheckedModel(BaseModel):
             try:
                 super().__init__(**values)
             except ValidationError as error:
-                raise RequestError(faults_of(error)) from error
+                raise error_of(
+                    [self._named(fault, values) for fault in faults_of(error)]
+                ) from error
+
+    @classmethod
+    def _named(cls, fault: Fault, values: Mapping[str, Any]) -> Fault:
+        """A fault; that of a field that there is not, with those that there are."""
+        if fault.allowed != _NO_KEY or fault.where not in values:
+            return fault
+        return unknown_name(fault.where, values[fault.where], cls.model_fields, cls.__name__)
 
 
 def with_known(fault: Fault, known: Iterable[str], prefix: str = "") -> Fault:
@@ -135,7 +147,7 @@ def _allowed(entry: Any) -> str:
     if kind == "missing":
         return "a value; this key must be there"
     if kind == "extra_forbidden":
-        return "no such key"
+        return _NO_KEY
     if kind == "value_error":
         return str(context["error"])
     if kind in {"model_type", "dataclass_type", "is_instance_of"}:

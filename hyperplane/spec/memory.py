@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from hyperplane.errors import Fault, RequestError
+from hyperplane.public_calls import check_call
 
 Threshold = float | Literal[False]
 
@@ -16,6 +17,7 @@ _KEY = "distributed.worker.memory."
 _NAMES = ("target", "spill", "pause", "terminate")
 
 
+@check_call
 @dataclass(frozen=True)
 class MemoryPolicy:
     """Fractions of a worker's memory at which it acts, or ``False`` for never.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -17,6 +16,7 @@ from pydantic import (
 )
 
 from hyperplane.errors import Fault, RequestError
+from hyperplane.public_calls import nearest, unknown_name
 from hyperplane.spec.faults import CheckedModel, FaultsInside
 from hyperplane.spec.memory import MemoryPolicy, policy_faults
 from hyperplane.spec.pool import PoolSpec
@@ -184,13 +184,19 @@ class ClusterRequest(CheckedModel):
         )
 
 
-def read_request(arguments: Mapping[str, Any]) -> tuple[ClusterRequest, list[Fault]]:
+def read_request(
+    arguments: Mapping[str, Any], function: str = "initialize_cluster", own: Sequence[str] = ()
+) -> tuple[ClusterRequest, list[Fault]]:
     """Check arguments one by one and against each other.
 
     Parameters
     ----------
     arguments : mapping of str to object
         Names and values as the caller gave them.
+    function : str
+        The function that was called, for messages.
+    own : sequence of str
+        What the function has besides, for messages.
 
     Returns
     -------
@@ -200,7 +206,7 @@ def read_request(arguments: Mapping[str, Any]) -> tuple[ClusterRequest, list[Fau
         Everything that is wrong; empty when the request can be planned.
     """
     known = {key: value for key, value in arguments.items() if key in _argument_names()}
-    faults = [_unknown(key, arguments[key]) for key in arguments if key not in known]
+    faults = [_unknown(key, arguments[key], function, own) for key in arguments if key not in known]
     if "ram_gb_per_proc" in known and "ram_gb_proc" in known:
         asked = f"{known.pop('ram_gb_proc')!r} beside ram_gb_per_proc"
         faults.append(Fault("ram_gb_proc", asked, "one of the two names"))
@@ -218,26 +224,13 @@ def read_request(arguments: Mapping[str, Any]) -> tuple[ClusterRequest, list[Fau
     return request, faults
 
 
-#: What plain Dask calls the same things.
-_OF_DASK = {
-    "n_workers": "num_workers",
-    "processes": "nprocs",
-    "threads_per_worker": "nthreads",
-    "memory_limit": "ram_gb_per_proc",
-    "cores": "cores_per_worker",
-    "dashboard_address": "dashboard_port",
-}
-
-
 def _argument_names() -> set[str]:
     return {*ClusterRequest.model_fields, "ram_gb_proc"}
 
 
-def _unknown(name: str, value: object) -> Fault:
-    near = [_OF_DASK[name]] if name in _OF_DASK else []
-    near = near or difflib.get_close_matches(name, sorted(_argument_names()), n=2, cutoff=0.6)
-    allowed = "no argument of that name"
-    return Fault(name, repr(value), allowed, f"did you mean {' or '.join(near)}?" if near else "")
+def _unknown(name: str, value: object, function: str, own: Sequence[str]) -> Fault:
+    near = nearest(name, [*sorted(_argument_names()), *own])
+    return unknown_name(name, value, [*ClusterRequest.model_fields, *own], function, near)
 
 
 def _threads_against_cores(request: ClusterRequest) -> list[Fault]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.public_calls import check_call
 from hyperplane.units import GB, bytes_to_gb, format_number, gb_to_bytes, plural
 
 #: Of processes, threads, bytes, cores and GPUs; beyond it, floats have no exact whole numbers.
@@ -23,6 +24,7 @@ def _allowed(value: Any, minimum: int) -> str:
     return f"a number of at least {minimum}" if is_low else f"a whole number up to {_LARGEST:,}"
 
 
+@check_call
 @dataclass(frozen=True)
 class WorkerSpec:
     """How the worker processes of one node are laid out.
@@ -77,6 +79,7 @@ class WorkerSpec:
             raise RequestError(faults)
 
     @classmethod
+    @check_call
     def from_gb(
         cls,
         nprocs: int,

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.errors import Fault, check
+from hyperplane.public_calls import check_call
 from hyperplane.storage.attempts import is_attempt, is_of_here, runs
 from hyperplane.storage.commits import Commits, State
 from hyperplane.storage.place import commits_of
 from hyperplane.storage.shards import FIRST
 from hyperplane.storage.shelf import Shelf
-from hyperplane.storage.target import Target, read_only_faults, target_of
+from hyperplane.storage.target import Target, check_options, read_only_faults, target_of
 from hyperplane.units import format_bytes, parse_seconds, plural
 
 _COMMIT = re.compile(r"commit-([0-9]{8})\.(?:json|done)")
@@ -54,6 +55,7 @@ class Cleaned:
         return "\n".join(lines)
 
 
+@check_call(outcome="nothing was removed")
 def clean(
     url: str | PathLike[str],
     *,
@@ -94,6 +96,7 @@ def clean(
     >>> hyperplane.storage.clean("memory://docs/tidy.parquet").files
     0
     """
+    check_options(url, options, clean)
     target = target_of(url, storage_options, options)
     age = _seconds(older_than)
     faults = read_only_faults(target)

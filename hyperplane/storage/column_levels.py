@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from hyperplane.public_calls import warn_caller
 
-def with_flat_columns(obj: Any, stacklevel: int = 3) -> Any:
+
+def with_flat_columns(obj: Any) -> Any:
     """The same dataframe with columns of one level; what is none, or has one level, as it is.
 
     A column's name is that of its levels with ``_`` between them, empty ones left out: of the
@@ -17,11 +18,10 @@ def with_flat_columns(obj: Any, stacklevel: int = 3) -> Any:
     ----------
     obj : object
         What is to be saved.
-    stacklevel : int
-        Of the warning that says the new names.
 
     Examples
     --------
+    >>> import warnings
     >>> import pandas as pd
     >>> columns = pd.MultiIndex.from_tuples([("t", ""), ("v", "sum"), ("v", "mean")])
     >>> with warnings.catch_warnings(action="ignore"):
@@ -36,9 +36,7 @@ def with_flat_columns(obj: Any, stacklevel: int = 3) -> Any:
     if changed:
         some = ", ".join(f"{old!r} as {new!r}" for old, new in changed[:2])
         more = f" and {len(changed) - 2} more" if len(changed) > 2 else ""
-        warnings.warn(
-            f"columns of several levels are saved with one: {some}{more}", stacklevel=stacklevel
-        )
+        warn_caller(f"columns of several levels are saved with one: {some}{more}")
     made = obj.copy(deep=False) if type(obj).__module__.startswith("pandas") else obj.copy()
     made.columns = names
     return made

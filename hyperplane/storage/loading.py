@@ -28,6 +28,7 @@ from hyperplane.errors import (
     RequestError,
     StorageError,
 )
+from hyperplane.public_calls import check_call
 from hyperplane.storage.arrays import load_array
 from hyperplane.storage.commits import FOREIGN
 from hyperplane.storage.decoding import decoded
@@ -51,6 +52,7 @@ _KINDS = {
 }  # fmt: skip
 
 
+@check_call
 def load(
     url: str | PathLike[str],
     *,
@@ -94,8 +96,8 @@ def load(
     >>> hyperplane.load("memory://docs/late.parquet")["delay"].sum()
     np.int64(42)
     """
+    check_options(url, options, load)
     target = target_of(url, storage_options, options)
-    check_options(target, options)
     shelf = Shelf(target.store)
     if shelf.is_file(target.path):
         return _file(target, shelf, trusted)

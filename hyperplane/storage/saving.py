@@ -9,6 +9,8 @@ from os import PathLike
 from typing import Any
 
 from hyperplane.errors import check
+from hyperplane.parquet_index import check_index
+from hyperplane.public_calls import check_call
 from hyperplane.storage.arrays import save_array
 from hyperplane.storage.column_levels import with_flat_columns
 from hyperplane.storage.copies import save_path
@@ -21,6 +23,7 @@ from hyperplane.storage.target import check_options, check_partitioned, has_fiel
 from hyperplane.stores.templates import fill_template
 
 
+@check_call(outcome="nothing was saved")
 def save(
     obj: Any,
     url: str | PathLike[str],
@@ -98,9 +101,10 @@ def save(
         check(replace(fault, where="url") for fault in faults)
         shard = None  # each has a place of its own
     check_partitioned(options)
+    check_options(url, options, save)
+    check_index(obj, "obj")
     obj = with_flat_columns(obj)
     target = target_of(url, storage_options, options)
-    check_options(target, options)
     request = understood(obj, target, format, mode, shard, run)
     if request.kind == "array":
         result = save_array(obj, request)

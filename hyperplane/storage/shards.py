@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any
 
 from hyperplane.errors import Fault, OutputConflict, RequestError, StorageError, check
+from hyperplane.public_calls import check_call
 from hyperplane.storage.commits import Commits, conflict
 from hyperplane.storage.files import exists
 from hyperplane.storage.manifest import Manifest, Part
@@ -16,7 +17,7 @@ from hyperplane.storage.parts import check_writable, verify, written_parts
 from hyperplane.storage.place import commits_of
 from hyperplane.storage.request import Request
 from hyperplane.storage.result import SaveResult
-from hyperplane.storage.target import read_only_faults, target_of
+from hyperplane.storage.target import check_options, read_only_faults, target_of
 
 _RECORD = re.compile(r"shards-([0-9]+)-([^/]+)/records/([0-9]+)\.json")
 #: Says in the record of a shard which columns it has.
@@ -193,6 +194,7 @@ def _result(request: Request, manifest: Manifest, written: int, *, complete: boo
     )
 
 
+@check_call
 def missing_shards(
     url: str | PathLike[str],
     *,
@@ -233,6 +235,7 @@ def missing_shards(
     >>> missing_shards("memory://docs/shards")
     [0, 2]
     """
+    check_options(url, options, missing_shards)
     target = target_of(url, storage_options, options)
     faults = read_only_faults(target)
     asked: Any = run

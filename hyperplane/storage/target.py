@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,6 +16,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.public_calls import unknown_name
 from hyperplane.stores.places import Store
 from hyperplane.stores.secrets import said, shown
 
@@ -22,6 +26,8 @@ LONGEST_NAME = 200
 _READ_ONLY = {"http", "https", "data", "zip", "tar", "libarchive", "reference", "git", "github"}
 #: What other writers call the columns by whose values they make folders.
 _PARTITIONED = {"partition_by", "partition_on", "partition_cols", "partitionBy"}
+#: How much alike the names of an option and of an argument are when one is a slip of the other.
+_SLIP = 0.8
 _FIELD = re.compile(r"\{[^{}/]*\}")
 
 
@@ -181,17 +187,56 @@ def _is_above(path: str) -> bool:
         return False  # the current folder has been removed
 
 
-def check_options(target: Target, options: Mapping[str, Any]) -> None:
-    """Refuse what is no option of a local disk: it is a slip, or of another function.
+def check_options(url: Any, options: Mapping[str, Any], function: Callable[..., Any]) -> None:
+    """Refuse options that are misspelt arguments of the function, or that no file system takes.
+
+    Parameters
+    ----------
+    url : object
+        The URL as it was given.
+    options : mapping
+        The function's ``**options``, which are meant for the file system.
+    function : callable
+        The public function.
 
     Raises
     ------
-    RequestError
-        With every one; a store's own options are its own affair.
+    UnknownArgument
+        With every option of a local disk, which has none; and with those of a store that the store
+        does not name and that are spelt almost as an argument of the function.
     """
-    if target.store.local:
-        allowed = "an argument of this call; files of this machine have no options"
-        check(Fault(name, repr(value)[:80], allowed) for name, value in options.items())
+    if not options:
+        return
+    parameters = inspect.signature(function).parameters.values()
+    known = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD]
+    system = _system_class(url)
+    of_store = _option_names(system)
+    faults = []
+    for name, value in options.items():
+        fault = unknown_name(name, value, known, function.__name__)
+        if system is LocalFileSystem:
+            advice = fault.advice or "a file of this machine has no options"
+            faults.append(replace(fault, advice=advice))
+        elif name not in of_store and get_close_matches(name, known, n=1, cutoff=_SLIP):
+            faults.append(fault)
+    check(faults)
+
+
+def _system_class(url: Any) -> Any:
+    """The class of the file system of a URL; None when it cannot be told, or is not installed."""
+    try:
+        return fsspec.get_filesystem_class(fsspec.utils.get_protocol(os.fspath(url)))
+    except (ImportError, TypeError, ValueError):
+        return None
+
+
+def _option_names(system: Any) -> set[str]:
+    """The options that a class of file systems and its parents name."""
+    classes = getattr(system, "__mro__", ())
+    makers = [vars(one)["__init__"] for one in classes if "__init__" in vars(one)]
+    with contextlib.suppress(ValueError):  # of a maker written in C
+        return {name for maker in makers for name in inspect.signature(maker).parameters}
+    return set()
 
 
 def check_partitioned(options: Mapping[str, Any]) -> None:

@@ -124,8 +124,14 @@ def test_jobs_are_listed_the_last_first(run: Run) -> None:
     for name, file in {"one": "say.sh", "two": "bad.sh", "three": "say.sh"}.items():
         run("job", "run", file, "--name", name)
     shown = run("job", "list")
-    assert [line.split()[1] for line in shown.out.splitlines()[2:]] == ["three", "two", "one"]
+    assert shown.out.split("\n", 1)[0].split()[:4] == ["id", "name", "pipeline", "status"]
+    assert [line.split()[1:3] for line in shown.out.splitlines()[2:]] == [
+        ["three", "say"],
+        ["two", "bad"],
+        ["one", "say"],
+    ]
     assert "step 'bad' f" in shown.text
+    assert [job["pipeline"] for job in run("job", "list", "--json").json] == ["say", "bad", "say"]
     assert [job["name"] for job in run("job", "list", "--json", "--limit=2").json] == [
         "three",
         "two",

@@ -134,11 +134,11 @@ def test_a_call_that_is_never_awaited_is_named():
 def test_the_line_holds_for_its_own_call_only():
     @shows_caller
     async def outer():
-        call_site.warn("inside", stacklevel=1)
+        call_site.warn("inside")
 
     async def main():
         await outer()
-        call_site.warn("outside", stacklevel=1)
+        call_site.warn("outside")
 
     with pytest.warns(UserWarning, match="side") as caught:
         asyncio.run(main())
@@ -158,7 +158,7 @@ def test_a_call_that_another_context_closes_says_nothing():
 
 
 def test_an_unknown_argument_names_the_one_that_was_meant():
-    with pytest.raises(TypeError, match=r"jobNam = 'x': .*; did you mean jobName\?") as caught:
+    with pytest.raises(TypeError, match=r"jobNam='x': .*; did you mean jobName\?") as caught:
         nc.submit_pipeline_job(jobNam="x")
     assert isinstance(caught.value, RequestError)
     assert type(pickle.loads(pickle.dumps(caught.value))) is type(caught.value)

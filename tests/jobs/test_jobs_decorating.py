@@ -6,7 +6,7 @@ import pytest
 from job_cases import LIMIT
 
 import hyperplane
-from hyperplane.errors import RequestError
+from hyperplane.errors import RequestError, UnknownArgument
 from hyperplane.jobs import submitting
 from hyperplane.jobs.home import the_store
 
@@ -84,6 +84,11 @@ def test_a_call_that_the_function_does_not_take_is_no_job():
 
     before = len(the_store().find())
     assert refused(lambda: add.submit())["submit"].asked == "missing a required argument: 'first'"
+    with pytest.raises(UnknownArgument, match="nothing was submitted"):
+        add.submit(1, secnd=2)
+    with pytest.raises(RequestError) as caught:
+        add.submit()
+    assert not isinstance(caught.value, TypeError)
     found = refused(lambda: add.submit(1, secnd=2))["submit"]
     assert found.allowed == "arguments of add(first, *, second=0)"
     assert found.advice == "did you mean second?"

@@ -78,7 +78,7 @@ def test_an_installation_without_notebooks_is_told(monkeypatch):
 
 
 def test_a_notebook_that_names_no_kernel_runs_with_python3():
-    made = step("plain", "print(year)", tagged="year = 1")
+    made = step("plain", "print(year)", tagged="year = '1'")
     warned = "plain.ipynb names no kernel: it runs with python3"
     assert told(made) == [warned]
     with pytest.warns(UserWarning, match=warned):
@@ -96,9 +96,9 @@ def test_no_python3_for_a_notebook_that_names_no_kernel(monkeypatch):
 
 
 def test_a_misspelt_parameter_is_told_with_the_nearest_name():
-    cell = "%matplotlib inline\nyear: int = 1990\nrate=1.5\n# never = 3\nif x == 2: pass"
+    cell = "%matplotlib inline\nyear: str = '1990'\nrate='1.5'\n# never = 3\nif x == 2: pass"
     magic = step("magic", tagged=cell, kernelspec=PYTHON)
-    plain = step("plain", tagged="month, day = 1, 2\nnames = ['a=1']", kernelspec=PYTHON)
+    plain = step("plain", tagged="month, day = '1', '2'\nnames = 'a=1'", kernelspec=PYTHON)
     assert told(magic, plain, year=1, rate=2, month=3, day=4, names=5) == []
     (said,) = told(magic, plain, yaer=1)
     assert said == "no step reads the parameter 'yaer': did you mean year?"
@@ -124,7 +124,7 @@ def test_a_parameter_that_something_else_may_read_is_not_told():
 
 def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():
     text = "import os; print(month, os.environ['MODEL_NAME'], os.environ['CLASS'])"
-    made = step("plain", text, tagged="month = 1", kernelspec=PYTHON)
+    made = step("plain", text, tagged="month = '1'", kernelspec=PYTHON)
     # Some programs write the name of the kernel only.
     document = json.loads(Path("plain.ipynb").read_text())
     document["metadata"] = {"kernelspec": {"name": "python3"}}
@@ -144,7 +144,7 @@ CONDA = {"name": "conda-root-py", "display_name": "Python [conda root]", "langua
 
 def test_a_kernel_of_python_that_is_not_here_is_replaced_with_one_warning():
     text = "import sys; print(sys.executable, year)"
-    first = step("first", text, tagged="year = 1", kernelspec=CONDA)
+    first = step("first", text, tagged="year = '1'", kernelspec=CONDA)
     both = Pipeline.from_steps("p", [first, step("second", "1", kernelspec=CONDA)])
     (warned,) = notebooks.kernel_warnings(both)
     assert warned.startswith("first.ipynb, second.ipynb: the kernel 'conda-root-py' is not inst")
@@ -185,7 +185,7 @@ def own_kernel(tmp_path, monkeypatch):
 
 
 def test_a_step_chooses_the_kernel(own_kernel):
-    made = step("chooses", "import os; print(year, os.environ['CHOSEN'])", tagged="year = 1")
+    made = step("chooses", "import os; print(year, os.environ['CHOSEN'])", tagged="year = '1'")
     assert len(told(made)) == 1
     made = made.model_copy(update={"kernel": "of-this-test"})
     assert told(made) == []
@@ -214,3 +214,73 @@ def test_a_step_that_chooses_a_kernel_that_is_not_here(own_kernel):
 )
 def test_languages_of_notebooks(spec, info, language):
     assert language_of({"kernelspec": spec, "language_info": info}) == language
+
+
+def texts(tagged, *cells, names=("n",), **fields):
+    """The warning of a notebook that gets texts, or an empty text."""
+    made = step("typed", *cells, tagged=tagged, kernelspec=PYTHON).model_copy(update=fields)
+    found = warnings_of(Pipeline.from_steps("p", [made]), names)
+    assert len(found) <= 1
+    return found[0] if found else ""
+
+
+@pytest.mark.parametrize(
+    ("tagged", "kind", "conversion"),
+    [
+        ("n = 3", "int", "n = int(n)"),
+        ("n: int = -3", "int", "n = int(n)"),
+        ("m, n = 'a', 0.5", "float", "n = float(n)"),
+        ("n = True", "bool", 'n = n.lower() == "true"'),
+        ("n = [1, 2]", "list", "n = json.loads(n)"),
+        ("n = {'a': 1}", "dict", "n = json.loads(n)"),
+        ("%matplotlib inline\nn = 3", "int", "n = int(n)"),
+    ],
+)
+def test_a_text_for_a_default_of_another_type_is_told(tagged, kind, conversion):
+    assert texts(tagged, "print(n + n)") == (
+        "typed.ipynb: parameters arrive as text (str), where the cell tagged parameters has other "
+        f"types: n ({kind}); convert them in a later cell, as with {conversion}"
+    )
+
+
+def test_all_parameters_of_a_notebook_are_in_one_line():
+    line = texts("a = 1\nb = 2.5\nc = 'x'", "1", names=("a", "b", "c", "d"))
+    assert ": a (int), b (float); convert" in line
+
+
+@pytest.mark.parametrize(
+    "tagged", ["n = '3'", "n = None", "n = f'{1}'", "n = today()", "m = 3", "n = (", ""]
+)
+def test_a_text_for_a_text_is_no_news(tagged):
+    assert texts(tagged, "print(n + n)") == ""
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "n = int(n)",
+        "n = float(n) if n else 0.0",
+        "%time x = 1\nparts = range(int(n.strip()))",
+        "import json\nn = json.loads(n)",
+        "days = n.split(',')",
+        "if n == 'yes': pass",
+        "n = pd.to_datetime(n)",
+    ],
+)
+def test_a_notebook_that_converts_its_parameters_is_not_told(cell):
+    assert texts("n = 3", "print(1)", cell) == ""
+
+
+def test_the_numbers_of_chunks_arrive_as_text_too():
+    assert "chunk_id (int)" in texts("chunk_id = 0", "1", names=(), chunks=3)
+    assert "item (int)" in texts("item = 1990", "1", names=(), foreach=("1991", "1992"))
+    assert texts("chunk_id = 0", "1", names=()) == ""
+
+
+@pytest.mark.parametrize(
+    "cells", [[{}], [{"source": 3}], [{"source": "a", "metadata": {"tags": 3}}], [3], 3]
+)
+def test_cells_that_are_none_are_a_fault_of_the_notebook(cells):
+    Path("odd.ipynb").write_text(json.dumps({"cells": cells, "metadata": {"kernelspec": PYTHON}}))
+    with pytest.raises(ValueError, match="cannot be read"):
+        notebooks.parameters_of(Path("odd.ipynb"))

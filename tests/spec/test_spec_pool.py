@@ -47,7 +47,7 @@ def test_may_give_all_it_has():
         ({"gpus": 1.5}, "gpus", "1.5", "a whole number"),
         ({"gpus": -1}, "gpus", "-1", "at least 0"),
         ({"price_per_hour": -1}, "price_per_hour", "-1", "at least 0.0"),
-        ({"coers": 3}, "coers", "3", "no such key"),
+        ({"coers": 3}, "coers", "3", "one of " + ", ".join(PoolSpec.model_fields)),
     ],
 )
 def test_a_fault_names_the_key(changes, where, asked, allowed):

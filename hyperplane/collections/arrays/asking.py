@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -13,6 +13,7 @@ import dask
 from hyperplane.collections.arrays.urls import listed, nested
 from hyperplane.collections.flags import flag_faults, is_one_of
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.public_calls import unknown_name
 from hyperplane.stores import listing
 from hyperplane.stores.secrets import given, said
 
@@ -77,11 +78,9 @@ def faults_of(
     known = _options()
     for name in decoding:
         if name not in known:
-            near = difflib.get_close_matches(name, known | set(words) | {"concat_dim", "load"})
-            advice = f"did you mean {' or '.join(near)}?" if near else ""
-            advice = _STORED if name == "chunks" else advice
-            allowed = f"no argument of that name; there are {', '.join(sorted(known))}"
-            yield Fault(name, "an argument", allowed, advice)
+            own = ["group", *words, "concat_dim", "data_vars", "coords", "load", "storage_options"]
+            fault = unknown_name(name, decoding[name], [*own, *sorted(known)], "open_zarr_many")
+            yield replace(fault, advice=_STORED) if name == "chunks" else fault
 
 
 def _options() -> set[str]:

@@ -12,11 +12,13 @@ from hyperplane.collections.arrays.asking import (
 )
 from hyperplane.errors import check
 from hyperplane.optional import need
+from hyperplane.public_calls import check_call
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
+@check_call
 def open_zarr_many(
     urls: Any,
     *,

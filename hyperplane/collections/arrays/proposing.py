@@ -10,11 +10,13 @@ import numpy as np
 
 from hyperplane.collections.arrays.chunking import proposed
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.public_calls import check_call
 from hyperplane.units import format_bytes, parse_bytes, whole_number
 
 _ARRAYS = "an array of NumPy, Dask, Zarr or xarray, or a shape together with dtype="
 
 
+@check_call
 def propose_chunks(
     array: Any,
     *,

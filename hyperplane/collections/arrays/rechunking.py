@@ -8,9 +8,11 @@ from typing import Any
 from hyperplane.collections.arrays.proposing import memory_limit
 from hyperplane.collections.arrays.steps import Chunks, largest, rechunk_steps
 from hyperplane.errors import Fault, RequestError
+from hyperplane.public_calls import check_call
 from hyperplane.units import format_bytes, whole_number
 
 
+@check_call
 def rechunk(array: Any, chunks: Any, *, memory: str | int = "1GB") -> Any:
     """Rechunk without a task that holds more than a limit of memory.
 

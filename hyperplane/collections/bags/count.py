@@ -20,6 +20,7 @@ from hyperplane.collections.bags.graph import bag_faults, graph_of, reading_of
 from hyperplane.collections.bags.kernel import TRIES, Filter, columns, ended_chunks, type_of
 from hyperplane.collections.bags.records import Source, Tally, parse
 from hyperplane.errors import Fault, check
+from hyperplane.public_calls import check_call
 
 #: Partial counts that are put together at once.
 SPLIT_EVERY = 8
@@ -29,6 +30,7 @@ BATCH = 10_000
 Counts = dict[Any, int]
 
 
+@check_call
 def count_by(bag: Bag, key: str | Callable[[Any], Any]) -> Bag:
     """How many records have each value of a field, most frequent first.
 

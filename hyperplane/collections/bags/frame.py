@@ -24,6 +24,7 @@ from hyperplane.collections.bags.types import (
 )
 from hyperplane.collections.flags import flag_faults
 from hyperplane.errors import Fault, check
+from hyperplane.public_calls import check_call
 from hyperplane.units import whole_number
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 LOOKED_AT = 4
 
 
+@check_call
 def to_dataframe(
     bag: Bag,
     *,

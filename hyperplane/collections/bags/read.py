@@ -20,9 +20,11 @@ from hyperplane.collections.bags.lines import chunks
 from hyperplane.collections.bags.records import Bad, Source, Tally, parse, read_part
 from hyperplane.collections.flags import is_one_of
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.public_calls import check_call
 from hyperplane.units import parse_bytes
 
 
+@check_call
 def read_records(
     urls: str | PathLike[str] | Iterable[str | PathLike[str]],
     *,
@@ -133,6 +135,7 @@ def _is_share(number: Any) -> bool:
     return bool(0 <= number <= 1)
 
 
+@check_call
 def bad_records(bag: Bag) -> Bag:
     r"""The lines that :func:`read_records` leaves out, whatever their number.
 

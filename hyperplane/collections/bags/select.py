@@ -14,8 +14,10 @@ from hyperplane.collections.bags.graph import bag_faults, mapped, read_bag, read
 from hyperplane.collections.bags.kernel import matching
 from hyperplane.collections.bags.records import Source, read_part
 from hyperplane.errors import Fault, check
+from hyperplane.public_calls import check_call
 
 
+@check_call
 def select(
     bag: Bag,
     where: Callable[[Any], Any] | Mapping[str, Any] | None = None,

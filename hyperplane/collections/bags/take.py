@@ -16,9 +16,11 @@ from hyperplane.collections.bags.graph import bag_faults, graph_of
 from hyperplane.collections.bags.parallel import quick_scheduler
 from hyperplane.collections.in_use import threads
 from hyperplane.errors import Fault, check
+from hyperplane.public_calls import check_call
 from hyperplane.units import whole_number
 
 
+@check_call
 def take(bag: Bag, n: int) -> tuple[Any, ...]:
     """The first ``n`` records, from as many partitions as it takes to find them.
 

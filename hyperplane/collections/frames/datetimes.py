@@ -20,6 +20,7 @@ from hyperplane.collections.frames.convert import values_of_categories
 from hyperplane.collections.frames.source import Frame, collection
 from hyperplane.collections.frames.task_errors import run_in_partition
 from hyperplane.errors import DataError, Fault
+from hyperplane.public_calls import check_call
 
 _UNITS = ("s", "ms", "us", "ns")
 _SHOWN = 5
@@ -34,6 +35,7 @@ _YEAR_LAST = (
 _YEAR_FIRST = r"(?<!\d)\d{4}(?P<by>[./\- ])(?P<month>\d{1,2})(?P=by)\d{1,2}(?!\d)"
 
 
+@check_call
 def to_datetime(
     df: Frame,
     column: str,

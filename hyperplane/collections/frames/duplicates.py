@@ -27,10 +27,12 @@ from hyperplane.collections.frames.kernels.concatenate import together
 from hyperplane.collections.frames.source import Frame, collection, opened, source
 from hyperplane.collections.frames.task_errors import on_piece
 from hyperplane.errors import Fault
+from hyperplane.public_calls import check_call
 
 Keep = Literal["first", "last"]
 
 
+@check_call
 def drop_duplicates(
     df: Frame,
     subset: str | Sequence[str] | None = None,

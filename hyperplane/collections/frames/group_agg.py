@@ -24,8 +24,10 @@ from hyperplane.collections.frames.arguments import (
 from hyperplane.collections.frames.grouped import Grouping, grouped
 from hyperplane.collections.frames.source import Frame, collection
 from hyperplane.errors import Fault, check
+from hyperplane.public_calls import check_call
 
 
+@check_call
 def group_agg(
     df: Frame, by: str | Sequence[str], agg: AggSpec, *, split_out: int = 1
 ) -> dd.DataFrame:
@@ -85,6 +87,7 @@ def group_agg(
     return grouped(df, grouping, split_out, "group-agg")
 
 
+@check_call
 def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = False) -> dd.Series:
     """How often each value, or combination of values, occurs; the most frequent first.
 

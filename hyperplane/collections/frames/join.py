@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from hyperplane.collections.frames.shuffle_join import nullable, shuffle_join
 from hyperplane.collections.frames.source import Frame, collection
 from hyperplane.collections.frames.sources.reader import of_parts
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.public_calls import check_call, warn_caller
 
 How = Literal["inner", "left"]
 #: A right side up to this size goes to every task; it is read there, beside the task's own rows.
@@ -93,6 +93,7 @@ class JoinedPart:
         return self.left_where, self.right_where
 
 
+@check_call
 def join(
     left: Frame,
     right: Frame,
@@ -204,7 +205,7 @@ def _of_any_origin(
     if not all(_one_type(*pair) for pair in types):
         # As Dask's own merge warns.
         text = f"merge column data type mismatches: {', '.join(kinds)}; cast them to one type"
-        warnings.warn(text, UserWarning, stacklevel=3)
+        warn_caller(text)
     try:
         return shuffle_join(left, right, keys, how, suffixes)
     except (TypeError, ValueError, NotImplementedError, pa.ArrowException) as error:

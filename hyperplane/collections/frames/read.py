@@ -16,11 +16,12 @@ from hyperplane.collections.frames.sources import (
     plan,
     types,
 )
-from hyperplane.collections.frames.sources.arguments import friendly, places_faults
+from hyperplane.collections.frames.sources.arguments import places_faults
 from hyperplane.collections.frames.sources.reader import of_parts
 from hyperplane.collections.frames.sources.request import OnError, Request, Table
 from hyperplane.collections.frames.sources.text_plan import TextOptions
 from hyperplane.errors import Fault, check
+from hyperplane.public_calls import check_call
 from hyperplane.stores import listing
 from hyperplane.stores.places import File
 
@@ -38,7 +39,7 @@ _USES = {
 }
 
 
-@friendly
+@check_call
 def read(
     urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     columns: Sequence[str] | None = None,

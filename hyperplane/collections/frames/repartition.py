@@ -17,6 +17,8 @@ from hyperplane.collections.frames.collection_size import (
 from hyperplane.collections.frames.sources.plan import size_of
 from hyperplane.collections.in_use import memory_per_thread, threads
 from hyperplane.errors import Fault
+from hyperplane.parquet_index import check_index
+from hyperplane.public_calls import check_call
 from hyperplane.units import format_bytes, whole_number
 
 #: A task holds its partition several times over: as read, as pandas, as result.
@@ -26,6 +28,7 @@ _USUAL = 100 * 10**6
 _LEAST = 10_000
 
 
+@check_call
 def repartition(
     df: Any,
     partition_size: str | int | None = None,
@@ -75,6 +78,8 @@ def repartition(
     with collect_faults() as faults:
         if not isinstance(df, dd.DataFrame):
             faults.append(Fault("df", type(df).__name__, "a Dask dataframe"))
+        with faults.of():
+            check_index(df, "df")
         if not (isinstance(fraction, (int, float)) and 0 < fraction <= 1):
             faults.append(Fault("fraction", repr(fraction), "above 0 and up to 1"))
         if partition_size is None:

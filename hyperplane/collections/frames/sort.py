@@ -29,6 +29,7 @@ from hyperplane.collections.frames.kernels.concatenate import together
 from hyperplane.collections.frames.source import Frame, collection, opened, source
 from hyperplane.collections.frames.task_errors import on_piece
 from hyperplane.errors import Fault
+from hyperplane.public_calls import check_call
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Order:
     into: int
 
 
+@check_call
 def sort_values(
     df: Frame,
     by: str | Sequence[str],

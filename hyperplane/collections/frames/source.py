@@ -22,6 +22,7 @@ from hyperplane.collections.frames.parts import Part
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources.plan import USUAL
 from hyperplane.errors import DataError, Fault, RequestError
+from hyperplane.parquet_index import check_index
 
 Frame = dd.DataFrame | str | PathLike[str] | Sequence[str]
 
@@ -37,6 +38,7 @@ def collection(df: Frame) -> dd.DataFrame:
     if isinstance(df, (str, PathLike)) or (isinstance(df, (list, tuple)) and df):
         return read(df, partition_size=USUAL)  # which joins small files
     if isinstance(df, dd.DataFrame):
+        check_index(df, "df")
         # Partitions of a GPU become those of pandas, by Dask's own means.
         return df if isinstance(df._meta, pd.DataFrame) else df.to_backend("pandas")
     advice = "for a pandas frame write dask.dataframe.from_pandas(df, npartitions=...)"

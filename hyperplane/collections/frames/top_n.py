@@ -32,6 +32,7 @@ from hyperplane.collections.frames.kernels.concatenate import together
 from hyperplane.collections.frames.source import Frame, collection, opened, source
 from hyperplane.collections.frames.task_errors import on_piece
 from hyperplane.errors import Fault
+from hyperplane.public_calls import check_call
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Ranking:
 _MOST = 2**62
 
 
+@check_call
 def top_n_per_group(
     df: Frame,
     by: str | Sequence[str],

@@ -18,8 +18,10 @@ from hyperplane.collections.frames.cells import ROW, Side, windows
 from hyperplane.collections.frames.grouped import Grouping, grouped
 from hyperplane.collections.frames.source import Frame, collection
 from hyperplane.collections.frames.time_column import time_column
+from hyperplane.public_calls import check_call
 
 
+@check_call
 def window_agg(
     df: Frame,
     time: str | None,

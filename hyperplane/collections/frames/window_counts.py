@@ -47,6 +47,7 @@ from hyperplane.collections.frames.source import Frame, collection, opened, sour
 from hyperplane.collections.frames.task_errors import on_piece
 from hyperplane.collections.frames.time_column import time_column
 from hyperplane.errors import DataError, Fault
+from hyperplane.public_calls import check_call
 
 #: Numbers of these kinds may be equal, and are named differently.
 _NUMBERS: dict[str, Callable[[pl.DataType], bool]] = {
@@ -76,6 +77,7 @@ class Counting:
         return [*self.by, CELL]
 
 
+@check_call
 def window_counts(
     df: Frame,
     time: str | None,

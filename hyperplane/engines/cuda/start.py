@@ -21,7 +21,14 @@ from hyperplane.engines.dask_settings import (
     variables_unless_chosen,
 )
 from hyperplane.engines.guarded import cluster_settings, scheduler_settings
-from hyperplane.engines.here import LOOPBACK, PARENT_DEATH, WORKER_MEMORY, log_tail, user_preloads
+from hyperplane.engines.here import (
+    LOOPBACK,
+    NOTICES,
+    PARENT_DEATH,
+    WORKER_MEMORY,
+    log_tail,
+    user_preloads,
+)
 from hyperplane.engines.starting import give_up, record_of
 from hyperplane.engines.worker_memory import fitting
 from hyperplane.errors import EngineError, Fault, StartFailed, StartTimeout, check
@@ -148,7 +155,7 @@ def arguments_of(
         "host": LOOPBACK,
         "dashboard_address": f"{LOOPBACK}:{plan.dashboard_port}",
         "death_timeout": plan.request.timeout,
-        "preload": [*user_preloads(), PARENT_DEATH, WORKER_MEMORY],
+        "preload": [*user_preloads(), PARENT_DEATH, WORKER_MEMORY, NOTICES],
         "scheduler_kwargs": {
             "dashboard": False,  # see lazy_dashboard
             "local_directory": scratch,

@@ -17,6 +17,7 @@ from hyperplane.jobs.definition.order import order_faults, resolve
 from hyperplane.jobs.definition.records import Record, attempt
 from hyperplane.jobs.definition.rules import resources_rules, step_rules
 from hyperplane.jobs.definition.wording import spelled
+from hyperplane.public_calls import check_call
 from hyperplane.spec.request import Gigabytes, Seconds
 
 Kind = Literal["notebook", "python", "javascript", "bash", "command"]
@@ -203,6 +204,7 @@ class Pipeline(Record):
         return [replace(fault, where=spelled(fault.where, "steps")) for fault in faults]
 
     @classmethod
+    @check_call
     def from_steps(
         cls,
         name: str,
@@ -274,6 +276,7 @@ class Pipeline(Record):
         check(faults)
         return placed(cls(**values, root=str(found.root), warnings=found.warnings), found)
 
+    @check_call
     def to_asl(self, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The pipeline as a machine of the Amazon States Language, for AWS Batch.
 

@@ -26,6 +26,7 @@ from hyperplane.jobs.definition.yaml_text import (
     Scalar,
     content,
 )
+from hyperplane.public_calls import check_call
 
 #: Files that are a job of one step, by the end of their names.
 SINGLE = {".sh": "bash", ".py": "python", ".ipynb": "notebook"}
@@ -37,6 +38,7 @@ KEYS = {**{name: name for name in _SHARED}, "tasks": "steps"}
 _TOP = {"pipeline": "", **KEYS}
 
 
+@check_call
 def read_pipeline(
     path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None
 ) -> Pipeline:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from hyperplane.errors import Fault, RequestError, check
+from hyperplane.errors import Fault, RequestError, UnknownArgument, check
 from hyperplane.jobs.definition.wording import did_you_mean
 from hyperplane.spec.faults import faults_of
 
@@ -65,7 +65,11 @@ class Record(BaseModel):
             faulty = {_top(fault) for fault in faults}
             known = {name: values[name] for name in values if name in type(self).model_fields}
             right = {name: _listed(value) for name, value in known.items() if name not in faulty}
-            check([*faults, *self._rules(right, faulty)])
+            faults += self._rules(right, faulty)
+            if known.keys() != values.keys():
+                # Raised for calls in Python only: of files, the faults are gathered.
+                raise UnknownArgument(faults)
+            check(faults)
 
     @classmethod
     def _with_inner(cls, values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:

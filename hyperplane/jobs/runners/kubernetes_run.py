@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 from hyperplane import config
 from hyperplane.engines import running_system
 from hyperplane.errors import EngineError, Fault
-from hyperplane.jobs import calls, kernel_folder, notebook
+from hyperplane.jobs import calls, cell_errors, kernel_folder, notebook
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.wording import shown
 from hyperplane.jobs.processes import Command
@@ -42,7 +42,7 @@ from hyperplane.spec.settings import KubernetesJobSettings
 
 _PYTHON = "python"
 #: The program that executes notebooks, what it imports, and where they are in a pod.
-_FILES = [Path(str(one.__file__)) for one in (notebook, kernel_folder, running_system)]
+_FILES = [Path(str(one.__file__)) for one in (notebook, cell_errors, kernel_folder, running_system)]
 _PROGRAM = f"{FOLDER}/.hyperplane"
 
 

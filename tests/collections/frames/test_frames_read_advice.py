@@ -148,7 +148,7 @@ def test_requests_that_are_nearly_right(tmp_path):
     with pytest.raises(RequestError, match=r"e\.csv.*not empty"):
         read(tmp_path / "e.csv")
     with pytest.raises(
-        RequestError, match=r"(?s)did you mean columns=.*separator=.*dtypes="
+        RequestError, match=r"(?s)did you mean columns.*mean separator.*mean dtypes"
     ) as caught:
         read(tmp_path / "a.csv", usecols=["a"], sep=";", dtype={"a": "str"}, secret="hush")
     assert len(caught.value.faults) == 4

@@ -21,6 +21,8 @@ from hyperplane.collections.frames.explain.report import Explanation, Finding
 from hyperplane.collections.frames.explain.rows import python_rows, unknown_look_up
 from hyperplane.collections.frames.explain.sorts import sorting
 from hyperplane.errors import Fault, check
+from hyperplane.parquet_index import check_index
+from hyperplane.public_calls import check_call
 
 __all__ = ["Explanation", "Finding", "explain"]
 
@@ -37,6 +39,7 @@ _OTHERS = (
 )
 
 
+@check_call
 def explain(*collections: Any) -> Explanation:
     """Name the expensive steps of Dask dataframes before they run; nothing is computed.
 
@@ -71,6 +74,8 @@ def explain(*collections: Any) -> Explanation:
     ('set_index',)
     """
     check(_faults(collections))
+    for place, collection in enumerate(collections):
+        check_index(collection, f"collections[{place}]")
     facts = gather(collection.expr for collection in collections)
     costly = list(_apply(_MOVING, facts))
     found = [*costly, *_apply(_OTHERS, facts)]

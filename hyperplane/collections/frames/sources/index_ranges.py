@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from hyperplane.collections.frames.sources.filters import Bound
 from hyperplane.collections.frames.sources.names import column
+from hyperplane.public_calls import warn_caller
 from hyperplane.units import plural
 
 if TYPE_CHECKING:
@@ -92,14 +92,12 @@ def warn_of_lost_ranges(found: Sequence[Footer], columns: Any) -> None:
         if isinstance(columns, Collection) and name not in columns:
             continue
         first = footers[0]
-        warnings.warn(
+        warn_caller(
             f"index {name!r} is left out of {plural(len(footers), 'file')}: pandas stored it as a "
             f"range of other rows than those of the file, so that its values are unknown "
             f"({first.file.url}: {_description(_entry(first.metadata))}, but "
             f"{plural(first.metadata.num_rows, 'row')}); to keep it, write the files again after "
-            "reset_index()",
-            UserWarning,
-            stacklevel=2,
+            "reset_index()"
         )
 
 

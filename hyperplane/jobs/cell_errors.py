@@ -1,0 +1,117 @@
+"""The error of a notebook's cell as the log of its step shows it.
+
+It belongs to the program that executes a notebook, and imports nothing of hyperplane.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+#: Tags of cells that papermill adds to a notebook.
+_ADDED = {"injected-parameters", "papermill-error-cell-tag"}
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
+#: A frame of IPython, and one in an installed package or in Python itself.
+_FRAME = re.compile(r"(?:File |Cell )")
+_INSTALLED = re.compile(
+    r"File (?:\S*[/\\](?:site|dist)-packages[/\\]|\S*[/\\]lib(?:64)?[/\\]python\d|<frozen )"
+)
+_ARROW = re.compile(r"^-+> ", re.MULTILINE)
+#: Lines of a traceback that are shown whole, and frames and lines of a message in a summary.
+_SHORT, _FRAMES, _MESSAGE = 16, 6, 3
+
+
+def describe_error(name: str, cell: str, error: str, message: str, traceback: Sequence[str]) -> str:
+    """The text of a cell's error: all of its traceback, and a summary at the end if that is long.
+
+    Parameters
+    ----------
+    name : str
+        Name of the notebook.
+    cell : str
+        The cell, as :func:`name_cell` gives it.
+    error, message : str
+        Class and text of the exception.
+    traceback : sequence of str
+        What IPython shows: a line, a title, one text for each frame, and the exception.
+
+    Examples
+    --------
+    >>> print(describe_error("a.ipynb", "cell 2", "ValueError", "no", ["Cell In[2], line 1"]))
+    a.ipynb: cell 2 failed
+    Cell In[2], line 1
+    ValueError: no
+    """
+    blocks = [_COLORS.sub("", block).rstrip("\n") for block in traceback]
+    last = f"{error}: {message}".rstrip().rstrip(":")
+    whole = "\n".join(blocks).strip("\n").splitlines()
+    ends = {line.strip() for line in whole[-1:]}
+    if not any(end.startswith(error) or last.endswith(end) for end in ends):
+        whole += _shortened(last)
+    if len(whole) <= _SHORT and not any(map(_INSTALLED.match, blocks)):
+        return "\n".join([f"{name}: {cell} failed", *whole])
+    return "\n".join(
+        [
+            f"{name}: the whole traceback of {cell}",
+            *whole,
+            "",
+            f"{name}: {cell} failed",
+            *_frames(blocks),
+            *_shortened(last),
+        ]
+    )
+
+
+def _frames(blocks: Iterable[str]) -> list[str]:
+    """The first and the last frames of the user's own code, each with the line that it was at."""
+    own = [block for block in blocks if _FRAME.match(block) and not _INSTALLED.match(block)]
+    shown = [_frame(block) for block in own]
+    if len(shown) > _FRAMES:
+        left_out = f"... {len(shown) - _FRAMES} frames more"
+        shown = [*shown[:1], [left_out], *shown[1 - _FRAMES :]]
+    return [line for lines in shown for line in lines]
+
+
+def _frame(block: str) -> list[str]:
+    title, *lines = block.splitlines()
+    return [title, *(line for line in lines if _ARROW.match(line))][:2]
+
+
+def _shortened(text: str) -> list[str]:
+    """The lines of a message, without those in the middle of a long one."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines if len(lines) <= _MESSAGE + 1 else [*lines[:_MESSAGE], "...", lines[-1]]
+
+
+def name_cell(output: Path, index: int, count: object) -> str:
+    """A cell by its number in the notebook as it was submitted.
+
+    Parameters
+    ----------
+    output : Path
+        The executed notebook.
+    index : int
+        Number of the cell in it, from 0, without the cells that tell of an error.
+    count : int or None
+        What Jupyter shows beside the cell.
+
+    Examples
+    --------
+    >>> name_cell(Path("not there"), 4, 3)
+    'cell 5 (In [3])'
+    """
+    shown = f" (In [{count}])" if count else ""
+    try:
+        cells: list[Any] = json.loads(output.read_bytes())["cells"]
+        tags = [set(cell.get("metadata", {}).get("tags") or ()) for cell in cells]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return f"cell {index + 1}{shown}"
+    tags = [each for each in tags if "papermill-error-cell-tag" not in each]
+    before = sum(1 for each in tags[:index] if not each & _ADDED)
+    if index < len(tags) and tags[index] & _ADDED:
+        return f"the cell with the job's parameters, after cell {before}{shown}"
+    total = sum(1 for each in tags if not each & _ADDED)
+    return f"cell {before + 1} of {total}{shown}"

@@ -1,0 +1,119 @@
+"""The cell of a notebook tagged ``parameters``: its variables, and the types of their defaults."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_ASSIGNED = re.compile(r"^([A-Za-z_]\w*)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
+#: Lines of IPython that are no Python: magics, commands of a shell and questions.
+_MAGIC = re.compile(r"^([ \t]*)[%!?].*$", re.MULTILINE)
+#: Functions that make of a text what a notebook wants.
+_CONVERTERS = {
+    "bool", "date", "datetime", "Decimal", "eval", "float", "fromisoformat", "Fraction", "int",
+    "isinstance", "literal_eval", "loads", "safe_load", "str", "strptime", "Timedelta",
+    "Timestamp", "to_datetime", "to_numeric", "type",
+}  # fmt: skip
+_DISPLAYS: dict[type[ast.AST], str] = {
+    ast.List: "list", ast.Dict: "dict", ast.Tuple: "tuple", ast.Set: "set",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ParameterCell:
+    """What the first cell tagged ``parameters`` assigns.
+
+    Parameters
+    ----------
+    names : frozenset of str
+        The variables.
+    types : mapping of str to str
+        Variable to the type of its default, where that is neither text nor None and no other cell
+        converts the variable.
+    """
+
+    names: frozenset[str]
+    types: Mapping[str, str]
+
+
+def read_cell(cells: Iterable[Any]) -> ParameterCell | None:
+    """The cell of a notebook in Python; None where no cell has the tag."""
+    tagged, others = None, []
+    for cell in cells:
+        source = cell["source"]
+        text = source if isinstance(source, str) else "".join(source)
+        tags = (cell.get("metadata") or {}).get("tags") or ()
+        if tagged is None and "parameters" in tags:
+            tagged = text
+        elif cell.get("cell_type", "code") == "code":
+            others.append(text)
+    if tagged is None:
+        return None
+    tree = _parsed(tagged)
+    if tree is None:
+        return ParameterCell(frozenset(_ASSIGNED.findall(tagged)), {})
+    stored = (one for one in ast.walk(tree) if isinstance(one, ast.Name))
+    names = frozenset(one.id for one in stored if isinstance(one.ctx, ast.Store))
+    types = dict(_defaults(tree))
+    for text in others if types else ():
+        for name in _converted(text):
+            types.pop(name, None)
+    return ParameterCell(names, types)
+
+
+def _parsed(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError):
+        pass
+    try:
+        return ast.parse(_MAGIC.sub(r"\1pass", text))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Variables that are assigned a value, and no text, with its type."""
+    for node in tree.body:
+        targets: list[Any] = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        value = getattr(node, "value", None)
+        for target in targets:
+            pairs = [(target, value)]
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                pairs = list(zip(target.elts, value.elts, strict=False))
+            for one, default in pairs:
+                if isinstance(one, ast.Name) and (kind := _type_of(default)):
+                    yield one.id, kind
+
+
+def _type_of(value: Any) -> str:
+    if isinstance(value, ast.UnaryOp):  # -1
+        value = value.operand
+    if isinstance(value, ast.Constant):
+        is_text = value.value is None or isinstance(value.value, str)
+        return "" if is_text else type(value.value).__name__
+    return _DISPLAYS.get(type(value), "")
+
+
+def _converted(text: str) -> Iterator[str]:
+    """Variables that a cell gives to a function that converts text, or compares with a text."""
+    tree = _parsed(text)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Call):
+            named = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            if named in _CONVERTERS:
+                inner = [one for each in node.args for one in ast.walk(each)]
+                yield from (one.id for one in inner if isinstance(one, ast.Name))
+            # n.lower(), n.split(",") and the like are made for texts.
+            owner = getattr(node.func, "value", None)
+            if isinstance(owner, ast.Name) and hasattr(str, str(getattr(node.func, "attr", ""))):
+                yield owner.id
+        elif isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            if any(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in sides):
+                yield from (one.id for one in sides if isinstance(one, ast.Name))
