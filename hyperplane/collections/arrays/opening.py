@@ -15,7 +15,7 @@ from hyperplane.collections.arrays.asking import advice_on
 from hyperplane.collections.arrays.reading import Part
 from hyperplane.collections.arrays.stores import KeepingStore
 from hyperplane.errors import Fault, RequestError
-from hyperplane.stores.contact import waiting
+from hyperplane.stores.contact import reach, waiting
 from hyperplane.stores.listing import place_of
 from hyperplane.stores.secrets import shown, without_secrets
 
@@ -77,8 +77,9 @@ def open_all(
 
         def attempt(number: int) -> Opened | Fault:
             try:
-                store = place_of(urls[number], storage_options).store
-                with waiting(store, urls[number]):
+                place = place_of(urls[number], storage_options)
+                reach(place, urls[number])
+                with waiting(place.store, urls[number]):
                     lazy = _open(stores[number], group, options, readers)
             except Exception as error:  # noqa: BLE001 - whatever a store or a codec may raise
                 why = _reason(error, group)
