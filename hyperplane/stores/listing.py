@@ -223,8 +223,9 @@ def _matched(url: Any, place: Place) -> _Found:
         elif glob:
             entries = _matches(_followed(place.store, endless="**" in path), path)
         elif isinstance(error, FileNotFoundError):
-            if _is_of_http(place.store, error.__cause__):
-                raise error.__cause__ from None
+            cause = error.__cause__
+            if _is_of_http(place.store, cause):
+                raise cause from None
             entries = []
         else:
             raise

@@ -181,7 +181,9 @@ def _conflicting(tables: Sequence[Any]) -> list[str]:
 def _unworkable_column(frame: pd.DataFrame) -> str | None:
     """The first column or index level that has no form in Polars."""
     levels = [frame.index.get_level_values(level) for level in range(frame.index.nlevels)]
-    columns = [(name, frame.iloc[:, place]) for place, name in enumerate(frame.columns)]
+    columns: list[tuple[Any, Any]] = [
+        (name, frame.iloc[:, place]) for place, name in enumerate(frame.columns)
+    ]
     columns += [(_INDEX if one.name is None else one.name, one) for one in levels]
     for name, values in columns:
         try:
