@@ -224,7 +224,7 @@ def _matched(url: Any, place: Place) -> _Found:
             entries = _matches(_followed(place.store, endless="**" in path), path)
         elif isinstance(error, FileNotFoundError):
             cause = error.__cause__
-            if _is_of_http(place.store, cause):
+            if _is_of_http(cause, place.store):
                 raise cause from None
             entries = []
         else:
@@ -233,7 +233,7 @@ def _matched(url: Any, place: Place) -> _Found:
     return _sorted(found) or [_fault(url, _NOTHING, _advice(system, path))]
 
 
-def _is_of_http(store: Store, cause: BaseException | None) -> TypeGuard[BaseException]:
+def _is_of_http(cause: BaseException | None, store: Store) -> TypeGuard[BaseException]:
     """Whether fsspec says that a file is missing where the server said something else."""
     if store.protocol not in ("http", "https") or cause is None:
         return False
