@@ -14,9 +14,6 @@ from hyperplane.storage.part_frames import to_frame
 from hyperplane.storage.untyped_text import frame_of_csv, frame_of_lines
 from hyperplane.units import format_bytes
 
-#: The most rows that one byte of a Parquet file stands for in honest files: of one value.
-_ROWS_FOR_A_BYTE = 100_000
-
 
 def decoded(data: bytes, kind: str, format: str) -> Any:  # noqa: A002
     """What a file holds.
@@ -81,11 +78,16 @@ def _table(data: bytes, format: str) -> Any:  # noqa: A002
         try:
             table = parquet.read_table(io.BytesIO(data), page_checksum_verification=True)
         except pa.ArrowMemoryError as error:
+            from hyperplane.collections.frames.sources.footers import ROWS_FOR_A_BYTE
+
             rows = parquet.read_metadata(io.BytesIO(data)).num_rows
-            if rows < _ROWS_FOR_A_BYTE * len(data):
+            if rows < ROWS_FOR_A_BYTE * len(data):
                 raise
             # The footer of a file of some bytes may say anything.
             raise ValueError(f"its footer says {rows} rows, which do not fit in memory") from error
+        rows = parquet.read_metadata(io.BytesIO(data)).num_rows
+        if table.num_rows != rows:  # Arrow reads what there is
+            raise ValueError(f"its footer says {rows} rows, and {table.num_rows} are there")
         return to_frame(table)
     if format == "avro":
         return to_frame(read_avro(data))

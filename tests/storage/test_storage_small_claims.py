@@ -50,6 +50,17 @@ def test_rows_that_no_memory_holds_are_an_error_that_names_them(tmp_path, monkey
         hyperplane.load(honest)
 
 
+def test_more_rows_than_a_file_can_hold_are_an_error_before_memory_is_taken(tmp_path):
+    path = _with_rows(tmp_path / "x.parquet", 2**31)
+    with pytest.raises(ReadError, match=r"footer says 2147483648 rows, which a file of .* bytes"):
+        dataframe.read(path)
+
+
+def test_rows_that_are_not_there_are_an_error_and_not_left_out(tmp_path):
+    with pytest.raises(ReadError, match="footer says 5 rows, and 3 are there"):
+        hyperplane.load(_with_rows(tmp_path / "x.parquet", 5))
+
+
 def test_json_nested_deeper_than_arrow_goes_is_an_error_of_the_column(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"a":' + "[" * 200 + "1" + "]" * 200 + "}\n")
