@@ -212,14 +212,17 @@ def as_dask_writes(value: Any) -> Any:
 
 
 def in_seconds(value: Any) -> Any:
-    """Seconds of text that says a time; any other value as it is, for the check that follows.
+    """Seconds of text with a unit; any other value as it is, for the check that follows.
 
     Examples
     --------
-    >>> in_seconds("2 hours"), in_seconds(-1), in_seconds("soon")
-    (7200, -1, 'soon')
+    >>> in_seconds("2 hours"), in_seconds(-1), in_seconds("soon"), in_seconds("1")
+    (7200, -1, 'soon', '1')
     """
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if match is None or not match[2]:
+        return value
     try:
-        return parse_seconds(value) if isinstance(value, str) else value
+        return parse_seconds(value)
     except ValueError:
         return value

@@ -208,7 +208,7 @@ def test_anything_else_is_no_whole_number(value):
 def test_times_have_the_usual_units_with_and_without_a_space(text, unit, seconds):
     written = text.format(unit)
     assert parse_seconds(written) == pytest.approx(2 * seconds)
-    assert in_seconds(written) == parse_seconds(written)
+    assert in_seconds(written) == (parse_seconds(written) if unit else written)
     # What is handed to Dask is read there as the same time.
     assert parse_timedelta(as_dask_writes(written).strip()) == pytest.approx(2 * seconds)
 
