@@ -127,7 +127,7 @@ def initialize_cluster(
     num_workers: int | Advice | ClusterPlan = 2,
     local_mode: bool = False,
     worker_spec_yaml: str | None = None,
-    timeout: float = 1200,
+    timeout: float | str = 1200,
     nthreads: int = 1,
     nprocs: int = 15,
     ram_gb_per_proc: float = 0.7,
@@ -161,8 +161,8 @@ def initialize_cluster(
         Start it on this machine, whatever the engine.
     worker_spec_yaml : str, optional
         Template of a worker's pod, for engines that have pods.
-    timeout : float
-        Seconds to wait for the cluster.
+    timeout : float or str
+        Seconds to wait for the cluster, or text such as ``"20 min"``.
     nthreads : int
         Threads of each worker process.
     nprocs : int

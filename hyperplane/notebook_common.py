@@ -106,8 +106,8 @@ async def submit_pipeline_job(
     jobName: str | None = None,  # noqa: N803 - the documented names
     pipelineYamlPath: str = "",  # noqa: N803
     jobType: str = "basic",  # noqa: N803
-    timeout: float | None = None,
-    active_timeout: float | None = None,
+    timeout: float | str | None = None,
+    active_timeout: float | str | None = None,
     max_retries: int | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> Submitted:
@@ -121,10 +121,10 @@ async def submit_pipeline_job(
         A pipeline file, or a single script or notebook.
     jobType : str
         A documented type or a pool; other labels draw a warning.
-    timeout : float, optional
-        Seconds from now until it must have ended; -1 for no limit.
-    active_timeout : float, optional
-        Seconds from when its first step starts; -1 for no limit.
+    timeout : float or str, optional
+        Seconds, or text such as ``"2 hours"``, from now until it must have ended; -1 for no limit.
+    active_timeout : float or str, optional
+        The same from when its first step starts; -1 for no limit.
     max_retries : int, optional
         How often it is tried again, from its finished steps, after a fault that may pass.
     parameters : dict, optional

@@ -26,8 +26,13 @@ for _power, _letter in enumerate("kmgtp", start=1):
 
 _QUANTITY = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?\s*([a-z]*)\s*")
 
-_TIME = re.compile(r"\s*(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*[A-Za-z]*\s*", re.ASCII)
+_TIME = re.compile(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _TIMES = (numbers.Number, dt.timedelta)
+#: Usual units of time that Dask does not know, as those that it knows.
+_UNITS_OF_TIME = {
+    **{"sec": "s", "secs": "s", "min": "m", "mins": "m", "hr": "h", "hrs": "h"},
+    **{"wk": "w", "wks": "w", "msec": "ms", "msecs": "ms", "usec": "us", "usecs": "us"},
+}
 
 
 def gb_to_bytes(gigabytes: float) -> int:
@@ -171,6 +176,8 @@ def plural(count: int, noun: str) -> str:
 def parse_seconds(value: Any) -> float:
     """Return seconds from a number, a timedelta or text such as ``"30m"`` or ``"2 hours"``.
 
+    Units may be short or long, in any case, with or without a space before them.
+
     Raises
     ------
     ValueError
@@ -179,13 +186,43 @@ def parse_seconds(value: Any) -> float:
 
     Examples
     --------
-    >>> parse_seconds("1.5 hours"), parse_seconds(90)
-    (5400, 90)
+    >>> parse_seconds("1.5 hours"), parse_seconds("10 min"), parse_seconds("10m"), parse_seconds(90)
+    (5400, 600, 600, 90)
     """
-    known = _TIME.fullmatch(value) if isinstance(value, str) else isinstance(value, _TIMES)
-    if not known or is_truth_value(value):
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if (match is None and not isinstance(value, _TIMES)) or is_truth_value(value):
         raise ValueError(f"no time: {value!r:.40}")
     try:
-        return cast("float", parse_timedelta(value))
+        return cast("float", parse_timedelta(as_dask_writes(value)))
     except (ValueError, LookupError, OverflowError):
         raise ValueError(f"no time: {value!r:.40}") from None
+
+
+def as_dask_writes(value: Any) -> Any:
+    """A time in text with a unit that Dask knows; any other value as it is.
+
+    Examples
+    --------
+    >>> as_dask_writes("10 min"), as_dask_writes("2 hours"), as_dask_writes(5)
+    ('10m', '2 hours', 5)
+    """
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    unit = None if match is None else _UNITS_OF_TIME.get(match[2].lower())
+    return value if match is None or unit is None else match[1] + unit
+
+
+def in_seconds(value: Any) -> Any:
+    """Seconds of text with a unit; any other value as it is, for the check that follows.
+
+    Examples
+    --------
+    >>> in_seconds("2 hours"), in_seconds(-1), in_seconds("soon"), in_seconds("1")
+    (7200, -1, 'soon', '1')
+    """
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if match is None or not match[2]:
+        return value
+    try:
+        return parse_seconds(value)
+    except ValueError:
+        return value

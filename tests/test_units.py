@@ -2,15 +2,19 @@
 
 import numpy as np
 import pytest
+from dask.utils import parse_timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperplane.units import (
+    as_dask_writes,
     bytes_to_gb,
     format_bytes,
     format_number,
     gb_to_bytes,
+    in_seconds,
     parse_bytes,
+    parse_seconds,
     plural,
     whole_number,
 )
@@ -186,3 +190,33 @@ def test_a_whole_number_becomes_an_int(value):
 @pytest.mark.parametrize("value", [True, np.True_, 3.0, 2.5, "3", None, [3], int, np.array([1, 2])])
 def test_anything_else_is_no_whole_number(value):
     assert whole_number(value) is None
+
+
+@pytest.mark.parametrize(
+    ("unit", "seconds"),
+    [
+        *dict.fromkeys(("", "s", "S", "sec", "secs", "second", "seconds", "Sec"), 1).items(),
+        *dict.fromkeys(("m", "M", "min", "mins", "minute", "minutes", "Min", "MIN"), 60).items(),
+        *dict.fromkeys(("h", "H", "hr", "hrs", "hour", "hours", "Hours"), 3600).items(),
+        *dict.fromkeys(("d", "D", "day", "days"), 86_400).items(),
+        *dict.fromkeys(("w", "wk", "wks", "week", "weeks"), 604_800).items(),
+        *dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 0.001).items(),
+        *dict.fromkeys(("us", "usec", "microsecond", "microseconds"), 1e-6).items(),
+    ],
+)
+@pytest.mark.parametrize("text", ["2{}", "2 {}", " 2  {} ", "2.0{}"])
+def test_times_have_the_usual_units_with_and_without_a_space(text, unit, seconds):
+    written = text.format(unit)
+    assert parse_seconds(written) == pytest.approx(2 * seconds)
+    assert in_seconds(written) == (parse_seconds(written) if unit else written)
+    # What is handed to Dask is read there as the same time.
+    assert parse_timedelta(as_dask_writes(written).strip()) == pytest.approx(2 * seconds)
+
+
+@pytest.mark.parametrize(
+    "text", ["min", "10 mi", "10 minn", "1 month", "", "-3 s", "1_0 s", "1:30"]
+)
+def test_what_is_no_time_is_a_value_error_and_stays_for_the_check_that_follows(text):
+    with pytest.raises(ValueError, match="no time"):
+        parse_seconds(text)
+    assert in_seconds(text) == as_dask_writes(text) == text

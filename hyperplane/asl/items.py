@@ -16,8 +16,11 @@ from hyperplane.asl.errors import StateError
 from hyperplane.asl.handling import RUNTIME
 from hyperplane.asl.templates import fill
 from hyperplane.asl.values import parse_json
-from hyperplane.errors import Fault, check
+from hyperplane.errors import Fault, StorageError, check
 from hyperplane.public_calls import check_call
+from hyperplane.stores.contact import StoreUnreachable, waiting
+from hyperplane.stores.listing import place_of
+from hyperplane.stores.secrets import shown
 
 _DELIMITERS = {"COMMA": ",", "PIPE": "|", "SEMICOLON": ";", "SPACE": " ", "TAB": "\t"}
 
@@ -61,8 +64,16 @@ def object_reader(root: str) -> Callable[[Any], str]:
         path = "/".join(names)
         if ".." in path.split("/") or path.startswith("/"):
             raise ValueError(f"{path} leads out of the folder of the objects")
-        with fsspec.open(f"{root}/{path}", "rt", encoding="utf-8-sig", newline="") as file:
-            return str(file.read())
+        url = f"{root}/{path}"
+        store = place_of(url).store
+        try:
+            with (
+                waiting(store, url),
+                fsspec.open(url, "rt", encoding="utf-8-sig", newline="") as file,
+            ):
+                return str(file.read())
+        except StoreUnreachable as error:
+            raise StorageError(shown(url), str(error)) from error
 
     return read
 

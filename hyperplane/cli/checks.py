@@ -20,13 +20,9 @@ import hyperplane
 from hyperplane import config
 from hyperplane.engines import machine, records, registry
 from hyperplane.engines.base import Engine
-from hyperplane.engines.private_folders import (
-    find_in,
-    private_folder,
-    record_folders,
-    remove_empty,
-)
+from hyperplane.engines.private_folders import private_folder, record_folders, remove_empty
 from hyperplane.errors import ConfigError, HyperplaneError
+from hyperplane.folder_entries import find_in
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import LocalSettings
 from hyperplane.units import format_bytes, gb_to_bytes, plural

@@ -12,8 +12,8 @@ import json
 import os
 from pathlib import Path
 
-from hyperplane.engines.private_folders import find_in
 from hyperplane.engines.running_system import running_system, started
+from hyperplane.folder_entries import find_in
 
 #: The variable that names the folder of the job to its steps.
 JOB_FOLDER = "HYPERPLANE_JOB_FOLDER"

@@ -83,14 +83,6 @@ def folders_of_others(parent: str | None = None) -> list[Path]:
     return [each for each in found if each.name[:_HOST] == host or each.name[_HOST:_BOOT] == boot]
 
 
-def find_in(folder: Path, pattern: str) -> list[Path]:
-    """The entries of a folder that match; none where it is absent or is removed meanwhile."""
-    try:
-        return list(folder.glob(pattern))
-    except FileNotFoundError:
-        return []
-
-
 def record_folder() -> Path:
     """The folder for the list of this user's clusters on this machine, made if it is not there.
 

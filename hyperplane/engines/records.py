@@ -29,7 +29,6 @@ import psutil
 from hyperplane.engines import job_clusters
 from hyperplane.engines.owned import abandoned, drop, make_owned, own
 from hyperplane.engines.private_folders import (
-    find_in,
     folders_of_others,
     private_folder,
     private_folders,
@@ -38,6 +37,7 @@ from hyperplane.engines.private_folders import (
     remove_empty,
 )
 from hyperplane.engines.running_system import started
+from hyperplane.folder_entries import find_in
 
 if sys.platform != "win32":
     import fcntl

@@ -10,8 +10,6 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-from dask.utils import parse_timedelta
-
 from hyperplane.jobs import around, redaction, requirements, runners, shards_done
 from hyperplane.jobs.backoff import Backoff, has_no_room
 from hyperplane.jobs.capacity import Capacity
@@ -40,6 +38,7 @@ from hyperplane.jobs.states import (
     Unit,
 )  # fmt: skip
 from hyperplane.jobs.store import JobStore
+from hyperplane.units import parse_seconds
 
 _log = logging.getLogger(__name__)
 #: No such folder, no right to it, too many or too long arguments; anything else may pass.
@@ -289,7 +288,7 @@ class Attempts:
 
     async def _end(self, process: StepProcess) -> int | None:
         # To the end, even if somebody loses patience meanwhile.
-        grace = float(parse_timedelta(self._settings.grace))
+        grace = float(parse_seconds(self._settings.grace))
         return await asyncio.shield(process.end(grace))
 
     def _new(self, unit: Unit, status: str, reason: str = "") -> Attempt:

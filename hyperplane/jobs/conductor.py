@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 
-from dask.utils import parse_timedelta
-
 from hyperplane.engines import machine
 from hyperplane.errors import JobStoreError
 from hyperplane.jobs import cancelling, kept, notices
@@ -35,6 +33,7 @@ from hyperplane.jobs.states import (
     overdue,
 )  # fmt: skip
 from hyperplane.jobs.store import JobStore
+from hyperplane.units import parse_seconds
 
 #: Failed attempts that the reason of a job names.
 _NAMED = 3
@@ -160,8 +159,8 @@ class Conductor:
 
     def _pause(self, times: int) -> float:
         """Seconds before another attempt; jobs that failed together shall part."""
-        first = float(parse_timedelta(self._settings.retry_wait))
-        most = float(parse_timedelta(self._settings.retry_wait_most))
+        first = float(parse_seconds(self._settings.retry_wait))
+        most = float(parse_seconds(self._settings.retry_wait_most))
         return min(most, first * 2.0 ** (times - 1)) * random.uniform(0.5, 1.0)  # noqa: S311
 
     async def _steps(self, attempts: Attempts) -> list[Attempt]:

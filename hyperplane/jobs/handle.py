@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hyperplane.errors import (
     Fault,
@@ -25,7 +25,7 @@ from hyperplane.jobs.home import the_store
 from hyperplane.jobs.states import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
 from hyperplane.public_calls import check_call
 from hyperplane.tables import as_html, as_text
-from hyperplane.units import is_truth_value, whole_number
+from hyperplane.units import in_seconds, is_truth_value, whole_number
 
 #: Seconds between looks at a job.
 _LOOK = 0.1
@@ -68,13 +68,13 @@ class JobHandle:
         return self._store.attempts(self.id)
 
     @check_call
-    def wait(self, timeout: float | None = None) -> str:
+    def wait(self, timeout: float | str | None = None) -> str:
         """Wait until it has ended.
 
         Parameters
         ----------
-        timeout : float, optional
-            Seconds; the job goes on after them.
+        timeout : float or str, optional
+            Seconds, or text such as ``"10 min"``; the job goes on after them.
 
         Returns
         -------
@@ -84,17 +84,17 @@ class JobHandle:
         Raises
         ------
         RequestError
-            When ``timeout`` is no number.
+            When ``timeout`` is no time.
         TimeoutError
             When it has not ended in that time.
         """
-        _check_timeout(timeout)
-        deadline = None if timeout is None else time.monotonic() + timeout
+        limit = _limit(timeout)
+        deadline = None if limit is None else time.monotonic() + limit
         submitting.look_after(self._store)
         looked = time.monotonic()
         while not (job := self.job).processed:
             if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError(f"job {self.id} is {job.status} after {timeout:g} s; it goes on")
+                raise TimeoutError(f"job {self.id} is {job.status} after {limit:g} s; it goes on")
             if time.monotonic() - looked > 5:
                 submitting.look_after(self._store)
                 looked = time.monotonic()
@@ -102,13 +102,13 @@ class JobHandle:
         return job.status
 
     @check_call
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | str | None = None) -> Any:
         """Wait until it is done, and return what it has to give.
 
         Parameters
         ----------
-        timeout : float, optional
-            Seconds; the job goes on after them.
+        timeout : float or str, optional
+            Seconds, or text such as ``"10 min"``; the job goes on after them.
 
         Returns
         -------
@@ -210,12 +210,14 @@ class JobHandle:
         return as_html(self.as_rows())
 
 
-def _check_timeout(timeout: Any) -> None:
-    is_number = isinstance(timeout, Real) and not is_truth_value(timeout)
+def _limit(timeout: Any) -> float | None:
+    """A timeout in seconds; None for no limit."""
+    seconds = in_seconds(timeout)
+    is_number = isinstance(seconds, Real) and not is_truth_value(seconds)
     # A time that has passed already is a right one: programs subtract.
-    if timeout is None or (is_number and (abs(timeout) < _LONGEST or timeout == math.inf)):
-        return
-    allowed = f"seconds below {_LONGEST:g}, or None to wait until the job has ended"
+    if seconds is None or (is_number and (abs(seconds) < _LONGEST or seconds == math.inf)):
+        return cast("float | None", seconds)
+    allowed = f"seconds below {_LONGEST:g}, text such as '10 min', or None for no limit"
     raise RequestError([Fault("timeout", repr(timeout)[:80], allowed)])
 
 
@@ -234,8 +236,8 @@ def submit(
     *,
     name: str | None = None,
     job_type: str | None = None,
-    timeout: float | None = None,
-    active_timeout: float | None = None,
+    timeout: float | str | None = None,
+    active_timeout: float | str | None = None,
     max_retries: int | None = None,
     parameters: Mapping[str, Any] | None = None,
     runner: str = "local",
@@ -251,10 +253,10 @@ def submit(
         Up to 63 letters, digits and ``. _ -``; one is made up by default.
     job_type : str, optional
         A label of the job.
-    timeout : float, optional
-        Seconds from now until it must have ended; -1 for no limit.
-    active_timeout : float, optional
-        Seconds from when its first step starts; -1 for no limit.
+    timeout : float or str, optional
+        Seconds, or text such as ``"2 hours"``, from now until it must have ended; -1 for no limit.
+    active_timeout : float or str, optional
+        The same from when its first step starts; -1 for no limit.
     max_retries : int, optional
         How often it is tried again, from its finished steps, after a fault that may pass.
     parameters : mapping, optional

@@ -12,6 +12,7 @@ from hyperplane.errors import Fault, RequestError
 from hyperplane.jobs import runners
 from hyperplane.jobs.definition.models import Pipeline
 from hyperplane.jobs.definition.wording import did_you_mean
+from hyperplane.units import in_seconds
 
 #: The documented form of a job's name.
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -37,8 +38,9 @@ def option_faults(
     """
     faults = []
     for field, value in {"timeout": timeout, "active_timeout": active_timeout}.items():
-        if value is not None and not _is_limit(value):
+        if value is not None and not _is_limit(in_seconds(value)):
             allowed = f"seconds, more than 0 and up to {_LONGEST}, or -1 for no limit"
+            allowed += "; or text such as '10 min'"
             faults.append(Fault(field, repr(value), allowed))
     if max_retries is not None and not _is_count(max_retries):
         faults.append(Fault("max_retries", repr(max_retries), "a whole number from 0 to 10"))

@@ -33,6 +33,7 @@ from hyperplane.jobs.programs import Handed
 from hyperplane.jobs.runners import finds_files_of_this_machine, settle
 from hyperplane.jobs.states import CANCELLED, OPEN, PENDING, PROCESSED, Job
 from hyperplane.public_calls import check_call
+from hyperplane.units import in_seconds
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
@@ -60,8 +61,8 @@ def new_job(
     *,
     name: str | None = None,
     job_type: str | None = None,
-    timeout: float | None = None,
-    active_timeout: float | None = None,
+    timeout: float | str | None = None,
+    active_timeout: float | str | None = None,
     max_retries: int | None = None,
     parameters: Mapping[str, Any] | None = None,
     schedule: str = "",
@@ -129,8 +130,8 @@ def new_job(
         job_type=label,
         status=PENDING,
         submitted=time.time(),
-        timeout=float(timeout),
-        active_timeout=float(active_timeout),
+        timeout=float(in_seconds(timeout)),
+        active_timeout=float(in_seconds(active_timeout)),
         max_retries=max_retries,
         definition=made.to_json(),
         parameters=as_text(given),

@@ -18,8 +18,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dask.utils import parse_timedelta
-
 from hyperplane import config
 from hyperplane.engines import job_clusters, records
 from hyperplane.errors import HyperplaneError, JobStoreError
@@ -33,6 +31,7 @@ from hyperplane.jobs.programs import Handed
 from hyperplane.jobs.states import FAILED, OPEN, Job
 from hyperplane.jobs.store import JobStore
 from hyperplane.jobs.submitting import handed_over
+from hyperplane.units import parse_seconds
 
 _log = logging.getLogger(__name__)
 #: Seconds between looks at the store, for what nobody has told us of.
@@ -237,7 +236,7 @@ async def _serve() -> None:
 
 
 async def _work(supervisor: Supervisor) -> None:
-    linger = max(1.0, float(parse_timedelta(config.jobs().linger)))
+    linger = max(1.0, float(parse_seconds(config.jobs().linger)))
     while supervisor.busy():
         # Whoever comes after the last look below finds no socket, and starts another one.
         async with wake.listening(supervisor.told):

@@ -20,6 +20,7 @@ from hyperplane.errors import Fault, RequestError
 from hyperplane.optional import need
 from hyperplane.sizing.footers import decoded
 from hyperplane.stores import listing
+from hyperplane.stores.contact import has_answered, waiting
 from hyperplane.stores.naming import DAMAGE, format_of, unpacked
 from hyperplane.stores.places import File, Place
 from hyperplane.stores.secrets import said, shown
@@ -109,11 +110,16 @@ def _zarrs(url: str) -> list[str]:
 def _is_zarr(place: Place) -> bool:
     if isinstance(place, File):
         return False
-    try:
-        folder = place.path.rstrip("/")
-        return any(place.store.system.exists(f"{folder}/{mark}") for mark in _ZARR_MARKS)
-    except Exception:  # noqa: BLE001 - each file system raises its own; the listing will say it
-        return False
+    url = place.address
+    for mark in _ZARR_MARKS:
+        try:
+            with waiting(place.store, url):
+                place.store.system.info(f"{place.path.rstrip('/')}/{mark}")
+            return True
+        except Exception:  # noqa: BLE001 - each file system raises its own
+            if not has_answered(place.store, url):
+                return False  # the listing will say why
+    return False
 
 
 def _spread(found: Sequence[File], count: int) -> list[File]:

@@ -6,8 +6,6 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from dask.utils import parse_timedelta
-
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
@@ -15,7 +13,7 @@ from hyperplane.spec.settings import EngineSettings
 from hyperplane.spec.tuning import Tuning
 from hyperplane.spec.worker import WorkerSpec
 from hyperplane.tables import as_html, as_text
-from hyperplane.units import bytes_to_gb, format_bytes, plural
+from hyperplane.units import bytes_to_gb, format_bytes, parse_seconds, plural
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,7 +83,7 @@ class ClusterPlan:
     def idle_timeout(self) -> float | None:
         """Seconds without use after which the cluster ends; None for never."""
         chosen = self.request.idle_timeout or self.settings.idle_timeout
-        return parse_timedelta(chosen) if chosen else None
+        return parse_seconds(chosen) if chosen else None
 
     @property
     def dashboard_port(self) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import compute
 
+from hyperplane.collections.frames.sources.avro_counts import RecordCounts
 from hyperplane.collections.frames.sources.avro_schema import ARROW_SCHEMA, Unsupported, fields
 from hyperplane.collections.frames.sources.avro_values import arrow_values
 from hyperplane.errors import DataError
@@ -216,9 +217,16 @@ def read_avro(data: bytes) -> pa.Table:
     """
     fastavro = need("fastavro", "avro")
     try:
-        reader = fastavro.reader(io.BytesIO(data))
-        records = list(reader)
-    except (EOFError, IndexError, KeyError, OverflowError, TypeError) as error:
+        reader = fastavro.block_reader(io.BytesIO(data))
+        schema = json.loads(reader.metadata["avro.schema"])
+        known, counts = fields(schema), RecordCounts(schema)
+        records: list[Any] = []
+        for block in reader:
+            counts.check(block.num_records, block.bytes_.getbuffer().nbytes)
+            records.extend(block)
+    except Unsupported as error:
+        raise ValueError(f"{error}; such Avro is no table") from error
+    except (EOFError, IndexError, KeyError, OverflowError, TypeError, RecursionError) as error:
         raise ValueError(f"no whole Avro file: {error!r}") from error
     if ARROW_SCHEMA in reader.metadata:
         arrow = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(reader.metadata[ARROW_SCHEMA])))
@@ -227,10 +235,6 @@ def read_avro(data: bytes) -> pa.Table:
             for one in arrow
         ]
         return pa.table(columns, schema=arrow)
-    try:
-        known = fields(json.loads(reader.metadata["avro.schema"]))
-    except Unsupported as error:
-        raise ValueError(f"{error}; such Avro is no table") from error
     return pa.table(
         [arrow_values(one, [record[one.name] for record in records]) for one in known],
         names=[one.name for one in known],

@@ -72,9 +72,23 @@ def _table(data: bytes, format: str) -> Any:  # noqa: A002
     import pandas as pd
 
     if format == "parquet":
+        import pyarrow as pa
         from pyarrow import parquet
 
-        return to_frame(parquet.read_table(io.BytesIO(data), page_checksum_verification=True))
+        try:
+            table = parquet.read_table(io.BytesIO(data), page_checksum_verification=True)
+        except pa.ArrowMemoryError as error:
+            from hyperplane.collections.frames.sources.footers import ROWS_FOR_A_BYTE
+
+            rows = parquet.read_metadata(io.BytesIO(data)).num_rows
+            if rows < ROWS_FOR_A_BYTE * len(data):
+                raise
+            # The footer of a file of some bytes may say anything.
+            raise ValueError(f"its footer says {rows} rows, which do not fit in memory") from error
+        rows = parquet.read_metadata(io.BytesIO(data)).num_rows
+        if table.num_rows != rows:  # Arrow reads what there is
+            raise ValueError(f"its footer says {rows} rows, and {table.num_rows} are there")
+        return to_frame(table)
     if format == "avro":
         return to_frame(read_avro(data))
     if not data.strip():  # neither rows nor names of columns

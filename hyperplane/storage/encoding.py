@@ -18,6 +18,7 @@ from hyperplane.storage.part_schemas import recorded_schema
 from hyperplane.storage.plain import json_text, lines_of
 from hyperplane.storage.rows import check_like
 from hyperplane.storage.text_tables import to_csv, to_json_lines
+from hyperplane.storage.zones import check_zones
 
 #: Any time that a zip file can hold, the same for all.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
@@ -128,6 +129,7 @@ def _arrow(table: Any, form: str, *, index: bool | None = None) -> Any:
             frame.isetitem(place, frame.iloc[:, place].sparse.to_dense())
         elif dtype == "object":
             _check_kinds(frame.iloc[:, place], form)
+    check_zones(frame, form)
     with _naming(frame, form):
         return pa.Table.from_pandas(frame, preserve_index=index)
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from hyperplane.engines.private_folders import find_in
+from hyperplane.folder_entries import find_in
 from hyperplane.storage.attempts import attempt
 from hyperplane.storage.commits import State, conflict, foreign
 from hyperplane.storage.manifest import Manifest, key_of

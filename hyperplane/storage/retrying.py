@@ -64,6 +64,7 @@ _ADVICE = {
 }
 
 
+NO_CONNECTION = "no connection; check the endpoint, and that its server runs and can be reached"
 #: Names of errors for a connection that was not made at all.
 _NOT_CONNECTED = {"ClientConnectorError", "ClientConnectorDNSError", "EndpointConnectionError"}
 
@@ -178,7 +179,7 @@ def told(url: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
 
 def _advice(error: BaseException) -> str | None:
     if _is_refused(error):
-        return "no connection; check the endpoint, and that its server runs and can be reached"
+        return NO_CONNECTION
     if passes(error):
         return "the store did not answer as it should, however often it was asked; try later"
     for one in _chain(error):

@@ -15,8 +15,10 @@ from typing import Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from hyperplane.errors import Fault, RequestError, check
+from hyperplane.errors import Fault, RequestError, StorageError, check
 from hyperplane.public_calls import unknown_name
+from hyperplane.storage.retrying import NO_CONNECTION
+from hyperplane.stores.contact import StoreUnreachable, opening
 from hyperplane.stores.places import Store
 from hyperplane.stores.secrets import said, shown
 
@@ -87,6 +89,8 @@ def target_of(
     RequestError
         When it is none, is a glob or a chain of URLs, or names a whole bucket or disk; or when
         the options ask for a file system that has to be awaited.
+    StorageError
+        When nothing listens at the address of its store, or its host name is not known.
     """
     allowed = "a path or URL of one file or folder"
     if not isinstance(url, (str, os.PathLike)) or not str(url).strip():
@@ -109,7 +113,12 @@ def target_of(
         wrong = Fault("url", repr(shown(text)), f"{allowed}, without ::", advice)
         raise RequestError([wrong])
     try:
-        system, path = fsspec.url_to_fs(text, **options)
+        with opening(text, options):
+            system, path = fsspec.url_to_fs(text, **options)
+    except StoreUnreachable as error:
+        raise StorageError(
+            shown(text), f"{NO_CONNECTION} ({said(error, options, text)})"
+        ) from error
     except Exception as error:  # each file system raises its own
         wrong = Fault(
             "url", repr(shown(text)), f"a URL that fsspec can open ({said(error, options, text)})"

@@ -1,6 +1,6 @@
 """The first contact with a store in a process: fail soon where nothing listens.
 
-The libraries below ask an address at which nothing listens several times over, for 10 to 50 s and
+The libraries below ask an address at which nothing listens several times over, for 10 to 90 s and
 without a line. So before the first request of a process one connection is opened to the address
 of the store and closed again, where no proxy lies between. A line is printed once an answer takes
 longer than :data:`QUIET` seconds.
@@ -8,43 +8,41 @@ longer than :data:`QUIET` seconds.
 
 from __future__ import annotations
 
-import os
+import asyncio
+import logging
 import socket
 import sys
 import threading
 import time
-import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
-from hyperplane.stores.places import Store
+from fsspec.utils import tokenize
+
+from hyperplane.stores.addresses import (
+    Address,
+    address_before_opening,
+    address_in,
+    address_of,
+    chooses_hosts,
+)
 from hyperplane.stores.secrets import shown
+
+if TYPE_CHECKING:
+    from hyperplane.stores.places import Place, Store
 
 #: Seconds for which a server that starts beside its caller may still refuse connections.
 STARTING = 2.0
-#: Seconds without an answer before a line says so.
-QUIET = 5.0
+#: Seconds without an answer before a line says so, and before another one does.
+QUIET, _REPEATED = 5.0, 60.0
 #: Seconds for one connection, between two of them, and for which a refusal is believed.
 _CONNECT, _PAUSE, _BELIEVED = 3.0, 0.25, 2.0
-_PORTS = {"http": 80, "https": 443}
-_S3_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-#: Names of options that lead connections another way than the address says.
-_DETOURS = ("proxy", "proxies", "connector", "session", "trust_env", "get_client")
-
-
-class Address(NamedTuple):
-    """Host and port of the server of a store."""
-
-    scheme: str
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+#: Protocols whose file systems need no network.
+_HERE = ("file", "local", "memory")
+#: Libraries that log a traceback of each fault of a store which their caller gets as an error.
+_LIBRARIES = ("gcsfs", "s3fs", "adlfs", "fsspec", "aiobotocore", "botocore", "azure", "google")
 
 
 class StoreUnreachable(ConnectionError):
@@ -53,9 +51,38 @@ class StoreUnreachable(ConnectionError):
 
 #: Stores and addresses that have answered this process.
 _answered: set[str | Address] = set()
+#: Addresses that have taken a connection, or have not answered one at all.
+_connected: set[Address] = set()
+#: Protocols and options, as tokens, of which a file system has been made.
+_opened: set[str] = set()
+#: When a line last said that a store takes long.
+_told: dict[str, float] = {}
 #: When, and with what, an address last refused a connection.
 _refused: dict[Address, tuple[float, OSError]] = {}
 _locks: defaultdict[Address, threading.Lock] = defaultdict(threading.Lock)
+
+
+@contextmanager
+def opening(url: str, options: Mapping[str, Any]) -> Iterator[None]:
+    """Make the file system of a URL; print that it takes long, as a search for credentials may.
+
+    Raises
+    ------
+    StoreUnreachable
+        When nothing listens at the address of the store, or its name is not known.
+    """
+    protocol, separator, _ = url.partition("://")
+    if not separator or protocol in _HERE:
+        yield
+        return
+    made = tokenize(protocol, options)
+    with _announced(url):
+        if made not in _opened:
+            address = address_before_opening(url, options)
+            if address is not None:
+                _reach(address)
+        yield
+    _opened.add(made)
 
 
 @contextmanager
@@ -68,79 +95,80 @@ def waiting(store: Store, url: str) -> Iterator[None]:
         When nothing listens at the address of the store, or its name is not known.
     """
     if has_answered(store, url):
-        yield
+        with _without_tracebacks():
+            yield
         return
-    address = address_of(store, url)
+    with _announced(url):
+        address = address_of(store, url)
+        if address is not None:
+            _reach(address)
+        elif chooses_hosts(store):
+            # The client tells the host of each request just before it sends it.
+            events = store.system.s3.meta.events
+            events.register("before-send.s3", _reach_host, unique_id="hyperplane-first-contact")
+        try:
+            yield
+        except Exception as error:
+            if is_answer(error):
+                _answered.add(_key(store, url))
+            raise
+        _answered.add(_key(store, url))
+
+
+def reach(place: Place, url: str) -> None:
+    """Ask a store for a file where another file system than that of the place will do so next.
+
+    Raises
+    ------
+    StoreUnreachable
+        When nothing listens at the address of the store, or its name is not known.
+    """
+    if has_answered(place.store, url) or not chooses_hosts(place.store):
+        return
+    try:
+        with waiting(place.store, url):
+            place.store.system.info(place.path)
+    except StoreUnreachable:
+        raise
+    except Exception:  # noqa: BLE001, S110 - the other file system says what is wrong
+        pass
+
+
+def is_answer(error: BaseException) -> bool:
+    """Whether an error says that a store has answered, which it does with most errors of HTTP.
+
+    Examples
+    --------
+    >>> is_answer(FileNotFoundError("a.csv")), is_answer(ConnectionRefusedError())
+    (True, False)
+    """
+    # fsspec says of everything that goes wrong over HTTP that the file is not there.
+    hides = isinstance(error, FileNotFoundError) and error.__cause__ is not None
+    real = error.__cause__ if hides else error
+    if isinstance(real, FileNotFoundError | FileExistsError | PermissionError):
+        return True
+    return any(getattr(real, name, None) for name in ("status", "response"))
+
+
+@contextmanager
+def _announced(url: str) -> Iterator[None]:
     line = threading.Timer(QUIET, _tell, [shown(url)])
     line.daemon = True
     line.start()
     try:
-        if address is not None:
-            _reach(address)
-        try:
+        with _without_tracebacks():
             yield
-        except (FileNotFoundError, FileExistsError):  # an answer, too
-            _answered.add(_key(store, url))
-            raise
-        _answered.add(_key(store, url))
     finally:
         line.cancel()
 
 
 def has_answered(store: Store, url: str) -> bool:
     """Whether a store has answered this process before; those of this machine always have."""
-    return store.protocol in ("file", "memory") or _key(store, url) in _answered
+    return store.protocol in _HERE or _key(store, url) in _answered
 
 
 def _key(store: Store, url: str) -> str | Address:
     return address_of(store, url) or "/".join(url.split("/", 3)[:3])
-
-
-def address_of(store: Store, url: str) -> Address | None:
-    """The server of a store; None when it is not known, or connections may take another way."""
-    text = _endpoint(store, url)
-    if text is None or _has_detour(store.options):
-        return None
-    try:
-        parts = urlsplit(text)
-        host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme)
-    except ValueError:  # the library below says what is wrong with it
-        return None
-    if not host or port is None or _is_behind_proxy(parts.scheme, host):
-        return None
-    return Address(parts.scheme, host, port)
-
-
-def _endpoint(store: Store, url: str) -> str | None:
-    """The URL of the server, as far as the public properties of each file system tell it."""
-    if store.protocol in ("http", "https"):
-        return url
-    system = store.system
-    if store.protocol in ("s3", "s3a"):
-        own = getattr(system, "endpoint_url", None)
-        client = getattr(system, "client_kwargs", None) or {}
-        found = [own, client.get("endpoint_url"), *map(os.environ.get, _S3_VARIABLES)]
-        return next((str(one) for one in found if one), None)
-    if store.protocol in ("gs", "gcs"):
-        base = getattr(system, "base", None)
-        return base if isinstance(base, str) else None
-    return None
-
-
-def _has_detour(options: Mapping[str, Any]) -> bool:
-    todo: list[Any] = [options]
-    while todo:
-        one = todo.pop()
-        if isinstance(one, Mapping):
-            if any(mark in str(name) and value for name, value in one.items() for mark in _DETOURS):
-                return True
-            todo.extend(one.values())
-    return False
-
-
-def _is_behind_proxy(scheme: str, host: str) -> bool:
-    proxies = urllib.request.getproxies()
-    return bool({scheme, "all"} & proxies.keys()) and not urllib.request.proxy_bypass(host)
 
 
 def _reach(address: Address) -> None:
@@ -148,6 +176,8 @@ def _reach(address: Address) -> None:
 
     No answer at all is left to the library below, whose limits the caller may have set.
     """
+    if address in _connected:
+        return
     with _locks[address]:  # of many requests at once one asks, and the others hear what it heard
         since, error = _refused.get(address, (0.0, None))
         if address in _answered or (error is not None and time.monotonic() - since < _BELIEVED):
@@ -159,6 +189,7 @@ def _reach(address: Address) -> None:
             try:
                 socket.create_connection((address.host, address.port), _CONNECT).close()
             except TimeoutError:
+                _connected.add(address)
                 return
             except OSError as error:
                 now = time.monotonic()
@@ -168,7 +199,15 @@ def _reach(address: Address) -> None:
                 time.sleep(_PAUSE)
             else:
                 _refused.pop(address, None)
+                _connected.add(address)
                 return
+
+
+async def _reach_host(request: Any, **_: Any) -> None:
+    """Open one connection to the host of a request of botocore, which is about to be sent."""
+    address = address_in(request.url)
+    if address is not None and address not in _connected:
+        await asyncio.to_thread(_reach, address)
 
 
 def _is_lasting(error: OSError) -> bool:
@@ -182,6 +221,46 @@ def _unreached(address: Address, error: OSError) -> StoreUnreachable:
 
 
 def _tell(url: str) -> None:
+    now, store = time.monotonic(), "/".join(url.split("/", 3)[:3])
+    if now - _told.get(store, -_REPEATED) < _REPEATED:  # of many requests one is announced
+        return
+    _told[store] = now
     text = f"{url} has not answered within {QUIET:.0f} s; still waiting (Ctrl-C ends it)"
     sys.stderr.write(f"hyperplane: {text}\n")
     sys.stderr.flush()
+
+
+class _TracebackFilter(logging.Filter):
+    """Drops records with tracebacks of the libraries below while a store is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._requests, self._lock = 0, threading.Lock()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and record.name.partition(".")[0] in _LIBRARIES)
+
+    def start(self) -> None:
+        with self._lock:
+            self._requests += 1
+            # What logging prints where the program has no handler; a handler gets every record.
+            if self._requests == 1 and logging.lastResort is not None:
+                logging.lastResort.addFilter(self)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._requests -= 1
+            if self._requests == 0 and logging.lastResort is not None:
+                logging.lastResort.removeFilter(self)
+
+
+_traceback_filter = _TracebackFilter()
+
+
+@contextmanager
+def _without_tracebacks() -> Iterator[None]:
+    _traceback_filter.start()
+    try:
+        yield
+    finally:
+        _traceback_filter.stop()

@@ -9,13 +9,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from hyperplane.errors import Fault, RequestError, check
-from hyperplane.stores.contact import waiting
+from hyperplane.stores.contact import StoreUnreachable, opening, waiting
 from hyperplane.stores.links import BROKEN, Followed, asking
 from hyperplane.stores.places import File, Folder, Place, Store
 from hyperplane.stores.secrets import given, said
@@ -27,6 +27,9 @@ _STAMPS = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "up
 _ALLOWED = "a path, glob or URL, or a list of them"
 _NOTHING = "a path, glob or URL where there are files; none were found"
 _CHECK = "check the URL and the options of its store"
+
+#: Statuses of HTTP for what is not there.
+_GONE = (404, 410)
 
 #: Folders of files that the kernel makes up.
 _MADE_UP = ("/proc", "/sys")
@@ -114,7 +117,7 @@ def place_of(url: str, options: Mapping[str, Any] | None = None) -> Place:
     Raises
     ------
     RequestError
-        When fsspec cannot open it.
+        When fsspec cannot open it, or its store cannot be reached.
     """
     place = _opened(url, dict(options or {}), {})
     if isinstance(place, Fault):
@@ -147,8 +150,7 @@ def _asked(urls: Any, options: Any, look: _Look) -> list[Any]:
             with waiting(place.store, os.fspath(url)):
                 return look(url, place)
         except Exception as error:  # noqa: BLE001 - each file system raises its own
-            why = said(error, options, url)
-            return [_fault(url, f"a place that can be read ({why})", _CHECK)]
+            return [_unread(url, error, options)]
 
     found = [one for answers in _at_once(answer, opened) for one in answers]
     check(dict.fromkeys(one for one in found if isinstance(one, Fault)))
@@ -180,13 +182,20 @@ def _fault(url: object, allowed: str, advice: str = "") -> Fault:
     return Fault("urls", given(url), allowed, advice)
 
 
+def _unread(url: Any, error: Exception, options: Mapping[str, Any] | None) -> Fault:
+    return _fault(url, f"a place that can be read ({said(error, options, url)})", _CHECK)
+
+
 def _opened(url: Any, options: Mapping[str, Any], stores: dict[Any, Store]) -> Place | Fault:
     """Where a URL leads; those on one store share it, so that it is made and sent only once."""
     if not isinstance(url, str | os.PathLike) or not str(os.fspath(url)).strip():
         return _fault(url, _ALLOWED)
     text = os.fspath(url)
     try:
-        system, path = fsspec.url_to_fs(text, **options)
+        with opening(text, options):
+            system, path = fsspec.url_to_fs(text, **options)
+    except StoreUnreachable as error:
+        return _unread(url, error, options)
     except ImportError as error:
         return _fault(url, f"a URL that fsspec can open ({said(error, options, url)})")
     except Exception as error:  # noqa: BLE001 - each file system raises its own
@@ -214,11 +223,21 @@ def _matched(url: Any, place: Place) -> _Found:
         elif glob:
             entries = _matches(_followed(place.store, endless="**" in path), path)
         elif isinstance(error, FileNotFoundError):
+            cause = error.__cause__
+            if _is_of_http(cause, place.store):
+                raise cause from None
             entries = []
         else:
             raise
     found = [made for entry in entries for made in _made(place.store, entry)]
     return _sorted(found) or [_fault(url, _NOTHING, _advice(system, path))]
+
+
+def _is_of_http(cause: BaseException | None, store: Store) -> TypeGuard[BaseException]:
+    """Whether fsspec says that a file is missing where the server said something else."""
+    if store.protocol not in ("http", "https") or cause is None:
+        return False
+    return not isinstance(cause, FileNotFoundError) and getattr(cause, "status", 0) not in _GONE
 
 
 def _is_of_system(folder: str) -> bool:

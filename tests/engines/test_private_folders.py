@@ -15,6 +15,7 @@ import pytest
 from users import OTHER, as_other_user, shared_folder
 
 from hyperplane.engines import private_folders, records
+from hyperplane.folder_entries import find_in
 
 
 @pytest.fixture
@@ -183,4 +184,4 @@ def test_a_folder_that_is_removed_as_it_is_listed_holds_nothing(
         return real(path)
 
     monkeypatch.setattr(os, "scandir", after_removal)
-    assert private_folders.find_in(folder, "*") == []
+    assert find_in(folder, "*") == []

@@ -58,6 +58,17 @@ def refused(**options):
     return {fault.where: fault for fault in caught.value.faults}
 
 
+def test_times_of_jobs_may_be_text():
+    job = kept(timeout="10 min", active_timeout="1.5 hrs")
+    assert (job.timeout, job.active_timeout) == (600, 5400)
+    assert "'10 min'" in refused(timeout="10 parsecs")["timeout"].allowed
+    for timeout, said in (("1 ms", "after 0.001 s"), (0, "after 0 s")):
+        with pytest.raises(TimeoutError, match=said):
+            JobHandle(job.id).wait(timeout)
+    with pytest.raises(RequestError, match=r"timeout = 'soon': .*'10 min'"):
+        JobHandle(job.id).wait("soon")
+
+
 def test_a_pending_job_is_cancelled_at_once_and_starts_nobody(monkeypatch):
     told = []
     monkeypatch.setattr(submitting.wake, "tell", lambda *args: told.append(args))

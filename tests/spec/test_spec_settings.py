@@ -3,10 +3,16 @@
 import re
 
 import pytest
+from dask.utils import parse_timedelta
 from pydantic import ValidationError
 
+from hyperplane.jobs.definition.models import Step
 from hyperplane.spec.faults import faults_of
+from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, LocalSettings
+from hyperplane.spec.settings.jobs import JobSettings
+from hyperplane.spec.settings.slurm import seconds_of
+from hyperplane.units import parse_seconds
 
 
 def test_an_engine_may_add_its_own_and_has_the_common_ones():
@@ -21,6 +27,21 @@ def test_a_duration_is_seconds_or_text(value):
     assert LocalSettings(idle_timeout=value).idle_timeout == value
 
 
+def test_what_is_handed_to_dask_has_units_that_it_knows():
+    settings = LocalSettings(worker_ttl="2 min", no_workers_timeout="90 sec")
+    assert parse_timedelta(settings.worker_ttl) == 120
+    assert parse_timedelta(settings.no_workers_timeout) == 90
+
+
+def test_every_setting_that_is_a_time_takes_the_same_units():
+    assert seconds_of("10 min") == seconds_of("10 minutes") == 600
+    jobs = JobSettings(grace="1 min", timeout="2 hrs", active_timeout=-1)
+    assert (parse_seconds(jobs.grace), jobs.timeout, jobs.active_timeout) == (60, 7200, -1)
+    assert Step(name="a", kind="command", argv=["a"], timeout="10 min").timeout == 600
+    request = ClusterRequest(num_workers=1, timeout="20 min", idle_timeout="1 hr")
+    assert (request.timeout, request.idle_timeout) == (1200, 3600)
+
+
 @pytest.mark.parametrize("value", ["", " ", "soon", "5 parsecs", -5, "nan", [1], {}])
 def test_anything_else_is_no_duration(value):
     with pytest.raises(ValidationError):
@@ -29,7 +50,7 @@ def test_anything_else_is_no_duration(value):
 
 def test_the_forms_that_a_fault_names_are_durations():
     with pytest.raises(ValidationError) as caught:
-        LocalSettings(idle_timeout="30 min")
+        LocalSettings(idle_timeout="30 mi")
     [fault] = faults_of(caught.value)
     forms = re.findall("'([^']+)'", fault.allowed)
     assert len(forms) == 3

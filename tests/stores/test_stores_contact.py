@@ -12,7 +12,7 @@ import pytest
 import hyperplane
 from hyperplane import array, bag, dataframe
 from hyperplane.errors import RequestError, StorageError
-from hyperplane.stores import contact
+from hyperplane.stores import addresses, contact
 from hyperplane.stores.listing import find, place_of
 
 PROXIES = [f"{name}_proxy" for name in ("http", "https", "all", "no")]
@@ -26,6 +26,9 @@ def fresh(monkeypatch):
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.setattr(contact, "_answered", set())
     monkeypatch.setattr(contact, "_refused", {})
+    monkeypatch.setattr(contact, "_connected", set())
+    monkeypatch.setattr(contact, "_opened", set())
+    monkeypatch.setattr(contact, "_told", {})
     monkeypatch.setattr(contact, "STARTING", 0.3)
 
 
@@ -145,7 +148,7 @@ def test_the_address_is_that_of_the_server(url, options, address, monkeypatch):
         pytest.importorskip({"s3": "s3fs", "gs": "gcsfs"}[url[:2]])
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "STORAGE_EMULATOR_HOST"):
         monkeypatch.delenv(name, raising=False)
-    found = contact.address_of(place_of(url, options).store, url)
+    found = addresses.address_of(place_of(url, options).store, url)
     assert (found and str(found)) == address
 
 
@@ -153,9 +156,9 @@ def test_behind_a_proxy_no_connection_is_tried(monkeypatch):
     url = "http://inside/a.csv"
     store = place_of(url).store
     monkeypatch.setenv("http_proxy", "http://proxy:3128")
-    assert contact.address_of(store, url) is None
+    assert addresses.address_of(store, url) is None
     monkeypatch.setenv("no_proxy", "inside")
-    assert str(contact.address_of(store, url)) == "inside:80"
+    assert str(addresses.address_of(store, url)) == "inside:80"
 
 
 def test_a_first_answer_that_takes_long_is_announced(monkeypatch, capsys):

@@ -15,6 +15,7 @@ from hyperplane.collections.flags import flag_faults, is_one_of
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import unknown_name
 from hyperplane.stores import listing
+from hyperplane.stores.contact import StoreUnreachable
 from hyperplane.stores.secrets import given, said
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def stores_of(
         where = f"urls[{number}]"
         try:
             store = store_of(url, storage_options)
-        except (ImportError, ValueError, TypeError) as error:
+        except (ImportError, ValueError, TypeError, StoreUnreachable) as error:
             faults.append(
                 Fault(
                     where,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,12 +16,14 @@ from hyperplane.collections.arrays.asking import advice_on
 from hyperplane.collections.arrays.reading import Part
 from hyperplane.collections.arrays.stores import KeepingStore
 from hyperplane.errors import Fault, RequestError
-from hyperplane.stores.contact import waiting
+from hyperplane.stores.contact import reach, waiting
 from hyperplane.stores.listing import place_of
 from hyperplane.stores.secrets import shown, without_secrets
 
 #: Reads that wait for their stores at the same time.
 THREADS = 32
+#: Chunks of one array: a graph of more takes all memory.
+MOST_CHUNKS = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,11 @@ def open_all(
 
         def attempt(number: int) -> Opened | Fault:
             try:
-                store = place_of(urls[number], storage_options).store
-                with waiting(store, urls[number]):
+                place = place_of(urls[number], storage_options)
+                reach(place, urls[number])
+                with waiting(place.store, urls[number]):
                     lazy = _open(stores[number], group, options, readers)
+                _check_chunks(lazy)
             except Exception as error:  # noqa: BLE001 - whatever a store or a codec may raise
                 why = _reason(error, group)
                 if isinstance(error, FileNotFoundError):
@@ -95,6 +100,19 @@ def open_all(
     if faults:
         raise RequestError(faults)
     return [one for one in attempts if isinstance(one, Opened)]
+
+
+def _check_chunks(lazy: xr.Dataset) -> None:
+    """Fail where metadata says that an array has more chunks than a graph can hold."""
+    for name, variable in lazy.variables.items():
+        stored = variable.encoding.get("preferred_chunks", {})
+        sizes = [(size, stored.get(dim, size)) for dim, size in variable.sizes.items()]
+        # The chunks of Zarr all have one size; where a list is given, it has been made already.
+        whole = [(size, chunk) for size, chunk in sizes if isinstance(chunk, int) and chunk > 0]
+        count = math.prod(-(-size // chunk) for size, chunk in whole)
+        if count > MOST_CHUNKS:
+            said = f"array {str(name)!r} has {count} chunks, and at most {MOST_CHUNKS} are read"
+            raise ValueError(f"{said}; store it in larger chunks")
 
 
 def _opened(name: str, lazy: xr.Dataset) -> Opened:

@@ -17,6 +17,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
 from hyperplane.errors import HyperplaneError
+from hyperplane.stores.contact import opening
 
 #: The message wherever data in the memory of one process is asked of another.
 ELSEWHERE = (
@@ -91,4 +92,6 @@ def store_of(url: str, storage_options: Mapping[str, Any] | None) -> Store:
         return LocalStore(Path(url).expanduser().absolute(), read_only=True)
     if url.startswith("file://"):
         return LocalStore(Path(fsspec.core.strip_protocol(url)), read_only=True)
-    return FsspecStore.from_url(url, dict(storage_options or {}), read_only=True)
+    options = dict(storage_options or {})
+    with opening(url, options):
+        return FsspecStore.from_url(url, options, read_only=True)

@@ -40,15 +40,17 @@ _RENAMED = {
     **{"H": "h", "T": "min", "S": "s", "L": "ms", "U": "us", "N": "ns", "M": "ME", "Q": "QE"},
     **{"Y": "YE", "A": "YE", "AS": "YS", "BH": "bh", "BM": "BME", "BQ": "BQE", "BY": "BYE"},
     **{"BA": "BYE", "BAS": "BYS", "SM": "SME", "CBM": "CBME"},
-    **{"w": "W", "week": "W", "weeks": "W", "month": "MS", "months": "MS"},
+    **{"w": "W", "wk": "W", "week": "W", "weeks": "W", "m": "min", "month": "MS", "months": "MS"},
     **{"quarter": "QS", "quarters": "QS", "year": "YS", "years": "YS"},
 }
 #: Words for widths that mean one thing only. Weeks and longer ones have several beginnings.
 _WORDS = {
     **{"d": "D", "day": "D", "days": "D", "hr": "h", "hrs": "h", "hour": "h", "hours": "h"},
-    **{"mins": "min", "minute": "min", "minutes": "min", "sec": "s", "secs": "s", "second": "s"},
-    **{"seconds": "s", "millisecond": "ms", "milliseconds": "ms", "microsecond": "us"},
-    **{"microseconds": "us", "nanosecond": "ns", "nanoseconds": "ns"},
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), "min"),
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("msec", "msecs", "millisecond", "milliseconds"), "ms"),
+    **dict.fromkeys(("usec", "usecs", "microsecond", "microseconds"), "us"),
+    **{"nanosecond": "ns", "nanoseconds": "ns"},
 }
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _EXAMPLE = pd.DatetimeIndex(["2024-01-01 00:00", "2024-01-01 01:00"])
@@ -198,7 +200,11 @@ def _newer(every: Any) -> str:
     name = parts and _RENAMED.get(parts[2])
     if not parts or not name:
         return ""
-    month = ", or 'MS' to name months by their first day" if parts[2] == "M" else ""
+    month = ""
+    if parts[2] == "M":
+        month = ", or 'MS' to name months by their first day"
+    elif parts[2] == "m":
+        month = f", or {parts[1] + 'MS'!r} for months"
     return f"write {parts[1] + name + (parts[3] or '')!r}{month}"
 
 

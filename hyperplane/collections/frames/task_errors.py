@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
@@ -30,6 +31,10 @@ _FOREIGN = (
     ValueError,
 )
 _SHOWN = 200
+#: How Arrow names the column of pandas that it cannot convert; the index has the name None.
+_CONVERSION = re.compile(r"Conversion failed for column (.+?) with type ")
+_INDEX = "index"
+_QUOTES = ("'", '"', "`")
 
 
 def run_task(
@@ -56,7 +61,7 @@ def run_task(
     except HyperplaneError:
         raise
     except _FOREIGN as error:
-        _raise(error, "of the result")
+        _raise(error, _column_of(error, [*arguments, *named.values()]))
 
 
 def run_in_partition(
@@ -87,7 +92,10 @@ def on_piece(work: Callable[..., T]) -> Callable[..., T]:
         try:
             if not isinstance(piece, pd.DataFrame):
                 kind = type(piece).__name__
-                raise DataError("of the partition", f"a {kind}, where a pandas frame is expected")
+                wrong = f"partition {number} is a {kind}, and a pandas dataframe is expected"
+                raise HyperplaneError(
+                    f"{wrong}; return one from each function that map_partitions calls"
+                )
             return work(piece, number, *arguments)
         except DataError as error:
             raise _in_partition(error, number) from error
@@ -95,7 +103,7 @@ def on_piece(work: Callable[..., T]) -> Callable[..., T]:
             raise
         except _FOREIGN as error:
             try:
-                _raise(error, _unworkable_column(piece))
+                _raise(error, _column_of(error, [piece]))
             except DataError as ours:
                 raise _in_partition(ours, number) from error
 
@@ -120,15 +128,66 @@ def _in_partition(error: DataError, number: int) -> DataError:
 
 def _raise(error: BaseException, column: str) -> NoReturn:
     first = (str(error).splitlines() or [""])[0][:_SHOWN]
-    message = f"cannot be worked on as it is ({type(error).__name__}: {first})"
-    raise DataError(column, message) from error
+    why = f"({type(error).__name__}: {first})"
+    if not column:  # a task without tables
+        raise HyperplaneError(f"a task failed {why}") from error
+    raise DataError(column, f"cannot be worked on as it is {why}") from error
 
 
-def _unworkable_column(frame: pd.DataFrame) -> str:
-    """The column that has no form in Polars; all of them where each has one."""
-    for position, name in enumerate(frame.columns):
+def _column_of(error: BaseException, arguments: Sequence[Any]) -> str:
+    """The column that an error is about; all that the task had where it cannot be told."""
+    tables = list(_tables(arguments))
+    names = [unescape(str(name)) for table in tables for name in _columns(table)]
+    said = str(error)
+    found = _CONVERSION.search(said)
+    if found is not None:
+        return _INDEX if found[1] == "None" and "None" not in names else unescape(found[1])
+    quoted = [name for name in names if any(f"{mark}{name}{mark}" in said for mark in _QUOTES)]
+    unworkable = map(_unworkable_column, (t for t in tables if isinstance(t, pd.DataFrame)))
+    alone = next((name for name in unworkable if name is not None), None)
+    several = quoted or ([alone] if alone is not None else _conflicting(tables)) or names
+    return ", ".join(dict.fromkeys(several))
+
+
+def _tables(values: Iterable[Any]) -> Iterator[Any]:
+    """The tables and columns among the arguments of a task, and in lists of them."""
+    for value in values:
+        if isinstance(value, pd.DataFrame | pd.Series | pl.DataFrame | pl.LazyFrame | pa.Table):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tables(value)
+        elif isinstance(value, dict):
+            yield from _tables(value.values())
+
+
+def _columns(table: Any) -> list[Any]:
+    if isinstance(table, pd.Series):
+        return [] if table.name is None else [table.name]
+    if isinstance(table, pa.Table):
+        return list(table.column_names)
+    return list(table.collect_schema()) if isinstance(table, pl.LazyFrame) else list(table.columns)
+
+
+def _conflicting(tables: Sequence[Any]) -> list[str]:
+    """Columns that have not one type in all tables of Polars."""
+    types: dict[str, set[Any]] = {}
+    for table in tables:
+        if isinstance(table, pl.DataFrame | pl.LazyFrame):
+            for name, dtype in table.collect_schema().items():
+                types.setdefault(unescape(name), set()).add(dtype)
+    return [name for name, found in types.items() if len(found) > 1]
+
+
+def _unworkable_column(frame: pd.DataFrame) -> str | None:
+    """The first column or index level that has no form in Polars."""
+    levels = [frame.index.get_level_values(level) for level in range(frame.index.nlevels)]
+    columns: list[tuple[Any, Any]] = [
+        (name, frame.iloc[:, place]) for place, name in enumerate(frame.columns)
+    ]
+    columns += [(_INDEX if one.name is None else one.name, one) for one in levels]
+    for name, values in columns:
         try:
-            from_pandas(frame.iloc[:, [position]].set_axis(["column"], axis=1))
+            from_pandas(pd.DataFrame({"column": values.array}))
         except (HyperplaneError, *_FOREIGN):
             return str(name)
-    return ", ".join(map(str, frame.columns))
+    return None

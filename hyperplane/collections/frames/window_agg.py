@@ -37,7 +37,10 @@ def window_agg(
 
     The result is that of pandas row for row: windows without rows, time zones and their changes,
     missing times and values. A window is closed on the right and named by its right end unless
-    ``closed`` and ``label`` say otherwise: pandas itself takes the left for hours and days. With
+    ``closed`` and ``label`` say otherwise: pandas itself takes the left for hours, days, and the
+    beginnings of months, quarters and years (``"MS"``, ``"QS"``, ``"YS"``), so by default the rows
+    of March are in the window of April 1 here, and in that of March 1 with ``closed=None,
+    label=None``. With
     ``by`` the result is that of ``groupby([*by, pd.Grouper(...)])``, which has the windows that
     occur and no empty ones.
 

@@ -110,7 +110,7 @@ def window_counts(
     by : str or list of str, optional
         Columns to group by beside the windows.
     closed, label : {"right", "left"} or None
-        As in :func:`window_agg`: the right unless it is said, or None for pandas' own choice.
+        As in :func:`window_agg`: right by default, also for ``"MS"``; None for pandas' default.
     categories : list, or mapping of target to list, optional
         The values that get a column, in this order; others are not counted.
     top : int, optional

@@ -11,15 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
-from dask.utils import parse_timedelta
-
 from hyperplane.engines.dask_settings import as_the_user_has_it
 from hyperplane.engines.elsewhere import as_variables, server_settings, worker_variables
 from hyperplane.engines.private_folders import usual_folder
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SlurmSettings
 from hyperplane.spec.settings.slurm import seconds_of
-from hyperplane.units import gb_to_bytes
+from hyperplane.units import gb_to_bytes, parse_seconds
 
 #: Seconds that a worker process looks for its scheduler: a job that starts when the cluster is gone
 #: ends by itself after them.
@@ -57,7 +55,7 @@ def lifetime(settings: SlurmSettings) -> int | None:
     if settings.walltime is None:
         return None
     whole = seconds_of(settings.walltime)
-    margin: float = parse_timedelta(settings.leave_before)
+    margin: float = parse_seconds(settings.leave_before)
     return math.ceil(max(whole - margin, whole / 2))
 
 

@@ -8,11 +8,11 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
-from hyperplane.engines.private_folders import find_in
 from hyperplane.engines.slurm import queue as slurm_queue
 from hyperplane.engines.slurm.queue import Told
 from hyperplane.engines.slurm.script import lifetime
 from hyperplane.errors import StartFailed
+from hyperplane.folder_entries import find_in
 from hyperplane.spec.settings import SlurmSettings
 from hyperplane.spec.settings.slurm import seconds_of
 from hyperplane.units import plural

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from dask.utils import parse_timedelta
-
 from hyperplane import config
 from hyperplane.errors import Fault, UnknownPool
 from hyperplane.jobs.definition.models import Pipeline, Step
@@ -25,7 +23,7 @@ from hyperplane.jobs.environment import (
 from hyperplane.jobs.faults import INPUT, kind_of
 from hyperplane.jobs.programs import arguments, notebook_output
 from hyperplane.jobs.states import Job, Unit
-from hyperplane.units import gb_to_bytes
+from hyperplane.units import gb_to_bytes, parse_seconds
 
 #: Exit codes after which another attempt makes no sense.
 INPUT_CODES = tuple(code for code in range(1, 256) if kind_of(code, "") == INPUT)
@@ -79,14 +77,14 @@ def retries_of(job: Job, step: Step) -> int:
 def pauses(times: int) -> list[float]:
     """Seconds before each of so many retries."""
     settings = config.jobs()
-    first = float(parse_timedelta(settings.retry_wait))
-    most = float(parse_timedelta(settings.retry_wait_most))
+    first = float(parse_seconds(settings.retry_wait))
+    most = float(parse_seconds(settings.retry_wait_most))
     return [min(most, first * 2.0**time) for time in range(times)]
 
 
 def grace() -> float:
     """Seconds that a process may take to end before it is killed."""
-    return float(parse_timedelta(config.jobs().grace))
+    return float(parse_seconds(config.jobs().grace))
 
 
 def slug(name: str, most: int) -> str:

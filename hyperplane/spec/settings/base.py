@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hyperplane.errors import RequestError
 from hyperplane.spec.faults import faults_of, with_known
-from hyperplane.units import parse_seconds
+from hyperplane.units import as_dask_writes, parse_seconds
 
 if TYPE_CHECKING:
     from typing import Self
@@ -21,7 +21,7 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 def _duration(value: str | float) -> str | float:
     try:
         if 0 <= parse_seconds(value) <= _LONGEST:
-            return value
+            return cast("str | float", as_dask_writes(value))  # some settings are handed to Dask
     except ValueError:
         pass
     allowed = f"seconds up to {_LONGEST:g}, or text such as '300s', '30m' or '2 hours'"

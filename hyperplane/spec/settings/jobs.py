@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from hyperplane.spec.settings.base import Duration
-from hyperplane.units import parse_bytes
+from hyperplane.units import in_seconds, parse_bytes
 
 #: A log with less would be nothing but the note on what is left out.
 _SHORTEST_LOG = 4096
@@ -20,6 +20,10 @@ def _log_size(value: str | int) -> str | int:
 
 
 LogSize = Annotated[str | int, AfterValidator(_log_size)]
+
+
+#: Of a job; -1 for none.
+Limit = Annotated[float, BeforeValidator(in_seconds)]
 
 
 class JobSettings(BaseModel):
@@ -37,8 +41,8 @@ class JobSettings(BaseModel):
     grace: Duration = "10s"
     linger: Duration = "30s"
     log_limit: LogSize | None = "100 MB"
-    timeout: float = 86_400
-    active_timeout: float = 86_400
+    timeout: Limit = 86_400
+    active_timeout: Limit = 86_400
     max_retries: Annotated[int, Field(ge=0, le=10)] = 2
     notify: tuple[str, ...] = ()
 

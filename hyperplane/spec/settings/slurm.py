@@ -6,10 +6,10 @@ import re
 import shlex
 from typing import Annotated, Literal
 
-from dask.utils import parse_timedelta
 from pydantic import AfterValidator, Field
 
 from hyperplane.spec.settings.base import Duration, NotNegative, RemoteSettings
+from hyperplane.units import parse_seconds
 
 #: What the plan says; sbatch takes every long name shortened, too.
 _OF_THE_PLAN = (
@@ -79,7 +79,7 @@ def seconds_of(walltime: str | float) -> int:
     """
     slurm = _SLURM_TIME.fullmatch(str(walltime).strip())
     if slurm is None or not (slurm["days"] or slurm["second"]):
-        return int(parse_timedelta(walltime))
+        return int(parse_seconds(walltime))
     parts = [int(part) for part in slurm.group("first", "second", "third") if part is not None]
     if slurm["days"] is None and len(parts) == 2:
         parts = [0, *parts]  # minutes:seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 
 import dask
 import dask.dataframe as dd
@@ -12,6 +13,7 @@ import pandas as pd
 import pytest
 from frame_strategies import cut
 
+from hyperplane.collections.frames.cells import in_letters
 from hyperplane.dataframe import window_agg
 from hyperplane.errors import DataError, RequestError
 
@@ -195,6 +197,42 @@ def test_widths_that_are_none_are_refused(every):
 def test_widths_of_other_kinds(every):
     times = pd.date_range("2023-12-20 05:00", periods=90, freq="17h")
     check(log(times), every, {"v": ["sum", "nunique"]})
+
+
+@pytest.mark.parametrize(
+    ("every", "same"),
+    [("10 Min", "10min"), ("10 min", "10min"), ("2 HRS", "2h"), ("90 sec", "90s"), ("1 d", "1D"),
+     ("1500 msec", "1500ms")],
+)  # fmt: skip
+def test_widths_in_words(every, same):
+    assert in_letters(every) == same
+    times = pd.date_range("2023-12-20 05:00", periods=3, freq="17min")
+    df = cut(log(times), [])
+    made, wanted = (window_agg(df, "time", one, {"v": "sum"}).compute() for one in (every, same))
+    pd.testing.assert_frame_equal(made, wanted)
+
+
+@pytest.mark.parametrize(
+    ("every", "advice"), [("15m", "write '15min', or '15MS' for months"), ("2 wk", "write '2W'")]
+)
+def test_a_width_of_two_meanings_says_what_to_write(every, advice):
+    with pytest.raises(RequestError, match=re.escape(advice)):
+        window_agg(cut(log(["2024-01-01"]), []), "time", every, {"v": "sum"})
+
+
+@pytest.mark.parametrize(
+    "every",
+    ["MS", "2MS", "QS", "QS-FEB", "YS", "SMS", "BMS", "ME", "QE", "YE", "SME", "W", "W-MON"],
+)
+def test_widths_of_the_calendar_are_named_as_pandas_names_them_for_every_side(every):
+    times = pd.date_range("2023-11-15 03:17", periods=120, freq="31h")
+    for closed in ("left", "right", None):
+        for label in ("left", "right", None):
+            check(log(times), every, {"v": "sum"}, closed=closed, label=label)
+    frame = log(times)
+    made = window_agg(cut(frame, []), "time", every, {"v": "sum"}, closed=None, label=None)
+    wanted = frame.resample(every, on="time").agg({"v": "sum"})
+    pd.testing.assert_frame_equal(made.compute(), wanted, check_freq=False)
 
 
 def test_the_time_and_the_keys_may_be_aggregated():

@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.collections.frames.sources import types
+from hyperplane.collections.frames.sources.avro_counts import RecordCounts, WrongCount
 from hyperplane.collections.frames.sources.avro_schema import (
     ARROW_SCHEMA,
     Field,
@@ -115,7 +116,7 @@ def header(file: File) -> Header:
         fields(json.loads(schema))
     except Unsupported as error:
         raise ReadError(file.url, f"{error}; such Avro is no table") from error
-    except (KeyError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ReadError(file.url, f"its header has no schema ({error!r})") from error
     arrow = meta.get(ARROW_SCHEMA, b"").decode()
     return Header(schema, codec, found["sync"], opened.tell(), arrow)
@@ -146,6 +147,7 @@ class AvroDecoder:
         chosen = [field for field in every if field.name in names]
         if not blocks:
             return pl.DataFrame(schema={one.name: types.of_arrow(one.arrow) for one in chosen})
+        self._check_counts(blocks, span)
         fast = self.header.codec in _POLARS and all(one.written is not None for one in every)
         return self._by_polars(blocks, chosen) if fast else self._by_fastavro(blocks, chosen)
 
@@ -165,6 +167,14 @@ class AvroDecoder:
             end = data.find(sync, looked)
         # Without a mark at its end a file is cut off, which decoding will find.
         return data[begin : end + SYNC] if end >= 0 else data[begin:]
+
+    def _check_counts(self, blocks: bytes, span: Span) -> None:
+        """Fail where a block says that it holds more records than it can."""
+        try:
+            counts = RecordCounts(json.loads(self.header.schema))
+            counts.check_packed(blocks, self.header.codec, SYNC)
+        except WrongCount as error:
+            raise ReadError(span.file.url, str(error)) from error
 
     def _by_polars(self, blocks: bytes, chosen: list[Field]) -> pl.DataFrame:
         whole = _header(self._written(), self.header) + blocks

@@ -30,6 +30,8 @@ _LOGICAL = {
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
+#: Levels of types within types; Arrow hands on no more than 64.
+_DEEPEST = 50
 #: Widest first: a union of numbers is as wide as its widest.
 _NUMBERS = ("double", "float", "long", "int")
 
@@ -134,6 +136,8 @@ def _type(
         return _PRIMITIVES[kind], None if kind == "null" else kind
     if id(kind) in within:
         raise Unsupported(f"its record {kind['name']!r} holds itself")
+    if len(within) >= _DEEPEST:
+        raise Unsupported(f"its types are nested more than {_DEEPEST} deep")
     return _complex(kind, named, namespace, (*within, id(kind)))
 
 

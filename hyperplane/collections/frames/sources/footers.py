@@ -25,6 +25,9 @@ from hyperplane.stores.places import File
 
 #: Threads that read footers.
 READERS = 16
+#: More rows than a byte of a file has where all rows are equal: 500 of pyarrow, 36,000 of Polars
+#: in a row group of 20 million. Fewer rows than the second number are no question of memory.
+ROWS_FOR_A_BYTE, _FEW_ROWS = 100_000, 1 << 30
 #: Arrow's types of what Parquet stores as bytes of a fixed number.
 _MEANT = {"UUID": pa.uuid(), "INTERVAL": pa.month_day_nano_interval()}
 
@@ -98,11 +101,20 @@ def _read(file: File) -> Footer | ReadError:
     try:
         with reading(_Of((file.url,))):
             if file.store.local:
-                return Footer(file, parquet.read_metadata(file.path))
+                return _checked(Footer(file, parquet.read_metadata(file.path)))
             with file.store.system.open(file.path, "rb") as opened:
-                return Footer(file, parquet.read_metadata(opened))
+                return _checked(Footer(file, parquet.read_metadata(opened)))
     except ReadError as error:
         return error
+
+
+def _checked(footer: Footer) -> Footer:
+    """The footer, unless it says so many rows that Polars, reserving memory, ends the process."""
+    rows, size = footer.metadata.num_rows, footer.file.size
+    if rows > max(_FEW_ROWS, ROWS_FOR_A_BYTE * size):
+        wrong = f"its footer says {rows} rows, which a file of {size} bytes cannot hold"
+        raise ReadError(footer.file.url, wrong)
+    return footer
 
 
 def leaves(schema: pa.Schema) -> dict[str, list[int]]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 
 from hyperplane.collections.frames.sources import filters as row_filters
 from hyperplane.collections.frames.sources import types
 from hyperplane.collections.frames.sources.errors import joined, tell_skipped
-from hyperplane.errors import Fault, ReadError, check
+from hyperplane.errors import DataError, Fault, ReadError, check
 from hyperplane.units import is_iterable
 
 if TYPE_CHECKING:
@@ -50,14 +51,18 @@ class Table:
     @property
     def like(self) -> pd.DataFrame:
         """No rows; the columns with their pandas types."""
-        kinds = {
-            name: types.in_pandas(kind, name in self.optional)
-            for name, kind in self.columns.items()
-        }
+        kinds = {name: self._in_pandas(name, kind) for name, kind in self.columns.items()}
         for name, words in self.words.items():
             kinds[name] = pd.CategoricalDtype(pd.Index(words, dtype=kinds[name]), ordered=True)
         kinds |= {name: dtype for name, dtype in self.declared.items() if name in kinds}
         return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in kinds.items()})
+
+    def _in_pandas(self, name: str, kind: pl.DataType) -> Any:
+        try:
+            return types.in_pandas(kind, name in self.optional)
+        except pa.ArrowInvalid as error:  # lists within lists, more than 64 deep
+            advice = "read it with hyperplane.bag.read_records, or name other columns in columns="
+            raise DataError(name, f"has no type in Arrow ({error}); {advice}") from error
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,148 @@
+"""Avro files whose counts are wrong are errors, and take neither memory nor the process."""
+
+from __future__ import annotations
+
+import io
+import json
+import zlib
+
+import dask
+import fastavro
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hyperplane
+from hyperplane import dataframe
+from hyperplane.collections.frames.sources import avro_counts
+from hyperplane.collections.frames.sources.avro_counts import RecordCounts, WrongCount
+from hyperplane.errors import ReadError
+
+MARK = b"S" * 16
+LAYOUT = {
+    "type": "record",
+    "name": "header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
+    ],
+}
+
+
+def number(value):
+    opened = io.BytesIO()
+    fastavro.schemaless_writer(opened, "long", value)
+    return opened.getvalue()
+
+
+def record(*kinds):
+    fields = [{"name": f"f{place}", "type": kind} for place, kind in enumerate(kinds)]
+    return {"type": "record", "name": "r", "fields": fields}
+
+
+def written(path, schema, *blocks, codec="null"):
+    opened = io.BytesIO()
+    meta = {"avro.schema": json.dumps(schema).encode(), "avro.codec": codec.encode()}
+    header = {"magic": b"Obj\x01", "meta": meta, "sync": MARK}
+    fastavro.schemaless_writer(opened, LAYOUT, header)
+    for count, data in blocks:
+        packed = zlib.compress(data, wbits=-15) if codec == "deflate" else data
+        opened.write(number(count) + number(len(packed)) + packed + MARK)
+    path.write_bytes(opened.getvalue())
+    return path
+
+
+def read(path):
+    with dask.config.set(scheduler="sync"):
+        return dataframe.read(path).compute()
+
+
+FIXED = {"type": "fixed", "name": "f", "size": 2**40}
+ITSELF = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "r"}]}
+DEEP = "int"
+for _ in range(80):
+    DEEP = {"type": "array", "items": DEEP}
+WRONG = {
+    "no fields": (record(), [(2**40, b"")], "without any bytes"),
+    "null": (record("null"), [(2**40, b"")], "without any bytes"),
+    "many blocks": (record("null"), [(400_000, b"")] * 3, "1200000 records without any bytes"),
+    "fixed of 0": (record({**FIXED, "size": 0}), [(2**40, b"")], "without any bytes"),
+    "int": (record("int"), [(2**40, b"\2\2")], "2 bytes says that it holds 1099511627776 rec"),
+    "union": (record(["null", "string"]), [(3, b"\0\0")], "says that it holds 3 records"),
+    "double": (record("double", "int"), [(2, b"\0" * 17)], "17 bytes says that it holds 2 rec"),
+    "negative": (record("int"), [(-5, b"\2\2")], "says that it holds -5 records"),
+    "fixed": (record(FIXED), [(1, b"ab")], "says that it holds 1 records"),
+    "arrays": (record({"type": "array", "items": "null"}), [(1, number(2**40) + b"\0")],
+               "items without bytes"),
+    "itself": (ITSELF, [(1, b"\2\2")], "holds itself"),
+    "deep": (record(DEEP), [(1, b"\0")], "nested more than 50 deep"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("load", [hyperplane.load, read])
+@pytest.mark.parametrize("case", WRONG)
+def test_claims_that_cannot_be_are_errors(case, load, tmp_path):
+    schema, blocks, said = WRONG[case]
+    with pytest.raises(ReadError, match=said):
+        load(written(tmp_path / "x.avro", schema, *blocks))
+
+
+@pytest.mark.parametrize("load", [hyperplane.load, read])
+def test_packed_blocks_are_compared_unpacked(load, tmp_path):
+    blocks = [(2**31, b"\0" * 5_000_000)]
+    with pytest.raises(ReadError, match="5000000 bytes says that it holds 2147483648 records"):
+        load(written(tmp_path / "x.avro", record("int"), *blocks, codec="deflate"))
+
+
+def test_a_block_that_packs_well_is_read(tmp_path):
+    rows = 1_500_000
+    path = written(tmp_path / "x.avro", record("int"), (rows, b"\2" * rows), codec="deflate")
+    assert path.stat().st_size < rows / 500
+    assert read(path)["f0"].sum() == rows
+
+
+@pytest.mark.parametrize("load", [hyperplane.load, read])
+def test_records_without_bytes_are_read_up_to_the_limit(load, tmp_path, monkeypatch):
+    monkeypatch.setattr(avro_counts, "MOST_EMPTY", 3)
+    path = written(tmp_path / "x.avro", record("null"), (2, b""), (1, b""))
+    assert len(load(path)) == 3
+
+
+VALUES = st.recursive(
+    st.sampled_from(
+        [("null", None), ("boolean", True), ("int", 0), ("double", 0.0), ("string", "")]
+    ),
+    lambda inner: st.one_of(
+        inner.map(lambda one: (["null", one[0]] if one[0] != "null" else ["null"], None)),
+        st.lists(inner, max_size=3).map(
+            lambda held: (
+                {"type": "record", "name": f"r{abs(hash(str(held)))}", "fields": [
+                    {"name": f"f{place}", "type": kind} for place, (kind, _) in enumerate(held)
+                ]},
+                {f"f{place}": value for place, (_, value) in enumerate(held)},
+            )
+        ),
+        inner.map(lambda one: ({"type": "map", "values": one[0]}, {})),
+    ),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@given(held=VALUES.filter(lambda one: not isinstance(one[0], list)), count=st.integers(1, 5))
+def test_the_smallest_records_are_never_refused(held, count):
+    kind, value = held
+    schema = record(kind)
+    try:
+        parsed = fastavro.parse_schema(schema)
+    except Exception:  # noqa: BLE001 - a name twice
+        return
+    opened = io.BytesIO()
+    for _ in range(count):
+        fastavro.schemaless_writer(opened, parsed, {"f0": value})
+    size = len(opened.getvalue())
+    counts = RecordCounts(schema)
+    counts.check(count, size)
+    if size:
+        with pytest.raises(WrongCount):
+            counts.check(count + size + 1, size)

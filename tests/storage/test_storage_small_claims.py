@@ -1,0 +1,80 @@
+"""Small files that claim to hold much are errors of ours."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import hyperplane
+from hyperplane import array, dataframe
+from hyperplane.errors import DataError, ReadError, RequestError
+
+
+def _varint(value):
+    value, made = value << 1, b""
+    while value & ~0x7F:
+        made, value = made + bytes([(value & 0x7F) | 0x80]), value >> 7
+    return made + bytes([value])
+
+
+def _with_rows(path, rows):
+    """A Parquet file of 3 rows whose footer says another number."""
+    opened = io.BytesIO()
+    plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    parquet.write_table(pa.table({"a": [1, 2, 3]}), opened, **plain)
+    raw = opened.getvalue()
+    (length,) = struct.unpack("<I", raw[-8:-4])
+    footer = raw[-8 - length : -8].replace(b"\x16\x06", b"\x16" + _varint(rows))
+    path.write_bytes(raw[: -8 - length] + footer + struct.pack("<I", len(footer)) + b"PAR1")
+    return path
+
+
+def test_rows_that_no_memory_holds_are_an_error_that_names_them(tmp_path, monkeypatch):
+    path = _with_rows(tmp_path / "x.parquet", 2**40)
+    assert parquet.read_metadata(path).num_rows == 2**40
+
+    def refuse(*args, **kwargs):  # what a machine does that has no such memory
+        raise pa.ArrowMemoryError("malloc of size 2199023255552 failed")
+
+    monkeypatch.setattr(parquet, "read_table", refuse)
+    with pytest.raises(ReadError, match="footer says 1099511627776 rows, which do not fit"):
+        hyperplane.load(path)
+    honest = tmp_path / "y.parquet"
+    parquet.write_table(pa.table({"a": [1, 2, 3]}), honest)
+    with pytest.raises(MemoryError):  # of a file that is really so large
+        hyperplane.load(honest)
+
+
+def test_more_rows_than_a_file_can_hold_are_an_error_before_memory_is_taken(tmp_path):
+    path = _with_rows(tmp_path / "x.parquet", 2**31)
+    with pytest.raises(ReadError, match=r"footer says 2147483648 rows, which a file of .* bytes"):
+        dataframe.read(path)
+
+
+def test_rows_that_are_not_there_are_an_error_and_not_left_out(tmp_path):
+    with pytest.raises(ReadError, match="footer says 5 rows, and 3 are there"):
+        hyperplane.load(_with_rows(tmp_path / "x.parquet", 5))
+
+
+def test_json_nested_deeper_than_arrow_goes_is_an_error_of_the_column(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"a":' + "[" * 200 + "1" + "]" * 200 + "}\n")
+    with pytest.raises(DataError, match=r"column 'a': has no type in Arrow .*read_records"):
+        dataframe.read(path)
+
+
+def test_a_store_of_more_chunks_than_a_graph_holds_is_an_error(tmp_path):
+    folder = tmp_path / "x.zarr"
+    (folder / "a").mkdir(parents=True)
+    (folder / ".zgroup").write_text(json.dumps({"zarr_format": 2}))
+    (folder / "a" / ".zattrs").write_text(json.dumps({"_ARRAY_DIMENSIONS": ["x", "y"]}))
+    made = {"zarr_format": 2, "shape": [2**50, 3], "chunks": [1, 3], "dtype": "<f8", "order": "C"}
+    made |= {"compressor": None, "fill_value": 0, "filters": None}
+    (folder / "a" / ".zarray").write_text(json.dumps(made))
+    with pytest.raises(RequestError, match="'a' has 1125899906842624 chunks, and at most 10000000"):
+        array.open_zarr_many([str(folder)])
