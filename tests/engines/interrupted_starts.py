@@ -72,6 +72,8 @@ class OpenClient:
 
     def __init__(self, cluster: Any, world: World, **options: Any) -> None:
         self.world, self.name = world, world.begin("client")
+        # A loop that has a handler of errors already.
+        self.loop = SimpleNamespace(asyncio_loop=SimpleNamespace(get_exception_handler=lambda: id))
 
     def __enter__(self) -> OpenClient:
         return self
