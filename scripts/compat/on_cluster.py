@@ -86,8 +86,10 @@ def _of_client_suite(item: pytest.Item) -> bool:
 def _has_own_cluster(item: pytest.Item) -> bool:
     if _of_client_suite(item):
         return not FROM_SUITE & set(getattr(item, "fixturenames", ()))
-    # The tests of collections that use `gen_cluster` or start a LocalCluster are all in these.
-    return item.path.name == "test_distributed.py"
+    # The tests of collections that use `gen_cluster` or start a LocalCluster are all in these; the
+    # fixture `cleanup` of a cluster's fixtures forgets all clients that are there.
+    fixtures = getattr(item, "fixturenames", ())
+    return item.path.name == "test_distributed.py" or "cleanup" in fixtures
 
 
 def _left_out(item: pytest.Item) -> set[str]:
@@ -174,8 +176,7 @@ def collections_on_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
     on_it: Shared = request.getfixturevalue("shared")
     before = dict(dask.base.named_schedulers)
     dask.base.named_schedulers.update(dict.fromkeys(NAMES, on_it.own.get))
-    # Fixtures of Dask's tests forget all clients that are there.
-    with dask.config.set(scheduler="dask.distributed"), on_it.own.as_current():
+    with dask.config.set(scheduler="dask.distributed"):
         yield
     dask.base.named_schedulers.clear()
     dask.base.named_schedulers.update(before)
