@@ -46,7 +46,9 @@ _OF_OTHERS = {
 _LONGEST = 100
 #: Characters of a value that a message shows.
 _SHOWN = 40
-_SECRET = re.compile(r"tok|key|pass|pw|secret|cred|auth|env", re.IGNORECASE)
+#: Names of arguments, and texts such as URLs and connection strings, that may hold a secret.
+_SECRET = re.compile(r"tok|key|pass|pw|secret|cred|auth|env|sas|sig|conn", re.IGNORECASE)
+_SECRET_TEXT = re.compile(r"://|@|&|;.|\w=")
 
 
 @overload
@@ -157,13 +159,20 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
 
 def _shown(name: str, value: object) -> str:
     """A value for a message; of text that may be a secret, and of large objects, the type only."""
-    is_plain = value is None or isinstance(value, bool | int | float)
-    if is_plain or (isinstance(value, str) and not _SECRET.search(name)):
+    kind = type(value)  # a class of the program's own may fail in repr
+    is_text = kind is str and not may_be_secret(name, value)
+    if value is None or kind in (bool, int, float) or is_text:
         with contextlib.suppress(ValueError):  # of a whole number with thousands of digits
             text = repr(value)
             if len(text) <= _SHOWN:
                 return text
-    return f"<{type(value).__name__}>"
+    return f"<{kind.__name__}>"
+
+
+def may_be_secret(name: str, value: object = None) -> bool:
+    """Whether a message must not show a value: a password, a key, a URL that may have one."""
+    is_secret_text = isinstance(value, str) and _SECRET_TEXT.search(value)
+    return bool(_SECRET.search(name) or is_secret_text)
 
 
 @contextlib.contextmanager
