@@ -20,6 +20,9 @@ _CONVERTERS = {
 _DISPLAYS: dict[type[ast.AST], str] = {
     ast.List: "list", ast.Dict: "dict", ast.Tuple: "tuple", ast.Set: "set",
 }  # fmt: skip
+_SCALARS = {"bool", "float", "int"}
+#: Of a text that is no Python, has a null byte, or is nested too deep for the parser.
+_UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def read_cell(cells: Iterable[Any]) -> ParameterCell | None:
         return ParameterCell(frozenset(_ASSIGNED.findall(tagged)), {})
     stored = (one for one in ast.walk(tree) if isinstance(one, ast.Name))
     names = frozenset(one.id for one in stored if isinstance(one.ctx, ast.Store))
-    types = dict(_defaults(tree))
+    types = {name: kind for name, kind in dict(_defaults(tree)).items() if kind}
     for text in others if types else ():
         for name in _converted(text):
             types.pop(name, None)
@@ -67,16 +70,16 @@ def read_cell(cells: Iterable[Any]) -> ParameterCell | None:
 def _parsed(text: str) -> ast.Module | None:
     try:
         return ast.parse(text)
-    except (SyntaxError, ValueError):
+    except _UNPARSED:
         pass
     try:
         return ast.parse(_MAGIC.sub(r"\1pass", text))
-    except (SyntaxError, ValueError):
+    except _UNPARSED:
         return None
 
 
 def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Variables that are assigned a value, and no text, with its type."""
+    """Variables that are assigned a value, with its type as :func:`_type_of` gives it."""
     for node in tree.body:
         targets: list[Any] = node.targets if isinstance(node, ast.Assign) else []
         if isinstance(node, ast.AnnAssign):
@@ -87,16 +90,17 @@ def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
             if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
                 pairs = list(zip(target.elts, value.elts, strict=False))
             for one, default in pairs:
-                if isinstance(one, ast.Name) and (kind := _type_of(default)):
-                    yield one.id, kind
+                if isinstance(one, ast.Name):
+                    yield one.id, _type_of(default)
 
 
 def _type_of(value: Any) -> str:
+    """The type of a number, a truth value, a list or the like; empty for all else."""
     if isinstance(value, ast.UnaryOp):  # -1
         value = value.operand
     if isinstance(value, ast.Constant):
-        is_text = value.value is None or isinstance(value.value, str)
-        return "" if is_text else type(value.value).__name__
+        kind = type(value.value).__name__
+        return kind if kind in _SCALARS else ""
     return _DISPLAYS.get(type(value), "")
 
 
