@@ -138,12 +138,14 @@ def unknown_name(
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """At most two known names that are spelt like a name, or begin as it does.
+    """At most two known names that are spelt like a name, begin as it does, or have it as a word.
 
     Examples
     --------
     >>> nearest("opration", ["data", "operation"]), nearest("sep", ["encoding", "separator"])
     (['operation'], ['separator'])
+    >>> nearest("name", ["dask_cluster_name"])
+    ['dask_cluster_name']
     """
     if len(name) > _LONGEST:
         return []
@@ -153,7 +155,8 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     if ours:
         return ours
     found = difflib.get_close_matches(low, names, n=2, cutoff=0.6)
-    found = found or [one for one in names if len(low) > 2 and one.startswith(low)][:2]
+    if not found and len(low) > 2:
+        found = [one for one in names if one.startswith(low) or low in one.split("_")][:2]
     return [names[one] for one in found]
 
 

@@ -22,7 +22,7 @@ _LOST, _KILLED = "caused the cluster to lose", "Worker process still alive after
 #: What a worker writes of a task that its own end cancels.
 _CANCELLED = "Async instruction for <Task cancelled "
 
-# Clusters that are collected as garbage are released in any line of their thread, in this module too.
+# Clusters that are collected as garbage are released at any line, also within this module.
 _lock = threading.RLock()
 _holders = 0
 _levels: list[tuple[logging.Handler, int]] = []
