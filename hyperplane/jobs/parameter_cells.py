@@ -13,9 +13,10 @@ _ASSIGNED = re.compile(r"^([A-Za-z_]\w*)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 _MAGIC = re.compile(r"^([ \t]*)[%!?].*$", re.MULTILINE)
 #: Functions that make of a text what a notebook wants.
 _CONVERTERS = {
-    "bool", "date", "datetime", "Decimal", "eval", "float", "fromisoformat", "Fraction", "int",
-    "isinstance", "literal_eval", "loads", "safe_load", "str", "strptime", "Timedelta",
-    "Timestamp", "to_datetime", "to_numeric", "type",
+    "bool", "date", "datetime", "datetime64", "Decimal", "eval", "float", "float32", "float64",
+    "fromisoformat", "Fraction", "int", "int32", "int64", "isinstance", "literal_eval", "loads",
+    "parse", "safe_load", "str", "strptime", "strtobool", "Timedelta", "Timestamp", "to_datetime",
+    "to_numeric", "to_timedelta", "type", "validate_python",
 }  # fmt: skip
 _DISPLAYS: dict[type[ast.AST], str] = {
     ast.List: "list", ast.Dict: "dict", ast.Tuple: "tuple", ast.Set: "set",
@@ -111,7 +112,8 @@ def _converted(text: str) -> Iterator[str]:
         if isinstance(node, ast.Call):
             named = getattr(node.func, "id", getattr(node.func, "attr", ""))
             if named in _CONVERTERS:
-                inner = [one for each in node.args for one in ast.walk(each)]
+                values = [*node.args, *(each.value for each in node.keywords)]
+                inner = [one for each in values for one in ast.walk(each)]
                 yield from (one.id for one in inner if isinstance(one, ast.Name))
             # n.lower(), n.split(",") and the like are made for texts.
             owner = getattr(node.func, "value", None)

@@ -270,6 +270,9 @@ def test_a_text_for_a_text_is_no_news(tagged):
         "days = n.split(',')",
         "if n == 'yes': pass",
         "n = pd.to_datetime(n)",
+        "n = pd.to_timedelta(arg=n)",
+        "n = np.int64(n)",
+        "n = bool(strtobool(n))",
     ],
 )
 def test_a_notebook_that_converts_its_parameters_is_not_told(cell):
