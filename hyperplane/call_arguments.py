@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from hyperplane import config
 from hyperplane.errors import Fault, check
+from hyperplane.public_calls import unknown_name
 from hyperplane.spec.plan import ClusterPlan
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -93,7 +94,11 @@ def beside_a_plan(function: Callable[..., Any], given: Mapping[str, Any]) -> Ite
     for name, value in given.items():
         if name == "num_workers":
             continue
-        default = parameters[name].default if name in parameters else LEFT_OUT
+        if name not in parameters:
+            known = [one for one in parameters if one != "others"]
+            yield unknown_name(name, value, known, function.__name__)
+            continue
+        default = parameters[name].default
         if (type(value), value) != (type(default), default):
             yield _beside(name, value)
 

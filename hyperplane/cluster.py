@@ -67,20 +67,20 @@ def plan_cluster(num_workers: int | Advice = 2, **arguments: Any) -> ClusterPlan
     >>> plan.dask_workers, plan.pool.name
     (1, '16_16')
     """
-    return _planned("plan_cluster", num_workers, arguments)
+    return _study("plan_cluster", num_workers, arguments).plan()
 
 
-def _planned(
+def _study(
     function: str, num_workers: int | Advice, arguments: Mapping[str, Any], own: Sequence[str] = ()
-) -> ClusterPlan:
-    """The plan of a function that has these arguments, and its own besides."""
+) -> Study:
+    """What plans the call of a function that has these arguments, and its own besides."""
     explicit = with_merged_policy(arguments)
     given = {} if num_workers is LEFT_OUT else {"num_workers": num_workers}
     if isinstance(num_workers, Advice):
         given = advised(num_workers, explicit)
     names = frozenset("ram_gb_per_proc" if name == "ram_gb_proc" else name for name in explicit)
     request, faults = read_request({**given, **explicit}, function, own)
-    return Study(request, faults, explicit=names).plan()
+    return Study(request, faults, explicit=names)
 
 
 @check_call(outcome="nothing was started")
@@ -237,15 +237,18 @@ def initialize_cluster(
     """
     given = given_of(locals())
     site, closed = call_site(), []
-    if checked_flag("replace", given.pop("replace", False)):
-        closed = close_previous(site, given.get("name"))
+    replaces = checked_flag("replace", given.pop("replace", False))
+    study = None
     if isinstance(num_workers, ClusterPlan):
-        plan = num_workers
         check(beside_a_plan(initialize_cluster, given))
     else:
         named = {**of_the_step(num_workers), **given}
         nodes = named.pop("num_workers", LEFT_OUT)
-        plan = _planned("initialize_cluster", nodes, named, own=("replace",))
+        study = _study("initialize_cluster", nodes, named, own=("replace",))
+    # Before the plan, which counts what is free; but not for a call whose arguments are wrong.
+    if replaces and (study is None or study.has_valid_arguments()):
+        closed = close_previous(site, given.get("name"))
+    plan: Any = num_workers if study is None else study.plan()
     began = time.monotonic()
     announce.before(plan, closed)
     client, cluster = _complete(

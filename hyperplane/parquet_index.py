@@ -2,7 +2,8 @@
 
 pandas stores a named index of consecutive numbers as a range in the metadata of the file, without a
 column. The partitions that ``dask.dataframe.read_parquet`` makes of such a file fail with
-``KeyError: '[nan] not in index'`` whatever is computed of them (seen with dask 2026.8.0).
+``KeyError: '[nan] not in index'`` whatever is computed of them (seen with dask 2026.8.0), but for
+those with ``filters=`` on a column of the files, which Dask reads in another way.
 """
 
 from __future__ import annotations
@@ -58,10 +59,27 @@ def _lost_index(node: Any) -> str | None:
     if type(node).__name__ != "ReadParquetFSSpec":  # the other reader leaves the index out
         return None
     info: Mapping[str, Any] = node._dataset_info
-    if info["index"] != [None]:
+    if info["index"] != [None] or _reads_fragments(info):
         return None
     stored = json.loads((info["schema"].metadata or {}).get(b"pandas", b"{}"))
     for entry in stored.get("index_columns", ()):
         if isinstance(entry, dict) and entry.get("kind") == "range" and entry.get("name"):
             return str(entry["name"])
     return None
+
+
+def _reads_fragments(info: Mapping[str, Any]) -> bool:
+    """Whether Dask reads the files as fragments of a dataset, without their index."""
+    partitioning = info["kwargs"].get("dataset", {}).get("partitioning")
+    if partitioning and not isinstance(partitioning, str | list):
+        return True
+    filtered = {condition[0] for condition in _conditions(info["filters"])}
+    return not filtered <= set(info["partition_names"])
+
+
+def _conditions(filters: Any) -> Iterator[tuple[Any, ...]]:
+    for each in filters or ():
+        if isinstance(each, tuple):
+            yield each
+        else:
+            yield from each

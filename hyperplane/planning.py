@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -47,6 +48,14 @@ class Study:
     alerts: list[str] = field(default_factory=list)
     _errors: list[RequestError] = field(default_factory=list)
     _unavailable: EngineUnavailable | None = None
+
+    def has_valid_arguments(self) -> bool:
+        """Whether the arguments are valid by themselves, and the pool exists."""
+        with suppress(RequestError):
+            if self.request.pool is not None:
+                config.get_pool(self.request.pool)
+            return not self.faults
+        return False
 
     def plan(self) -> ClusterPlan:
         """The finished plan.

@@ -46,7 +46,9 @@ _OF_OTHERS = {
 _LONGEST = 100
 #: Characters of a value that a message shows.
 _SHOWN = 40
-_SECRET = re.compile(r"tok|key|pass|pw|secret|cred|auth|env", re.IGNORECASE)
+#: Names of arguments, and texts such as URLs and connection strings, that may hold a secret.
+_SECRET = re.compile(r"tok|key|pass|pw|secret|cred|auth|env|sas|sig|conn", re.IGNORECASE)
+_SECRET_TEXT = re.compile(r"://|@|&|;.|\w=")
 
 
 @overload
@@ -136,12 +138,14 @@ def unknown_name(
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """At most two known names that are spelt like a name, or begin as it does.
+    """At most two known names that are spelt like a name, begin as it does, or have it as a word.
 
     Examples
     --------
     >>> nearest("opration", ["data", "operation"]), nearest("sep", ["encoding", "separator"])
     (['operation'], ['separator'])
+    >>> nearest("name", ["dask_cluster_name"])
+    ['dask_cluster_name']
     """
     if len(name) > _LONGEST:
         return []
@@ -151,19 +155,27 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     if ours:
         return ours
     found = difflib.get_close_matches(low, names, n=2, cutoff=0.6)
-    found = found or [one for one in names if len(low) > 2 and one.startswith(low)][:2]
+    if not found and len(low) > 2:
+        found = [one for one in names if one.startswith(low) or low in one.split("_")][:2]
     return [names[one] for one in found]
 
 
 def _shown(name: str, value: object) -> str:
     """A value for a message; of text that may be a secret, and of large objects, the type only."""
-    is_plain = value is None or isinstance(value, bool | int | float)
-    if is_plain or (isinstance(value, str) and not _SECRET.search(name)):
+    kind = type(value)  # a class of the program's own may fail in repr
+    is_text = kind is str and not may_be_secret(name, value)
+    if value is None or kind in (bool, int, float) or is_text:
         with contextlib.suppress(ValueError):  # of a whole number with thousands of digits
             text = repr(value)
             if len(text) <= _SHOWN:
                 return text
-    return f"<{type(value).__name__}>"
+    return f"<{kind.__name__}>"
+
+
+def may_be_secret(name: str, value: object = None) -> bool:
+    """Whether a message must not show a value: a password, a key, a URL that may have one."""
+    is_secret_text = isinstance(value, str) and _SECRET_TEXT.search(value)
+    return bool(_SECRET.search(name) or is_secret_text)
 
 
 @contextlib.contextmanager

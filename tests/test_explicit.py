@@ -13,7 +13,7 @@ import hyperplane
 from hyperplane import call_arguments
 from hyperplane.cluster import initialize_cluster
 from hyperplane.engines.local.engine import LocalEngine
-from hyperplane.errors import DoesNotFit, RequestError
+from hyperplane.errors import DoesNotFit, RequestError, UnknownArgument
 from hyperplane.sizing.machine_fit import LEAST_RAM, fit_machine
 from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan
@@ -175,9 +175,26 @@ def test_the_layout_of_advice_may_change(machine):
 def test_beside_a_plan_only_what_differs_from_the_default_is_refused(machine, planned):
     plan = hyperplane.plan_cluster(num_workers=1)
     assert _initialize(planned, plan, logging="quiet", nthreads=1) is plan
-    for arguments in ({"num_workers": 2}, {"nthreads": 2}, {"nthreds": 2}):
+    for arguments in ({"num_workers": 2}, {"nthreads": 2}):
         with pytest.raises(RequestError, match="nothing beside a plan"):
             initialize_cluster(plan, **arguments)
+    with pytest.raises(UnknownArgument, match=r"nthreds=2: .*did you mean nthreads\?"):
+        initialize_cluster(plan, nthreds=2)
+
+
+def test_a_call_whose_arguments_are_wrong_closes_no_cluster(machine, planned, monkeypatch):
+    closed: list[Any] = []
+    monkeypatch.setattr("hyperplane.cluster.close_previous", lambda *names: closed.append(1) or [])
+    plan = hyperplane.plan_cluster(num_workers=1)
+    for wrong in ({"nproc": 1}, {"pool": "16_17"}, {"num_workers": 0}, {"nprocs": "x"}):
+        with pytest.raises(RequestError, match="nothing was started"):
+            initialize_cluster(replace=True, **wrong)
+    with pytest.raises(RequestError, match="nothing beside a plan"):
+        initialize_cluster(plan, replace=True, nthreads=2)
+    assert closed == []
+    _initialize(planned, plan, replace=True)
+    _initialize(planned, replace=True, pool="16_16")
+    assert closed == [1, 1]
 
 
 def test_the_signature_shows_the_documented_defaults():

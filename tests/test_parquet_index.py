@@ -104,3 +104,24 @@ def test_frames_of_other_sources_are_left_alone():
     df = dd.from_pandas(pd.DataFrame({"a": np.arange(4)}, index=pd.RangeIndex(4, name="id")))
     assert hyperplane.size_cluster(df).nodes == 1
     assert helpers.repartition(df, "1MB").compute().index.name == "id"
+
+
+def test_filters_on_columns_of_the_files_are_left_alone(file):
+    for filters in ([("a", ">", 2)], [[("a", ">", 2), ("b", "!=", "z")]]):
+        df = dd.read_parquet(file, filters=filters)
+        assert df.compute().a.to_list() == [3, 4, 5]
+        assert hyperplane.size_cluster(df).nodes == 1
+        assert helpers.sort_values(df, "a").compute().a.to_list() == [3, 4, 5]
+
+
+def test_filters_on_folders_only_are_refused(tmp_path):
+    for value in ("u", "v"):
+        (tmp_path / f"k={value}").mkdir()
+        _file(tmp_path / f"k={value}", pd.RangeIndex(5, name="id"))
+    folders = dd.read_parquet(tmp_path, filters=[("k", "==", "u")])
+    with pytest.raises(KeyError, match="not in index"):
+        folders.compute()
+    with pytest.raises(RequestError, match="'id' is a range"):
+        hyperplane.size_cluster(folders)
+    both = dd.read_parquet(tmp_path, filters=[("k", "==", "u"), ("a", ">", 2)])
+    assert helpers.sort_values(both, "a").compute().a.to_list() == [3, 4, 5]

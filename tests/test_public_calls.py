@@ -205,6 +205,39 @@ def test_what_may_be_secret_or_large_is_not_shown(given):
 
 
 @pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (hyperplane.dataframe.read, "path"),
+        (hyperplane.dataframe.read, "connection_string"),
+        (hyperplane.load, "ulr"),
+        (hyperplane.ClusterRequest, "sas"),
+        (hyperplane.jobs.Step, "web"),
+        (hyperplane.jobs.Step, "tokn"),
+    ],
+)
+@pytest.mark.parametrize(
+    "text",
+    ["https://me:hunter2@host/x.csv", "https://h/x?s=hunter2", "?sv=1&sig=hunter2", "k=hunter2"],
+)
+def test_texts_that_may_hold_a_secret_are_not_shown(call, name, text):
+    given = {name: text} if call is not hyperplane.load else {"url": "x.csv", name: text}
+    with pytest.raises(UnknownArgument) as caught:
+        call(**given)
+    assert f"{name} = " in str(caught.value) or f"{name}=<str>: " in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+class _Unprintable(str):
+    def __repr__(self):
+        raise KeyError("no")
+
+
+def test_a_value_that_cannot_be_printed_is_shown_by_its_type():
+    with pytest.raises(UnknownArgument, match="dta=<_Unprintable>: unknown"):
+        hyperplane.size_cluster("1GB", dta=_Unprintable("x"))
+
+
+@pytest.mark.parametrize(
     "value", [10**5000, "é" * 500, None, float("nan")], ids=["large", "long", "None", "nan"]
 )
 def test_any_value_can_be_told(value):

@@ -49,23 +49,29 @@ def list_jobs(
 
 
 def _show(jobs: Sequence[Job]) -> None:
-    table = new_table(["id", "name", "pipeline", "status", "submitted", "reason"], ["took"])
+    # What jobs are found by is whole on most terminals; their names and reasons give way, and on
+    # narrow ones the pipeline is left out.
+    left = max(0, Console().width - _FIXED)
+    texts = {
+        "name": [job.name for job in jobs],
+        "pipeline": [plain(job.pipeline_name) for job in jobs],
+    }
+    if left < 3 * 8:
+        del texts["pipeline"]
+    most = max(8, min(32, left // (len(texts) + 1)))
+    table = new_table(["id", *texts, "status", "submitted", "reason"], ["took"])
     for column in table.columns:
         column.no_wrap, column.overflow = True, "ellipsis"
-    # What jobs are found by is whole on every terminal; their names and reasons give way.
-    left = max(0, Console().width - _FIXED)
-    most = max(8, min(32, left // 3))
-    pipelines = [plain(job.pipeline_name) for job in jobs]
-    longest = [max(map(len, each)) for each in ([job.name for job in jobs], pipelines)]
-    widths = [min(most, max(8, each)) for each in longest]
-    table.columns[1].max_width, table.columns[2].max_width = widths
-    table.columns[5].max_width = max(8, left - sum(widths))
+    for number, values in enumerate(texts.values(), start=1):
+        width = min(most, max(8, *map(len, values)))
+        table.columns[number].max_width, left = width, left - width
+    table.columns[-2].max_width = max(8, left)
     now = time.time()
-    for job, pipeline in zip(jobs, pipelines, strict=True):
+    for job, *named in zip(jobs, *texts.values(), strict=True):
         took = duration((job.ended or now) - job.started) if job.started else ""
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.submitted))
         reason = plain(job.reason)[:200]
-        table.add_row(job.id[:8], job.name, pipeline, job.status, at, reason, took)
+        table.add_row(job.id[:8], *named, job.status, at, reason, took)
     show(table)
 
 

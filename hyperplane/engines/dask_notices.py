@@ -22,7 +22,8 @@ _LOST, _KILLED = "caused the cluster to lose", "Worker process still alive after
 #: What a worker writes of a task that its own end cancels.
 _CANCELLED = "Async instruction for <Task cancelled "
 
-_lock = threading.Lock()
+# Clusters that are collected as garbage are released at any line, also within this module.
+_lock = threading.RLock()
 _holders = 0
 _levels: list[tuple[logging.Handler, int]] = []
 
@@ -66,10 +67,10 @@ def without_closing_notices() -> Iterator[None]:
     """
 
     def is_no_loss(record: logging.LogRecord) -> bool:
-        return _LOST not in record.getMessage()
+        return _LOST not in _message(record)
 
     def is_no_end(record: logging.LogRecord) -> bool:
-        return _KILLED not in record.getMessage()
+        return _KILLED not in _message(record)
 
     filters: list[tuple[logging.Filterer, Callable[[logging.LogRecord], bool]]]
     filters = [(logging.getLogger("distributed.scheduler"), is_no_loss)]
@@ -87,8 +88,8 @@ def dask_setup(worker: Any) -> None:
     """Leave out what a worker writes of tasks that its own end cancels; a preload of workers."""
 
     def is_news(record: logging.LogRecord) -> bool:
-        is_open = getattr(worker, "status", None) == Status.running
-        return is_open or not record.getMessage().startswith(_CANCELLED)
+        is_open = getattr(worker, "status", None) in (Status.running, Status.paused)
+        return is_open or not _message(record).startswith(_CANCELLED)
 
     for handler in _handlers_of_dask(logging.getLogger("distributed")):
         handler.addFilter(is_news)
@@ -106,6 +107,14 @@ def drop_interrupted_waits(loop: asyncio.AbstractEventLoop) -> None:
 def _all_but_interrupted(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     if not isinstance(context.get("exception"), AllExit):
         loop.default_exception_handler(context)
+
+
+def _message(record: logging.LogRecord) -> str:
+    """The text of a record; empty for one whose text cannot be made, which its handler reports."""
+    try:
+        return record.getMessage()
+    except Exception:  # noqa: BLE001 - it would be raised where the program writes to its log
+        return ""
 
 
 def _handlers_of_dask(logger: logging.Logger) -> list[logging.Handler]:

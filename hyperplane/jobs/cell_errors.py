@@ -22,6 +22,8 @@ _INSTALLED = re.compile(
 _ARROW = re.compile(r"^-+> ", re.MULTILINE)
 #: Lines of a traceback that are shown whole, and frames and lines of a message in a summary.
 _SHORT, _FRAMES, _MESSAGE = 16, 6, 3
+#: Characters of a line in a summary: commands show the end of a log, and reasons its last line.
+_LINE = 400
 
 
 def describe_error(name: str, cell: str, error: str, message: str, traceback: Sequence[str]) -> str:
@@ -51,7 +53,8 @@ def describe_error(name: str, cell: str, error: str, message: str, traceback: Se
     ends = {line.strip() for line in whole[-1:]}
     if not any(end.startswith(error) or last.endswith(end) for end in ends):
         whole += _shortened(last)
-    if len(whole) <= _SHORT and not any(map(_INSTALLED.match, blocks)):
+    is_short = len(whole) <= _SHORT and all(len(line) <= _LINE for line in whole)
+    if is_short and not any(map(_INSTALLED.match, blocks)):
         return "\n".join([f"{name}: {cell} failed", *whole])
     return "\n".join(
         [
@@ -77,13 +80,17 @@ def _frames(blocks: Iterable[str]) -> list[str]:
 
 def _frame(block: str) -> list[str]:
     title, *lines = block.splitlines()
-    return [title, *(line for line in lines if _ARROW.match(line))][:2]
+    return [_cut(line) for line in (title, *filter(_ARROW.match, lines))][:2]
 
 
 def _shortened(text: str) -> list[str]:
-    """The lines of a message, without those in the middle of a long one."""
-    lines = [line for line in text.splitlines() if line.strip()]
+    """The lines of a message, without the middle of a long one and the ends of long lines."""
+    lines = [_cut(line) for line in text.splitlines() if line.strip()]
     return lines if len(lines) <= _MESSAGE + 1 else [*lines[:_MESSAGE], "...", lines[-1]]
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LINE else line[: _LINE - 3] + "..."
 
 
 def name_cell(output: Path, index: int, count: object) -> str:

@@ -13,13 +13,17 @@ _ASSIGNED = re.compile(r"^([A-Za-z_]\w*)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 _MAGIC = re.compile(r"^([ \t]*)[%!?].*$", re.MULTILINE)
 #: Functions that make of a text what a notebook wants.
 _CONVERTERS = {
-    "bool", "date", "datetime", "Decimal", "eval", "float", "fromisoformat", "Fraction", "int",
-    "isinstance", "literal_eval", "loads", "safe_load", "str", "strptime", "Timedelta",
-    "Timestamp", "to_datetime", "to_numeric", "type",
+    "bool", "date", "datetime", "datetime64", "Decimal", "eval", "float", "float32", "float64",
+    "fromisoformat", "Fraction", "int", "int32", "int64", "isinstance", "literal_eval", "loads",
+    "parse", "safe_load", "str", "strptime", "strtobool", "Timedelta", "Timestamp", "to_datetime",
+    "to_numeric", "to_timedelta", "type", "validate_python",
 }  # fmt: skip
 _DISPLAYS: dict[type[ast.AST], str] = {
     ast.List: "list", ast.Dict: "dict", ast.Tuple: "tuple", ast.Set: "set",
 }  # fmt: skip
+_SCALARS = {"bool", "float", "int"}
+#: Of a text that is no Python, has a null byte, or is nested too deep for the parser.
+_UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ def read_cell(cells: Iterable[Any]) -> ParameterCell | None:
         return ParameterCell(frozenset(_ASSIGNED.findall(tagged)), {})
     stored = (one for one in ast.walk(tree) if isinstance(one, ast.Name))
     names = frozenset(one.id for one in stored if isinstance(one.ctx, ast.Store))
-    types = dict(_defaults(tree))
+    types = {name: kind for name, kind in dict(_defaults(tree)).items() if kind}
     for text in others if types else ():
         for name in _converted(text):
             types.pop(name, None)
@@ -67,16 +71,16 @@ def read_cell(cells: Iterable[Any]) -> ParameterCell | None:
 def _parsed(text: str) -> ast.Module | None:
     try:
         return ast.parse(text)
-    except (SyntaxError, ValueError):
+    except _UNPARSED:
         pass
     try:
         return ast.parse(_MAGIC.sub(r"\1pass", text))
-    except (SyntaxError, ValueError):
+    except _UNPARSED:
         return None
 
 
 def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Variables that are assigned a value, and no text, with its type."""
+    """Variables that are assigned a value, with its type as :func:`_type_of` gives it."""
     for node in tree.body:
         targets: list[Any] = node.targets if isinstance(node, ast.Assign) else []
         if isinstance(node, ast.AnnAssign):
@@ -87,16 +91,17 @@ def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
             if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
                 pairs = list(zip(target.elts, value.elts, strict=False))
             for one, default in pairs:
-                if isinstance(one, ast.Name) and (kind := _type_of(default)):
-                    yield one.id, kind
+                if isinstance(one, ast.Name):
+                    yield one.id, _type_of(default)
 
 
 def _type_of(value: Any) -> str:
+    """The type of a number, a truth value, a list or the like; empty for all else."""
     if isinstance(value, ast.UnaryOp):  # -1
         value = value.operand
     if isinstance(value, ast.Constant):
-        is_text = value.value is None or isinstance(value.value, str)
-        return "" if is_text else type(value.value).__name__
+        kind = type(value.value).__name__
+        return kind if kind in _SCALARS else ""
     return _DISPLAYS.get(type(value), "")
 
 
@@ -107,7 +112,8 @@ def _converted(text: str) -> Iterator[str]:
         if isinstance(node, ast.Call):
             named = getattr(node.func, "id", getattr(node.func, "attr", ""))
             if named in _CONVERTERS:
-                inner = [one for each in node.args for one in ast.walk(each)]
+                values = [*node.args, *(each.value for each in node.keywords)]
+                inner = [one for each in values for one in ast.walk(each)]
                 yield from (one.id for one in inner if isinstance(one, ast.Name))
             # n.lower(), n.split(",") and the like are made for texts.
             owner = getattr(node.func, "value", None)

@@ -104,8 +104,14 @@ class Job:
 
     @property
     def pipeline_name(self) -> str:
-        """The name of its pipeline, without the checks of reading the whole pipeline."""
-        return str(json.loads(self.definition)["name"])
+        """The name of its pipeline, without the checks of reading the whole pipeline.
+
+        Empty where the definition is damaged: a list of jobs shows the others, and this one's id.
+        """
+        try:
+            return str(json.loads(self.definition)["name"])
+        except (ValueError, LookupError, TypeError):
+            return ""
 
     def as_dict(self) -> dict[str, Any]:
         """What may be shown of it, for JSON."""

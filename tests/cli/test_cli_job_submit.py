@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from pathlib import Path
@@ -118,7 +119,7 @@ def test_who_stops_watching_leaves_the_job_going(run: Run, begin: Begin) -> None
 
 @pytest.mark.process
 @pytest.mark.usefixtures("alone")
-def test_jobs_are_listed_the_last_first(run: Run) -> None:
+def test_jobs_are_listed_the_last_first(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("job", "list").out == "no job has been submitted\n"
     assert run("job", "list", "--json").json == []
     for name, file in {"one": "say.sh", "two": "bad.sh", "three": "say.sh"}.items():
@@ -131,6 +132,13 @@ def test_jobs_are_listed_the_last_first(run: Run) -> None:
         ["one", "say"],
     ]
     assert "step 'bad' f" in shown.text
+    monkeypatch.setenv("COLUMNS", "68")
+    narrow = [line.split()[:5] for line in run("job", "list").out.splitlines()[2:]]
+    assert [line[:2] for line in narrow] == [
+        line.split()[:2] for line in shown.out.splitlines()[2:]
+    ]
+    assert [line[2] for line in narrow] == ["done", "failed", "done"]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", line[3]) for line in narrow)
     assert [job["pipeline"] for job in run("job", "list", "--json").json] == ["say", "bad", "say"]
     assert [job["name"] for job in run("job", "list", "--json", "--limit=2").json] == [
         "three",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+import threading
 from types import SimpleNamespace
 
 import dask.config
@@ -95,8 +96,39 @@ def test_a_worker_that_closes_does_not_tell_of_its_tasks(dask_logger):
     worker.status = Status.closing
     logger.warning(CANCELLED)
     logger.warning("Compute Failed")
-    assert shown(dask_logger) == [CANCELLED, "Compute Failed"]
-    assert dask_logger.own.getvalue().count(CANCELLED) == 2
+    worker.status = Status.paused
+    logger.warning(CANCELLED)
+    assert shown(dask_logger) == [CANCELLED, "Compute Failed", CANCELLED]
+    assert dask_logger.own.getvalue().count(CANCELLED) == 3
+
+
+def test_a_record_without_a_text_does_not_fail_where_it_is_written(dask_logger, capsys):
+    dask_notices.dask_setup(SimpleNamespace(status=Status.closing))
+    logger = logging.getLogger("distributed.scheduler")
+    record = logger.makeRecord(logger.name, logging.WARNING, "", 0, "%d rows", ("many",), None)
+    with dask_notices.without_closing_notices():
+        assert logger.filter(record)
+        dask_logger.handlers[0].handle(record)
+    assert shown(dask_logger) == []
+    assert capsys.readouterr().err.startswith("--- Logging error ---")  # of the handler
+
+
+def test_a_cluster_may_be_released_while_another_is_held(dask_logger, monkeypatch):
+    # As garbage collection does it, in the same thread and at any line.
+    find, released = dask_notices._handlers_of_dask, []
+
+    def collecting(logger):
+        if not released:
+            released.append(dask_notices._holders)
+            dask_notices.release_quiet()
+        return find(logger)
+
+    monkeypatch.setattr(dask_notices, "_handlers_of_dask", collecting)
+    holding = threading.Thread(target=dask_notices.hold_quiet, daemon=True)
+    holding.start()
+    holding.join(30)
+    assert not holding.is_alive()
+    assert released == [1]
 
 
 def test_waits_that_ctrl_c_has_ended_are_dropped_and_other_errors_are_not():

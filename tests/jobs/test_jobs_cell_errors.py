@@ -94,6 +94,16 @@ def test_the_last_line_of_a_long_message_stays_last():
     assert shown.count("line 20") == 1
 
 
+def test_a_line_of_any_length_leaves_the_class_of_the_error_in_the_end():
+    message = "x" * 100_000
+    shown = lines(CELL, error="ValueError", message=message, last=f"ValueError: {message}")
+    assert f"ValueError: {message}" in shown  # in the whole traceback
+    assert shown[-1] == f"ValueError: {message}"[:397] + "..."
+    assert shown[-2] == "----> 4 total(frame)"
+    short = describe_error("a.ipynb", "cell 1", "ValueError", message, []).splitlines()
+    assert [len(line) <= 400 for line in short] == [True, True]
+
+
 @pytest.mark.parametrize(
     ("traceback", "last"),
     [

@@ -249,7 +249,12 @@ def test_all_parameters_of_a_notebook_are_in_one_line():
 
 
 @pytest.mark.parametrize(
-    "tagged", ["n = '3'", "n = None", "n = f'{1}'", "n = today()", "m = 3", "n = (", ""]
+    "tagged",
+    [
+        *("n = '3'", "n = None", "n = f'{1}'", "n = today()", "m = 3", "n = (", ""),
+        *("n = 3\nn = '3'", "n = b'3'", "n = ...", "n = 3j", "n = " + "-" * 100_000 + "3"),
+    ],
+    ids=lambda text: text[:20],
 )
 def test_a_text_for_a_text_is_no_news(tagged):
     assert texts(tagged, "print(n + n)") == ""
@@ -265,10 +270,18 @@ def test_a_text_for_a_text_is_no_news(tagged):
         "days = n.split(',')",
         "if n == 'yes': pass",
         "n = pd.to_datetime(n)",
+        "n = pd.to_timedelta(arg=n)",
+        "n = np.int64(n)",
+        "n = bool(strtobool(n))",
     ],
 )
 def test_a_notebook_that_converts_its_parameters_is_not_told(cell):
     assert texts("n = 3", "print(1)", cell) == ""
+
+
+@pytest.mark.parametrize("deep", ["x" + ".y" * 50_000, "-" * 100_000 + "1", "'\0'"])
+def test_cells_that_cannot_be_parsed_hide_no_warning(deep):
+    assert "n (int)" in texts("n = 3", deep)
 
 
 def test_the_numbers_of_chunks_arrive_as_text_too():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -57,6 +58,13 @@ def text(job, attempts, now=110.0):
     console = Console(file=io.StringIO(), width=100, markup=False)
     console.print(as_tree(job, step_states(job, attempts, now), now))
     return console.file.getvalue()
+
+
+@pytest.mark.parametrize("definition", ["", "{", "[]", "{}", "3"])
+def test_a_damaged_definition_leaves_a_job_that_can_be_listed(definition, job):
+    assert job().as_dict()["pipeline"] == "p"
+    damaged = replace(job(), definition=definition)
+    assert damaged.as_dict()["pipeline"] == ""
 
 
 def test_steps_that_have_not_begun_wait_or_will_never_run(job):

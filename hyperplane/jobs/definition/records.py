@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hyperplane.errors import Fault, RequestError, UnknownArgument, check
 from hyperplane.jobs.definition.wording import did_you_mean
+from hyperplane.public_calls import may_be_secret
 from hyperplane.spec.faults import faults_of
 
 if TYPE_CHECKING:
@@ -87,7 +88,9 @@ class Record(BaseModel):
         top = _top(fault)
         if top not in cls.model_fields:
             allowed = "one of " + ", ".join(cls.model_fields)
-            return replace(fault, allowed=allowed, advice=did_you_mean(top, cls.model_fields))
+            asked = "a value not shown here" if may_be_secret(top, fault.asked) else fault.asked
+            advice = did_you_mean(top, cls.model_fields)
+            return replace(fault, asked=asked, allowed=allowed, advice=advice)
         if top not in _CLOSED:
             return fault
         return replace(fault, asked="a value not shown here", advice=_CLOSED[top])

@@ -64,6 +64,13 @@ def test_a_damaged_file_is_named(tmp_path, kind, damage):
     assert (str(again), again.url) == (str(caught.value), caught.value.url)
 
 
+def test_the_warning_of_a_skipped_file_names_the_line_of_the_call(tmp_path):
+    cut(written(tmp_path, "parquet"))
+    with pytest.warns(SkippedFile) as said:
+        read(tmp_path, on_error="skip")
+    assert [warning.filename for warning in said] == [__file__]
+
+
 @pytest.mark.parametrize("damage", [cut, scribble])
 @pytest.mark.parametrize("kind", ["parquet", "avro", "csv.gz", "jsonl"])
 def test_a_damaged_file_is_skipped_with_a_word(tmp_path, kind, damage):

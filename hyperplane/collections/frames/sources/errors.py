@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pickle
 import sys
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from hyperplane.errors import ReadError, SkippedFile
+from hyperplane.public_calls import warn_caller
 
 
 def joined(errors: Sequence[ReadError]) -> ReadError:
@@ -38,7 +38,7 @@ def tell_skipped(errors: Sequence[ReadError], worker: Any = None) -> None:
         # distributed.warn does just this, but only in the thread of a task.
         event = {"message": pickle.dumps(message), "category": pickle.dumps(SkippedFile)}
         worker.log_event("warn", event)
-    warnings.warn(message, SkippedFile, stacklevel=2)
+    warn_caller(message, SkippedFile)
 
 
 def worker_here() -> Any:
