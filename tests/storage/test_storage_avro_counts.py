@@ -146,3 +146,26 @@ def test_the_smallest_records_are_never_refused(held, count):
     if size:
         with pytest.raises(WrongCount):
             counts.check(count + size + 1, size)
+
+
+ENUM = {"type": "enum", "name": "e", "symbols": ["x", "y"]}
+POINT = {"type": "record", "name": "p", "fields": [{"name": "v", "type": "long"}]}
+BY_NAME = {
+    "enum": (ENUM, "e", "x"),
+    "fixed": ({"type": "fixed", "name": "f", "size": 2}, "f", b"ab"),
+    "in a map": ({"type": "map", "values": POINT}, "p", {"v": 1}),
+    "in a union": (["null", ENUM], "e", "y"),
+    "of a namespace": ({**ENUM, "namespace": "n.s"}, "n.s.e", "x"),
+}
+
+
+@pytest.mark.parametrize("load", [hyperplane.load, read])
+@pytest.mark.parametrize("case", BY_NAME)
+def test_arrays_of_a_type_that_an_earlier_field_defines_are_read(case, load, tmp_path):
+    kind, name, item = BY_NAME[case]
+    schema = record(kind, {"type": "array", "items": name})
+    first = {"k": item} if case == "in a map" else item
+    with (tmp_path / "x.avro").open("wb") as opened:
+        fastavro.writer(opened, schema, [{"f0": first, "f1": [item, item]}] * 3)
+    table = load(tmp_path / "x.avro")
+    assert [list(one) for one in table["f1"]] == [[item, item]] * 3
