@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import hyperplane
 from hyperplane import dataframe
-from hyperplane.collections.frames.sources import avro_counts
+from hyperplane.collections.frames.sources import avro_counts, avro_schema
 from hyperplane.collections.frames.sources.avro_counts import RecordCounts, WrongCount
 from hyperplane.errors import ReadError
 
@@ -86,6 +86,18 @@ def test_claims_that_cannot_be_are_errors(case, load, tmp_path):
     schema, blocks, said = WRONG[case]
     with pytest.raises(ReadError, match=said):
         load(written(tmp_path / "x.avro", schema, *blocks))
+
+
+@pytest.mark.parametrize("load", [hyperplane.load, read])
+def test_records_that_refer_to_each_other_are_read_up_to_a_limit(load, tmp_path, monkeypatch):
+    kinds = [record("int") | {"name": "r0"}]
+    for place in range(1, 11):  # each holds the one before twice
+        kinds.append(record(f"r{place - 1}", f"r{place - 1}") | {"name": f"r{place}"})
+    path = written(tmp_path / "x.avro", {**record(*kinds), "name": "all"})
+    assert len(load(path)) == 0
+    monkeypatch.setattr(avro_schema, "_MOST", 1000)
+    with pytest.raises(ReadError, match="makes more than 1000 types"):
+        load(path)
 
 
 @pytest.mark.parametrize("load", [hyperplane.load, read])
