@@ -187,7 +187,7 @@ def test_behind_a_proxy_no_host_of_amazon_is_tried(way, monkeypatch, closed_port
 
 
 class OtherSystem(MemoryFileSystem):
-    """A file system of another library than s3fs, as obstore registers one."""
+    """A file system of another library than s3fs."""
 
     protocol = ("s3",)
     store: dict[str, object] = {}  # noqa: RUF012 - as the parent has it
