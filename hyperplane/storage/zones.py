@@ -51,10 +51,18 @@ def _wrong(zone: dt.tzinfo, form: str, advice: str) -> str:
 def _odd_zone(values: Any) -> dt.tzinfo | None:
     """The first zone of some values with an offset that is not a whole number of minutes."""
     for zone in _zones(values):
-        offset = zone.utcoffset(None)  # None where it depends on the time, as of named zones
+        offset = _fixed_offset(zone)
         if offset is not None and offset % _MINUTE:
             return zone
     return None
+
+
+def _fixed_offset(zone: dt.tzinfo) -> dt.timedelta | None:
+    """The offset of a zone at any time; None where it depends on the time, as of named zones."""
+    try:
+        return zone.utcoffset(None)
+    except Exception:  # noqa: BLE001 - classes of users may expect a time
+        return None
 
 
 def _zones(values: Any) -> Iterator[dt.tzinfo]:

@@ -73,6 +73,7 @@ def chooses_hosts(store: Store) -> bool:
     system = store.system
     return (
         store.protocol in _AMAZON
+        and hasattr(type(system), "s3")  # other file systems than s3fs may be registered
         and not getattr(system, "asynchronous", False)
         and not has_detour(system, store.options)
     )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import hyperplane
 from hyperplane import dataframe
-from hyperplane.collections.frames.sources import avro_counts
+from hyperplane.collections.frames.sources import avro_counts, avro_schema
 from hyperplane.collections.frames.sources.avro_counts import RecordCounts, WrongCount
 from hyperplane.errors import ReadError
 
@@ -89,6 +89,18 @@ def test_claims_that_cannot_be_are_errors(case, load, tmp_path):
 
 
 @pytest.mark.parametrize("load", [hyperplane.load, read])
+def test_records_that_refer_to_each_other_are_read_up_to_a_limit(load, tmp_path, monkeypatch):
+    kinds = [record("int") | {"name": "r0"}]
+    for place in range(1, 7):  # each holds the one before twice
+        kinds.append(record(f"r{place - 1}", f"r{place - 1}") | {"name": f"r{place}"})
+    path = written(tmp_path / "x.avro", {**record(*kinds), "name": "all"})
+    assert len(load(path)) == 0
+    monkeypatch.setattr(avro_schema, "_MOST", 100)
+    with pytest.raises(ReadError, match="makes more than 100 types"):
+        load(path)
+
+
+@pytest.mark.parametrize("load", [hyperplane.load, read])
 def test_packed_blocks_are_compared_unpacked(load, tmp_path):
     blocks = [(2**31, b"\0" * 5_000_000)]
     with pytest.raises(ReadError, match="5000000 bytes says that it holds 2147483648 records"):
@@ -146,3 +158,26 @@ def test_the_smallest_records_are_never_refused(held, count):
     if size:
         with pytest.raises(WrongCount):
             counts.check(count + size + 1, size)
+
+
+ENUM = {"type": "enum", "name": "e", "symbols": ["x", "y"]}
+POINT = {"type": "record", "name": "p", "fields": [{"name": "v", "type": "long"}]}
+BY_NAME = {
+    "enum": (ENUM, "e", "x"),
+    "fixed": ({"type": "fixed", "name": "f", "size": 2}, "f", b"ab"),
+    "in a map": ({"type": "map", "values": POINT}, "p", {"v": 1}),
+    "in a union": (["null", ENUM], "e", "y"),
+    "of a namespace": ({**ENUM, "namespace": "n.s"}, "n.s.e", "x"),
+}
+
+
+@pytest.mark.parametrize("load", [hyperplane.load, read])
+@pytest.mark.parametrize("case", BY_NAME)
+def test_arrays_of_a_type_that_an_earlier_field_defines_are_read(case, load, tmp_path):
+    kind, name, item = BY_NAME[case]
+    schema = record(kind, {"type": "array", "items": name})
+    first = {"k": item} if case == "in a map" else item
+    with (tmp_path / "x.avro").open("wb") as opened:
+        fastavro.writer(opened, schema, [{"f0": first, "f1": [item, item]}] * 3)
+    table = load(tmp_path / "x.avro")
+    assert [list(one) for one in table["f1"]] == [[item, item]] * 3

@@ -65,6 +65,25 @@ def test_the_advice_works(tmp_path):
         hyperplane.save(eval(advice, {"df": df}), tmp_path / f"{place}.parquet")
 
 
+class London(dt.tzinfo):
+    """A zone of a user's own, which asks the time for its month."""
+
+    def utcoffset(self, when):
+        return dt.timedelta(hours=1 if 3 < when.month < 11 else 0)
+
+    def dst(self, when):
+        return self.utcoffset(when)
+
+    def tzname(self, when):
+        return "Europe/London"
+
+
+def test_zones_whose_offset_needs_a_time_are_saved(tmp_path):
+    time = dt.datetime(2024, 7, 1, 12, tzinfo=London())
+    hyperplane.save(pd.DataFrame({"t": pd.Series([time], dtype=object)}), tmp_path / "x.parquet")
+    assert list(hyperplane.load(tmp_path / "x.parquet")["t"]) == [time]
+
+
 _ZONES = st.one_of(
     st.builds(
         lambda seconds: dt.timezone(dt.timedelta(seconds=seconds)), st.integers(-86399, 86399)

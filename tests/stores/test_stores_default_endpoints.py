@@ -17,6 +17,8 @@ from types import SimpleNamespace
 import fsspec
 import pandas as pd
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.registry import _registry
 
 import hyperplane
 from hyperplane import array, bag, dataframe
@@ -182,6 +184,27 @@ def test_behind_a_proxy_no_host_of_amazon_is_tried(way, monkeypatch, closed_port
     if way == "environment":
         fsspec.asyn.sync(fsspec.asyn.get_loop(), contact._reach_host, request)
     assert tried == []
+
+
+class OtherSystem(MemoryFileSystem):
+    """A file system of another library than s3fs."""
+
+    protocol = ("s3",)
+    store: dict[str, object] = {}  # noqa: RUF012 - as the parent has it
+    pseudo_dirs = [""]  # noqa: RUF012
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return "/" + path.removeprefix("s3://").strip("/")
+
+
+def test_s3_of_another_library_is_read_and_written(monkeypatch):
+    monkeypatch.setitem(_registry, "s3", OtherSystem)
+    url, frame = "s3://bucket/x.parquet", pd.DataFrame({"a": [1, 2]})
+    hyperplane.save(frame, url)
+    assert hyperplane.load(url).equals(frame)
+    assert len(dataframe.read(url).compute(scheduler="sync")) == 2
+    assert hyperplane.size_cluster(url).nodes == 1
 
 
 @pytest.fixture

@@ -200,6 +200,8 @@ def _in_unit_of(times: Any, like: Any) -> Any:
     """
     if times.dtype == like:
         return times
+    if times.dt.unit == "us" and pd.Series(dtype=like).dt.unit == "ns":
+        return times  # the unit of pandas itself, so most likely of every partition
     for dtype in (like, str(like).replace("[s", "[us").replace("[ms", "[us")):
         try:
             made = times.astype(dtype)

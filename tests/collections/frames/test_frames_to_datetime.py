@@ -309,6 +309,18 @@ def test_times_of_other_units_than_declared(zone, utc, unit):
     assert made.dropna().to_list() == want
 
 
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+@pytest.mark.parametrize("utc", [False, True])
+def test_far_times_declared_as_nanoseconds_keep_their_type(zone, utc):
+    times = pd.Series(pd.to_datetime(["9999-12-31", "2024-01-01"]).as_unit("us"))
+    frame = pd.DataFrame({"at": times.dt.tz_localize(zone)})
+    frames = [frame.iloc[:1], frame.iloc[1:]]
+    meta = frame.iloc[:0].assign(at=frame["at"].iloc[:0].dt.as_unit("ns"))
+    made = to_datetime(dd.from_map(lambda part: part, frames, meta=meta), "at", utc=utc)["at"]
+    assert str(made.compute().dtype).startswith("datetime64[us")
+    assert made.dt.year.compute().to_list() == [9999, 2024 - (utc and zone is not None)]
+
+
 @pytest.mark.parametrize(
     ("texts", "dayfirst"),
     [

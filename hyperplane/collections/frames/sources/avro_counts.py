@@ -20,6 +20,8 @@ _LEAST = {
     **{"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8},
     **{"bytes": 1, "string": 1, "enum": 1, "array": 1, "map": 1},
 }
+#: Types that have names, by which later fields may refer to them.
+_NAMED = ("record", "enum", "fixed")
 
 
 class WrongCount(ValueError):
@@ -102,10 +104,13 @@ def _least_bytes(kind: Any, named: dict[str, int]) -> int:
     elif base == "array" and not _least_bytes(kind["items"], named):
         raise WrongCount("its arrays have items without bytes, so that nothing bounds their number")
     else:
-        return _least_bytes(base, named)
-    # Of two types that have the same name in several namespaces the smaller one counts.
-    name = kind["name"].rpartition(".")[2]
-    named[name] = min(made, named.get(name, made))
+        if base == "map":
+            _least_bytes(kind["values"], named)  # notes the types that are defined there
+        made = _least_bytes(base, named)
+    if base in _NAMED:
+        # Of two types that have the same name in several namespaces the smaller one counts.
+        name = kind["name"].rpartition(".")[2]
+        named[name] = min(made, named.get(name, made))
     return made
 
 

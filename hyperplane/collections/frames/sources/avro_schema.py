@@ -32,12 +32,27 @@ _LOGICAL = {
 }
 #: Levels of types within types; Arrow hands on no more than 64.
 _DEEPEST = 50
+#: Types in all fields, with each reference to a named type counted as that type: records of two
+#: references each to the record before make millions of a schema of 2 kB.
+_MOST = 100_000
 #: Widest first: a union of numbers is as wide as its widest.
 _NUMBERS = ("double", "float", "long", "int")
 
 
 class Unsupported(ValueError):
     """A schema that no table can have."""
+
+
+class _NamedTypes(dict[str, Any]):
+    """The types of a schema by name, and how many types have been made of it."""
+
+    made = 0
+
+    def count(self) -> None:
+        """Count one more type that is made."""
+        self.made += 1
+        if self.made > _MOST:
+            raise Unsupported(f"its types refer to each other, which makes more than {_MOST} types")
 
 
 @dataclass(frozen=True)
@@ -71,16 +86,16 @@ def fields(schema: Any) -> list[Field]:
     Raises
     ------
     Unsupported
-        When it is not a record, or a record within itself.
+        When it is not a record, holds a record within itself, or makes too many types.
     """
-    named: dict[str, Any] = {}
+    named = _NamedTypes()
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise Unsupported("its values are no records")
     namespace = _remember(schema, named, "")
     return [_field(entry, named, namespace) for entry in schema["fields"]]
 
 
-def _remember(schema: Any, named: dict[str, Any], namespace: str) -> str:
+def _remember(schema: Any, named: _NamedTypes, namespace: str) -> str:
     """Note a type that has a name; its namespace."""
     name = schema["name"]
     space = name.rpartition(".")[0] if "." in name else schema.get("namespace", namespace)
@@ -88,7 +103,7 @@ def _remember(schema: Any, named: dict[str, Any], namespace: str) -> str:
     return str(space or "")
 
 
-def _field(entry: Any, named: dict[str, Any], namespace: str) -> Field:
+def _field(entry: Any, named: _NamedTypes, namespace: str) -> Field:
     branches, nullable = _branches(_resolved(entry["type"], named, namespace))
     name = entry["name"]
     if len(branches) == 1:
@@ -114,7 +129,7 @@ def _branches(kind: Any) -> tuple[list[Any], bool]:
     return [one for one in kind if one != "null"], "null" in kind
 
 
-def _resolved(kind: Any, named: dict[str, Any], namespace: str) -> Any:
+def _resolved(kind: Any, named: _NamedTypes, namespace: str) -> Any:
     if isinstance(kind, str) and kind not in _PRIMITIVES:
         full = kind if kind in named else f"{namespace}.{kind}"
         if full not in named:
@@ -126,9 +141,10 @@ def _resolved(kind: Any, named: dict[str, Any], namespace: str) -> Any:
 
 
 def _type(
-    given: Any, named: dict[str, Any], namespace: str, within: tuple[int, ...]
+    given: Any, named: _NamedTypes, namespace: str, within: tuple[int, ...]
 ) -> tuple[pa.DataType, Any]:
     """The Arrow type, and the type for Polars or None."""
+    named.count()
     kind = _resolved(given, named, namespace)
     if isinstance(kind, list):
         return _union(kind, named, namespace, within)
@@ -142,7 +158,7 @@ def _type(
 
 
 def _union(
-    kind: list[Any], named: dict[str, Any], namespace: str, within: tuple[int, ...]
+    kind: list[Any], named: _NamedTypes, namespace: str, within: tuple[int, ...]
 ) -> tuple[pa.DataType, Any]:
     branches, _ = _branches(kind)
     made = [_type(one, named, namespace, within) for one in branches]
@@ -159,7 +175,7 @@ def _union(
 
 
 def _complex(
-    kind: Any, named: dict[str, Any], namespace: str, within: tuple[int, ...]
+    kind: Any, named: _NamedTypes, namespace: str, within: tuple[int, ...]
 ) -> tuple[pa.DataType, Any]:
     base, logical = kind["type"], kind.get("logicalType")
     if base == "record":
@@ -189,7 +205,7 @@ def _complex(
 
 
 def _record(
-    kind: Any, named: dict[str, Any], namespace: str, within: tuple[int, ...]
+    kind: Any, named: _NamedTypes, namespace: str, within: tuple[int, ...]
 ) -> tuple[pa.DataType, Any]:
     inner = _remember(kind, named, namespace)
     arrows, writtens = [], []
