@@ -169,7 +169,10 @@ def times_of(values: Any, column: str, utc: bool, like: Any) -> Any:
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values_of_categories(values).set_axis(values.index)
     if values.isna().all():
-        return pd.Series(None, values.index, dtype=like, name=values.name)
+        has_unit = pd.api.types.is_datetime64_any_dtype(values.dtype) and not _is_date(values.dtype)
+        units = [pd.Series(dtype=like).dt.unit, *([values.dt.unit] if has_unit else [])]
+        dtype = _with_unit(like, min(units, key=_UNITS.index))
+        return pd.Series(None, values.index, dtype=dtype, name=values.name)
     if not pd.api.types.is_datetime64_any_dtype(values.dtype):
         first = values[values.notna()].iloc[0]
         raise DataError(
@@ -194,22 +197,25 @@ def times_of(values: Any, column: str, utc: bool, like: Any) -> Any:
 
 
 def _in_unit_of(times: Any, like: Any) -> Any:
-    """Times of a type, of microseconds or as they are: the first of these that loses nothing.
+    """Times of a type, but in no finer unit than their own, and in one that loses nothing.
 
-    pandas concatenates partitions in the finest unit of all: times out of its range are objects.
+    A finer unit does not reach as far, and pandas concatenates partitions in the finest one.
     """
-    if times.dtype == like:
-        return times
-    if times.dt.unit == "us" and pd.Series(dtype=like).dt.unit == "ns":
-        return times  # the unit of pandas itself, so most likely of every partition
-    for dtype in (like, str(like).replace("[s", "[us").replace("[ms", "[us")):
+    own, unit = times.dt.unit, pd.Series(dtype=like).dt.unit
+    units = [each for each in _UNITS if each in (own, unit, "us")]
+    for each in units[units.index(min(own, unit, key=_UNITS.index)) : units.index(own)]:
         try:
-            made = times.astype(dtype)
-        except (pa.ArrowException, ValueError):
-            return times.astype(object)
+            made = times.astype(_with_unit(like, each))
+        except pa.ArrowException:  # of Arrow, which refuses to cut digits off
+            continue
         if made.astype(times.dtype).equals(times):
             return made
-    return times
+    return times.astype(_with_unit(like, own))
+
+
+def _with_unit(dtype: Any, unit: str) -> str:
+    """The name of a type of times in another unit."""
+    return re.sub(r"\[(?:s|ms|us|ns)\b", f"[{unit}", str(dtype), count=1)
 
 
 def _is_date(dtype: Any) -> bool:

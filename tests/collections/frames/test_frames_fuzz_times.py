@@ -114,6 +114,9 @@ def times_arguments(draw, case):
 
 def check_times(case, how, plain):
     how = {"errors": "coerce", **how}
+    # Nanoseconds beside times beyond their range: of these pandas makes no column.
+    if pandas_answer(lambda: case.df.compute(scheduler="sync")) is None:
+        return NO_ANSWER
     made = ours(case, lambda: to_datetime(case.df, "at", **how), ALLOWED)
     if made is None:
         return REFUSED

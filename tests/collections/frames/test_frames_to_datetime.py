@@ -304,9 +304,12 @@ def test_times_of_other_units_than_declared(zone, utc, unit):
     assert made.dtype == (
         f"datetime64[us, {'UTC' if utc else zone}]" if zone or utc else "datetime64[us]"
     )
-    # Nothing is beyond the range of nanoseconds but what is there: it stays, as an object.
-    made = to_datetime(in_parts(*frames, like=frames[1]), "at", utc=utc).compute()["at"]
-    assert made.dropna().to_list() == want
+    # Those that are declared in a finer unit keep their own, which reaches further.
+    years = [(at.tz_convert("UTC") if utc else at).year for at in want[:2]]
+    for part in (frames[0], frames[0].iloc[:0], frames[0].shift(2)):
+        made = to_datetime(in_parts(part, frames[0], like=frames[1]), "at", utc=utc)["at"]
+        assert made.compute().dropna().to_list()[-2:] == want[:2]
+        assert made.dropna().dt.year.compute().to_list()[-2:] == years
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
