@@ -21,8 +21,8 @@ FULL = {
     "groups": (2000, 1300),
     "rows": (2900, 1600),
     "windows": (1400, 900),
-    "join": (900, 150),
-    "times": (2800, 1200),
+    "join": (750, 150),
+    "times": (2950, 1200),
 }
 #: Calls on one collection.
 MOST = 10

@@ -176,7 +176,7 @@ HELPERS = {
 def test_times():
     tally = Tally("times", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(10, 820))
+    @settings(QUICK, max_examples=scaled(10, 850))
     @given(drawn=calls(times(), HELPERS))
     def check(drawn):
         tally.check(drawn)
