@@ -25,6 +25,11 @@ def user_preloads() -> list[str]:
     return [found] if isinstance(found, str) else list(found)
 
 
+def worker_preloads() -> list[str]:
+    """What each worker process of this machine loads: the user's modules, then this package's."""
+    return [*user_preloads(), PARENT_DEATH, WORKER_MEMORY, NOTICES]
+
+
 @contextmanager
 def log_tail() -> Iterator[deque[str]]:
     """Keep the last lines that Dask logs in this process."""

@@ -201,6 +201,8 @@ def _in_unit_of(times: Any, like: Any) -> Any:
 
     A finer unit does not reach as far, and pandas concatenates partitions in the finest one.
     """
+    if times.dtype == like:
+        return times
     own, unit = times.dt.unit, pd.Series(dtype=like).dt.unit
     units = [each for each in _UNITS if each in (own, unit, "us")]
     for each in units[units.index(min(own, unit, key=_UNITS.index)) : units.index(own)]:

@@ -21,14 +21,7 @@ from hyperplane.engines.dask_settings import (
     variables_unless_chosen,
 )
 from hyperplane.engines.guarded import cluster_settings, scheduler_settings
-from hyperplane.engines.here import (
-    LOOPBACK,
-    NOTICES,
-    PARENT_DEATH,
-    WORKER_MEMORY,
-    log_tail,
-    user_preloads,
-)
+from hyperplane.engines.here import LOOPBACK, log_tail, worker_preloads
 from hyperplane.engines.starting import give_up, record_of
 from hyperplane.engines.worker_memory import fitting
 from hyperplane.errors import EngineError, Fault, StartFailed, StartTimeout, check
@@ -155,7 +148,7 @@ def arguments_of(
         "host": LOOPBACK,
         "dashboard_address": f"{LOOPBACK}:{plan.dashboard_port}",
         "death_timeout": plan.request.timeout,
-        "preload": [*user_preloads(), PARENT_DEATH, WORKER_MEMORY, NOTICES],
+        "preload": worker_preloads(),
         "scheduler_kwargs": {
             "dashboard": False,  # see lazy_dashboard
             "local_directory": scratch,

@@ -21,14 +21,7 @@ from hyperplane.engines.dask_settings import (
     variables_unless_chosen,
 )
 from hyperplane.engines.guarded import cluster_settings, scheduler_settings
-from hyperplane.engines.here import (
-    LOOPBACK,
-    NOTICES,
-    PARENT_DEATH,
-    WORKER_MEMORY,
-    log_tail,
-    user_preloads,
-)
+from hyperplane.engines.here import LOOPBACK, log_tail, worker_preloads
 from hyperplane.engines.local import main_module, quick, zygote
 from hyperplane.engines.local.cluster import GuardedLocalCluster, GuardedNanny, clean_up
 from hyperplane.engines.starting import record_of
@@ -117,7 +110,7 @@ def _arguments(
         "dashboard_address": f"{LOOPBACK}:{plan.dashboard_port}",
         "local_directory": scratch,
         "death_timeout": plan.request.timeout,
-        "preload": [*user_preloads(), PARENT_DEATH, WORKER_MEMORY, NOTICES],
+        "preload": worker_preloads(),
         "env": fitting(tuning.environ, variables_unless_chosen(tuning.environ)),
         "scheduler_kwargs": {
             "dashboard": False,  # see lazy_dashboard
