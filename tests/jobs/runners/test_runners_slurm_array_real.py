@@ -35,7 +35,8 @@ def calls(tmp_path, monkeypatch):
     for name in ("sbatch", "scancel"):
         program = folder / name
         program.write_text(
-            f"#!/bin/sh\nprintf '%s ' {name} \"$@\" >> {told}\necho >> {told}\n"
+            # One write for each line: calls beside each other would mix theirs.
+            f"#!/bin/sh\nprintf '%s\\n' \"{name} $*\" >> {told}\n"
             f'[ -e {folder}/refuse ] && case "$*" in *--array*) echo "sbatch: error: Batch job '
             'submission failed: Invalid job array specification" >&2; exit 1;; esac\n'
             f'exec {shutil.which(name)} "$@"\n'
