@@ -27,21 +27,23 @@ class Numbers:
 
     def state(self) -> State:
         """What others see now: the manifest with the highest number."""
-        while numbers := self._numbers():
-            found = self.shelf.get(f"{self.target.beside}/{_commit(numbers[-1])}")
-            if found is not None:
-                return State(str(numbers[-1]), Manifest.from_json(found))
-            # It was removed since it was listed, so there is a later one.
-        sizes = {
-            name: int(info["size"] or 0)
-            for name, info in self.shelf.listing(self.target.path).items()
-        }
-        if sizes:
-            return State("0", foreign(sizes))
-        if self.shelf.is_file(self.target.path):
-            size = int(self.shelf.store.system.info(self.target.path)["size"] or 0)
-            return State("0", foreign({"": size}))
-        return State()
+        while True:
+            if numbers := self._numbers():
+                found = self.shelf.get(f"{self.target.beside}/{_commit(numbers[-1])}")
+                if found is not None:
+                    return State(str(numbers[-1]), Manifest.from_json(found))
+                # It was removed since it was listed, so there is a later one.
+            elif not (sizes := self._sizes()):
+                return State()
+            elif not self._numbers():  # else they are the parts of a commit of this moment
+                return State("0", foreign(sizes))
+
+    def _sizes(self) -> dict[str, int]:
+        """The bytes of each file that is where other tools look."""
+        found = self.shelf.listing(self.target.path)
+        if not found and self.shelf.is_file(self.target.path):
+            found = {"": self.shelf.store.system.info(self.target.path)}
+        return {name: int(info["size"] or 0) for name, info in found.items()}
 
     def settle(self, state: State) -> None:
         """Copy the parts of the manifest, where whoever published it did not come to that."""

@@ -35,6 +35,13 @@ class Renames:
         return self._now()
 
     def _now(self) -> State:
+        while True:
+            before = _inode(self.target.path)
+            state = self._found()
+            if _inode(self.target.path) == before:  # else it was replaced while it was listed
+                return state
+
+    def _found(self) -> State:
         path = Path(self.target.path)
         if path.is_dir():
             sizes = {
@@ -135,6 +142,12 @@ class Renames:
 def _version(key: str, path: Path) -> str:
     """Of parts with the same names, as those of Zarr, the number of their folder says which."""
     return f"{key}-{path.stat().st_ino}"
+
+
+def _inode(path: str) -> int | None:
+    with contextlib.suppress(OSError):
+        return Path(path).stat().st_ino
+    return None
 
 
 def _exchange(staged: str, path: str) -> None:

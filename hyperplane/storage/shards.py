@@ -90,7 +90,7 @@ class _Run:
         """Remove parts that are not to be published."""
         self.commits.shelf.remove(f"{self.folder}/data/{part.name}" for part in parts)
         if not self.commits.shelf.listing(f"{self.folder}/records"):
-            self.commits.shelf.remove_folder(self.folder)
+            self.commits.drop(self.folder)
 
     def keep(self, parts: list[Part]) -> None:
         """Take published parts into this run, which then needs nothing of anybody else's.
@@ -140,16 +140,20 @@ class _Run:
             whole = Manifest(found[0].format, found[0].kind, parts, self.count, details)
             try:
                 self.commits.publish(whole, f"{self.folder}/data", base)
-            except (OutputConflict, FileNotFoundError, StorageError):
+            except OutputConflict:
                 if not self._published():
+                    raise
+            except (FileNotFoundError, StorageError):
+                if not self._published() or self.commits.needs(self.folder):
                     raise
         if not self._published():
             return False
-        self.commits.shelf.remove_folder(self.folder)
+        # Another one may have published just now, and be copying from there.
+        self.commits.drop(self.folder)
         old = base.manifest
         if old is not None and old.shards:  # whoever published that may not have come to it
             before = _Run(self.commits, old.shards, old.details.get("run", ""))
-            self.commits.shelf.remove_folder(before.folder)
+            self.commits.drop(before.folder)
         return True
 
     def _published(self) -> bool:

@@ -72,7 +72,8 @@ def atomic_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return call
 
-    for name in ("pipe_file", "cat_file", "ls", "info", "exists", "rm_file", "cp_file", "_open"):
+    reads = ("cat_file", "ls", "find", "info", "exists", "_open")
+    for name in (*reads, "pipe_file", "cp_file", "rm_file"):
         method = locked(getattr(MemoryFileSystem, name))
         monkeypatch.setattr(MemoryFileSystem, name, method)
 

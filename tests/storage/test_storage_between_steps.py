@@ -1,0 +1,137 @@
+"""What another process does between two steps of ours: nothing is lost, and nothing is refused."""
+
+from __future__ import annotations
+
+import dask
+import dask.dataframe as dd
+import fsspec
+import pandas as pd
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+import hyperplane
+from hyperplane.errors import StorageError
+from hyperplane.storage import shards
+from hyperplane.storage.numbers import Numbers
+from hyperplane.storage.place import commits_of
+from hyperplane.storage.shelf import Shelf
+from hyperplane.storage.target import target_of
+
+URL = "memory://moments/out"
+
+
+@pytest.fixture(autouse=True)
+def _here():
+    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
+        yield
+    fsspec.filesystem("memory").store.clear()
+
+
+def rows(index):
+    return pd.DataFrame({"n": range(index * 10, index * 10 + 10)})
+
+
+def save_shard(index, url=URL):
+    return hyperplane.save(rows(index), url, shard=(index, 3))
+
+
+def loaded(url=URL):
+    return hyperplane.load(url).compute().n.to_list()
+
+
+def once(monkeypatch, owner, name, between):
+    """Run something at the end of the next call of a method, and give its result to ``between``."""
+    method = getattr(owner, name)
+
+    def call(self, *arguments, **options):
+        monkeypatch.setattr(owner, name, method)
+        result = method(self, *arguments, **options)
+        return between(result)
+
+    monkeypatch.setattr(owner, name, call)
+
+
+def published_files():
+    return [name for name in fsspec.filesystem("memory").find(URL) if name.endswith(".parquet")]
+
+
+def test_a_shard_that_is_done_leaves_what_another_one_still_copies(monkeypatch):
+    save_shard(0)
+    save_shard(1)
+    copies = []
+
+    def last_shard_publishes(missing):
+        with monkeypatch.context() as patch:  # it has not come to its copies
+            patch.setattr(Numbers, "tidy", lambda commits, manifest: copies.append(manifest))
+            save_shard(2)
+        return missing
+
+    # This one has looked for the other shards just before the last of them was there.
+    order = []
+
+    def record(run, index, read=shards._Run.record):
+        found = read(run, index)
+        order.append((index, found is not None))
+        if len(order) == 4:  # its own, and those of the three
+            monkeypatch.setattr(shards._Run, "record", read)
+            return last_shard_publishes(found)
+        return found
+
+    monkeypatch.setattr(shards._Run, "record", record)
+    assert save_shard(0).complete
+    assert order == [(0, True), (0, True), (1, True), (2, False)]
+    assert published_files() == []
+    assert loaded() == list(range(30))
+    Numbers(target_of(URL, None), Shelf(target_of(URL, None).store)).tidy(copies[0])
+    assert len(published_files()) == 3
+    assert loaded() == list(range(30))
+
+
+def test_parts_that_cannot_be_copied_now_are_copied_later(monkeypatch):
+    save_shard(0)
+    save_shard(1)
+    copy = MemoryFileSystem.cp_file
+
+    def refuses(system, path, to, **options):
+        if "part-00001" in to:
+            raise PermissionError(13, "no right to write", to)
+        copy(system, path, to, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFileSystem, "cp_file", refuses)
+        with pytest.raises(StorageError, match="part-00001"):
+            save_shard(2)
+        assert loaded() == list(range(30))
+    assert len(published_files()) == 2
+    assert save_shard(2).complete
+    assert len(published_files()) == 3
+    assert loaded() == list(range(30))
+
+
+def test_what_is_published_while_we_look_was_not_written_by_another_program(monkeypatch):
+    frame = dd.from_pandas(rows(0), npartitions=2)
+
+    def saved_meanwhile(numbers):
+        hyperplane.save(frame, URL)
+        return numbers
+
+    once(monkeypatch, Numbers, "_numbers", saved_meanwhile)
+    state = commits_of(target_of(URL, None)).state()
+    assert (state.version, state.manifest.format) == ("1", "parquet")
+
+
+@pytest.mark.parametrize("seen", ["all", "one", "none"])
+def test_a_folder_that_is_replaced_while_it_is_listed(tmp_path, monkeypatch, seen):
+    url = str(tmp_path / "out")
+    hyperplane.save(dd.from_pandas(rows(0), npartitions=2), url)
+
+    def replaced_meanwhile(listed):
+        hyperplane.save(dd.from_pandas(rows(1), npartitions=2), url, mode="overwrite")
+        # Its files are removed one after the other.
+        return dict(list(listed.items())[: {"all": 2, "one": 1, "none": 0}[seen]])
+
+    once(monkeypatch, Shelf, "listing", replaced_meanwhile)
+    state = commits_of(target_of(url, None)).state()
+    assert state.manifest is not None
+    assert (state.manifest.format, state.manifest.rows) == ("parquet", 10)
+    assert state == commits_of(target_of(url, None)).state()
