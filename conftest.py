@@ -15,7 +15,7 @@ from pathlib import Path
 
 import dask.config
 import pytest
-from kept_zygote import KeptZygote
+from kept_zygote import PRELOAD, KeptZygote
 from scale import load_hypothesis_profile
 
 from scripts.examples import docstrings, pages
@@ -63,6 +63,8 @@ def pytest_sessionstart(session):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _private.setenv("DASK_HYPERPLANE__JOBS__LINGER", "5s")
     _private.setenv("DASK_HYPERPLANE__JOBS__RETRY_WAIT", "0.1s")
+    # Most programs that tests start use no dataframe: two seconds of processor time for each.
+    _private.setenv(PRELOAD, "[]")
     dask.config.refresh()
 
 
@@ -105,3 +107,13 @@ def pytest_sessionfinish(session):
 def jobs_apart():
     """The folder of jobs."""
     return Path(os.environ[_JOBS])
+
+
+@pytest.fixture
+def usual_preload():
+    """The programs that a test starts have the workers that users have."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(PRELOAD)
+        dask.config.refresh()
+        yield
+    dask.config.refresh()

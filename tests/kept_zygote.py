@@ -3,6 +3,9 @@
 It ends with the last cluster of a program, and the next cluster starts another one: two seconds of
 processor time for imports. Tests have one cluster after the other, so each would pay it. A test
 marked ``own_zygote`` finds none that runs, and its own ends as it does for users.
+
+The programs that tests start have no part in it: ``conftest.py`` sets that their workers load no
+modules in advance, unless the test asks for :func:`conftest.usual_preload`.
 """
 
 from __future__ import annotations
@@ -16,6 +19,11 @@ import pytest
 
 from hyperplane.engines import records
 from hyperplane.engines.local import zygote
+
+#: Python processes that tests start have this in their environment.
+PRELOAD = "DASK_HYPERPLANE__ENGINES__LOCAL__PRELOAD"
+#: What ``config/engines.yaml`` has.
+_USUAL = ("dask.dataframe", "pyarrow.parquet")
 
 
 class KeptZygote:
@@ -51,6 +59,7 @@ class KeptZygote:
             self.end()
 
     def acquire(self, modules: Sequence[str], environment: Mapping[str, str]) -> bool:
+        modules = modules or _USUAL
         if self._keeps_none:
             return self._acquire(modules, environment)
         with self._lock:  # some tests start clusters in several threads

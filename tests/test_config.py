@@ -183,6 +183,7 @@ class TestShipped:
     def test_has_no_faults(self):
         assert config.faults() == []
 
+    @pytest.mark.usefixtures("usual_preload")
     def test_is_what_the_documented_models_have_as_defaults(self):
         assert config.memory_policy() == MemoryPolicy(0.60, 0.70, 0.80, 0.95)
         assert config.engine_settings("local", LocalSettings) == LocalSettings(

@@ -13,7 +13,10 @@ from kernels import execute
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
-pytestmark = pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
+pytestmark = [
+    pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem),
+    pytest.mark.usefixtures("usual_preload"),
+]
 
 
 def code_cells(notebook: Any) -> list[Any]:

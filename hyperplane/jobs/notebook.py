@@ -14,7 +14,8 @@ import logging
 import os
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,9 @@ DEFAULT_KERNEL = "python3"
 #: Set where nobody sees the output: then the log ends with it, in a line that begins so.
 SEND, MARK = "HYPERPLANE_JOB_SEND_NOTEBOOK", "hyperplane-notebook:"
 _LINE = 8192
+#: What papermill, and jsonschema for it, import where it is installed: the clients of clouds, and a
+#: grammar of addresses. It takes two seconds, and nothing here uses it: notebooks are local files.
+_UNUSED = ("boto3", "gcsfs", "pyarrow", "rfc3987_syntax")
 #: Seconds that a kernel may take to answer: many that start together take turns on few cores.
 _START = 600
 
@@ -61,7 +65,8 @@ def execute(notebook: Path, output: Path) -> None:
 
 def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
     try:
-        import papermill
+        with _not_installed(_UNUSED):
+            import papermill
         from jupyter_client.manager import AsyncKernelManager
         from nbclient.exceptions import DeadKernelError
         from papermill.engines import NBClientEngine, papermill_engines
@@ -142,6 +147,18 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
             f"{notebook.name}: {cell} ended its kernel\n"
             f"{type(error).__module__}.{type(error).__name__}: {error}"
         )
+
+
+@contextmanager
+def _not_installed(names: Iterable[str]) -> Iterator[None]:
+    """For a block, an import of these modules fails as if they were not installed."""
+    hidden = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
 
 
 def _choose_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, Any]:

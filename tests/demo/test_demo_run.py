@@ -24,6 +24,7 @@ from hyperplane.demo import data, job
 from hyperplane.demo.run import Outcome, run
 from hyperplane.engines import records
 
+pytestmark = pytest.mark.usefixtures("usual_preload")
 FLIGHTS = 336_776
 
 

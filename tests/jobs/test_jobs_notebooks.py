@@ -297,3 +297,16 @@ def test_cells_that_are_none_are_a_fault_of_the_notebook(cells):
     Path("odd.ipynb").write_text(json.dumps({"cells": cells, "metadata": {"kernelspec": PYTHON}}))
     with pytest.raises(ValueError, match="cannot be read"):
         notebooks.parameters_of(Path("odd.ipynb"))
+
+
+def test_a_step_loads_no_packages_that_only_papermill_would_use(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
+    (tmp_path / "packages").mkdir()
+    for name in ("boto3", "gcsfs"):
+        (tmp_path / "packages" / f"{name}.py").write_text(
+            f"from pathlib import Path\nPath(r'{tmp_path}', '{name}.loaded').touch()\n"
+            "class GCSFileSystem: pass\n"
+        )
+    job = ran(step("one", "import gcsfs\nprint(gcsfs.GCSFileSystem)", kernelspec=PYTHON))
+    assert job.status == DONE
+    assert [file.name for file in tmp_path.glob("*.loaded")] == ["gcsfs.loaded"]  # by the cell

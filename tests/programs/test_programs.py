@@ -18,6 +18,7 @@ from slack_server import TOKEN, serve
 
 from hyperplane import jobs
 
+pytestmark = pytest.mark.usefixtures("usual_preload")
 HERE = Path(__file__).parent
 LINE = "👉 Hyperplane: to get logs from all workers, do `cluster.get_logs()`"
 
