@@ -9,6 +9,7 @@ import multiprocessing.util
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,10 @@ from scale import load_hypothesis_profile
 from scripts.examples import docstrings, pages
 
 pytest_collect_file = (pages + docstrings).pytest()
+
+# jsonschema, and nbformat with it, builds a grammar of addresses as it is imported, where this is
+# installed: a second and a half in each process, and no test needs it.
+sys.modules.setdefault("rfc3987_syntax", None)
 
 _JOBS = "DASK_HYPERPLANE__JOBS__HOME"
 _FOLDER = pytest.StashKey[str]()

@@ -19,9 +19,6 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.registry import _registry
 from matplotlib.figure import Figure
 from numpy.lib import format as npy
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import hyperplane
 from hyperplane.errors import ReadError
@@ -49,6 +46,11 @@ def test_a_figure_drawn_at_another_time_is_the_same_file(tmp_path, monkeypatch, 
 
 
 def model():
+    # Here, because pytest imports this file in each of its processes.
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     rows = np.arange(40.0).reshape(10, 4) % 7
     return make_pipeline(StandardScaler(), LogisticRegression()).fit(rows, np.arange(10) % 2)
 
@@ -63,7 +65,7 @@ def test_a_model_saved_at_another_time_is_the_same_file(tmp_path, monkeypatch):
     np.testing.assert_array_equal(again.predict_proba(rows), model().predict_proba(rows))
     with zipfile.ZipFile(tmp_path / "m.skops") as opened:
         assert {one.date_time for one in opened.infolist()} == {(1980, 1, 1, 0, 0, 0)}
-    assert hyperplane.save(LogisticRegression(), tmp_path / "m.skops", mode="overwrite").changed
+    assert hyperplane.save(model().steps[0][1], tmp_path / "m.skops", mode="overwrite").changed
 
 
 @pytest.mark.process
