@@ -117,7 +117,7 @@ def may_be_refused(kinds, form):
 
 
 @pytest.mark.slow
-@settings(QUICK, max_examples=scaled(20, 1500))
+@settings(QUICK, max_examples=scaled(20, 1000))
 @given(
     case=parts(), form=st.sampled_from(FORMATS), way=st.sampled_from(["at once", "append", "shard"])
 )
