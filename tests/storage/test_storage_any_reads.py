@@ -71,7 +71,7 @@ def as_held(value, column):
     return plain(value)
 
 
-@settings(QUICK, max_examples=scaled(20, 600))
+@settings(QUICK, max_examples=scaled(20, 400))
 @given(case=records(), head=st.sampled_from([40, 10**6]), size=st.sampled_from([1, 10**6]))
 def test_json_lines(tmp_path_factory, case, head, size):
     files, names = case
