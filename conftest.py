@@ -17,7 +17,7 @@ from pathlib import Path
 import dask.config
 import pytest
 from kept_zygote import PRELOAD, KeptZygote
-from scale import load_hypothesis_profile
+from scale import FULL, load_hypothesis_profile
 
 from scripts.examples import docstrings, pages
 
@@ -68,9 +68,9 @@ def pytest_sessionstart(session):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _private.setenv("DASK_HYPERPLANE__JOBS__LINGER", "5s")
     _private.setenv("DASK_HYPERPLANE__JOBS__RETRY_WAIT", "0.1s")
-    # More processes than cores run tests: threads in each would cost a tenth of the time. Workers
-    # of clusters, and a pytest that runs alone, have them.
-    if worker:
+    # More processes than cores run tests: threads in each would cost a tenth of the time. The full
+    # scale has them, as users do.
+    if worker and not FULL:
         _compute_in_one_thread()
     # Most programs that tests start use no dataframe: two seconds of processor time for each.
     _private.setenv(PRELOAD, "[]")
