@@ -102,7 +102,7 @@ print(json.dumps(seen))
 
 @pytest.mark.parametrize("kind", ["disk", "object store"])
 def test_a_killed_client_leaves_the_old_version_or_the_new_one(kind: str, tmp_path: Path) -> None:
-    rounds = scaled(7, 40)
+    rounds = scaled(12, 40)
     seen = killing.told(SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds))
     assert seen["old"] + seen["new"] == rounds
     assert min(seen["old"], seen["new"]) >= 1, seen  # before the commit, and after it
