@@ -54,10 +54,10 @@ PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(TES
 test: $(STAMPS)/test
 	$(PYTEST) --quiet
 
-# The files whose tests ask for the scale, by name or through Hypothesis; the others would only repeat.
+# The tests that ask for the scale, by name or through Hypothesis; the others would only repeat.
 # SEED: repeats the random examples; without it they are new ones in each run.
 stress: $(STAMPS)/test
-	HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet --timeout 1800 -o faulthandler_timeout=2400 $(if $(SEED),--hypothesis-seed $(SEED)) \
+	HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet -m 'scaled and not engine' --timeout 1800 -o faulthandler_timeout=2400 $(if $(SEED),--hypothesis-seed $(SEED)) \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'from scale import|from hypothesis' --include 'test_*.py' tests)
 
 # What is missing is a failure here, not a skip. ENGINES: which; kubernetes builds for long, once.

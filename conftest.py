@@ -18,6 +18,7 @@ import dask.config
 import pytest
 from kept_zygote import PRELOAD, KeptZygote
 from scale import FULL, load_hypothesis_profile
+from scaled_tests import has_scale
 
 from scripts.examples import docstrings, pages
 
@@ -87,6 +88,12 @@ def _compute_in_one_thread():
         import polars
 
         polars.thread_pool_size()  # this reads it
+
+
+def pytest_itemcollected(item):
+    # Reading the source of all tests again takes a second that the small scale need not spend.
+    if FULL and has_scale(item):
+        item.add_marker("scaled")
 
 
 #: Files that have such tests begin first: at the end, all other processes would wait for them.
