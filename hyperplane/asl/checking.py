@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from hyperplane.asl import fields
-from hyperplane.asl.clauses import (
+from hyperplane.asl.clause_checks import (
     check_batcher,
     check_clauses,
     check_reader,
     check_rules,
     check_template,
 )
-from hyperplane.asl.report import Found, Report, shown
-from hyperplane.asl.scanning import DEEPEST, Place
-from hyperplane.asl.values import shallow
+from hyperplane.asl.json_parser import DEEPEST, Place
+from hyperplane.asl.json_values import shallow
+from hyperplane.asl.problems import Found, Report, shown
 from hyperplane.errors import Fault
 from hyperplane.public_calls import check_call
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hyperplane.asl.errors import StateError, Stopped
-from hyperplane.asl.scope import Scope
-from hyperplane.asl.values import parse_json, plain
+from hyperplane.asl.execution_scope import Scope
+from hyperplane.asl.json_values import parse_json, plain
 from hyperplane.errors import Fault, RequestError
 from hyperplane.public_calls import check_call
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.finding import NotFound, cached_path, find, put
-from hyperplane.asl.handling import RUNTIME
-from hyperplane.asl.kinds import is_number
+from hyperplane.asl.field_types import is_number
+from hyperplane.asl.path_lookup import NotFound, cached_path, find, put
+from hyperplane.asl.retry_catch import RUNTIME
 from hyperplane.asl.templates import fill
 
 

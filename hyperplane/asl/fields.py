@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperplane.asl.kinds import (
+from hyperplane.asl.field_types import (
     ANYTHING,
     BOOLEAN,
     COMPARED,

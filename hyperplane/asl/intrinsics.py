@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from hyperplane.asl import functions
+from hyperplane.asl import intrinsic_functions
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.finding import NotFound, cached_path, find
+from hyperplane.asl.path_lookup import NotFound, cached_path, find
 from hyperplane.asl.paths import Path, PathSyntax
 
 #: Functions in one expression; the language says 10.
@@ -105,13 +105,13 @@ class _Reader:
         if not found:
             raise self.unexpected("an intrinsic function such as States.Format(...)")
         name = found.group(1)
-        if name not in functions.FUNCTIONS:
+        if name not in intrinsic_functions.FUNCTIONS:
             raise IntrinsicSyntax(f"there is no function States.{name}")
         self.calls += 1
         if self.calls > MOST_CALLS:
             raise IntrinsicSyntax(f"more than {MOST_CALLS} functions in one expression")
         arguments = self.arguments()
-        few, many = functions.COUNTS[name]
+        few, many = intrinsic_functions.COUNTS[name]
         if len(arguments) < few or (many is not None and len(arguments) > many):
             wanted = f"at least {few}" if many is None else f"{few} to {many}"
             wanted = f"{few}" if few == many else wanted
@@ -127,7 +127,7 @@ class _Reader:
             raise IntrinsicSyntax("the first argument of States.Format is a text")
         if isinstance(template, Text):
             try:
-                functions.pieces(template.raw, len(arguments) - 1)
+                intrinsic_functions.pieces(template.raw, len(arguments) - 1)
             except ValueError as error:
                 raise IntrinsicSyntax(f"States.Format: {error}") from None
 
@@ -238,4 +238,4 @@ def _value(argument: Text | Number | Path | Call, data: Any, context: Any) -> An
     values = [_value(one, data, context) for one in argument.arguments]
     if argument.name == "Format" and isinstance(argument.arguments[0], Text):
         values[0] = argument.arguments[0].raw
-    return functions.FUNCTIONS[argument.name](*values)
+    return intrinsic_functions.FUNCTIONS[argument.name](*values)

@@ -10,12 +10,12 @@ from typing import Any
 
 import fsspec
 
-from hyperplane.asl.core import Frame, Run
 from hyperplane.asl.dataflow import chosen, whole
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.handling import RUNTIME
+from hyperplane.asl.execution import Frame, Run
+from hyperplane.asl.json_values import parse_json
+from hyperplane.asl.retry_catch import RUNTIME
 from hyperplane.asl.templates import fill
-from hyperplane.asl.values import parse_json
 from hyperplane.errors import Fault, StorageError, check
 from hyperplane.public_calls import check_call
 from hyperplane.stores.contact import StoreUnreachable, waiting

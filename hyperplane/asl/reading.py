@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.asl.checking import find_faults
-from hyperplane.asl.report import Found
-from hyperplane.asl.scanning import DEEPEST, NotJson, Place, Scanned, scan
-from hyperplane.asl.values import shallow
+from hyperplane.asl.json_parser import DEEPEST, NotJson, Place, Scanned, scan
+from hyperplane.asl.json_values import shallow
+from hyperplane.asl.problems import Found
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import check_call
 

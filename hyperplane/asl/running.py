@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from hyperplane.asl import fan, steps
-from hyperplane.asl.core import Frame, Run
+from hyperplane.asl import fan_out, state_handlers
 from hyperplane.asl.dataflow import placed
 from hyperplane.asl.errors import MachineFailed, RunOver, StateError, Stopped
 from hyperplane.asl.events import Event
-from hyperplane.asl.handling import RUNTIME, Retries, catcher
+from hyperplane.asl.execution import Frame, Run
+from hyperplane.asl.execution_scope import Scope
+from hyperplane.asl.json_parser import Place
+from hyperplane.asl.json_values import plain
+from hyperplane.asl.problems import where
 from hyperplane.asl.reading import Machine
-from hyperplane.asl.report import where
-from hyperplane.asl.resources import Task, Tasks, run_faults, task_faults
-from hyperplane.asl.scanning import Place
-from hyperplane.asl.scope import Scope
-from hyperplane.asl.times import format_timestamp
-from hyperplane.asl.values import plain
+from hyperplane.asl.retry_catch import RUNTIME, Retries, catcher
+from hyperplane.asl.task_registry import Task, Tasks, run_faults, task_faults
+from hyperplane.asl.timestamps import format_timestamp
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 
@@ -31,17 +31,17 @@ CANCELLED = "Cancelled"
 #: Seconds between two looks at whether the caller has cancelled.
 _LOOK = 0.05
 
-Handler = Callable[[Run, dict[str, Any], Any, Any, Frame], steps.Outcome]
+Handler = Callable[[Run, dict[str, Any], Any, Any, Frame], state_handlers.Outcome]
 
 _HANDLERS: dict[str, Handler] = {
-    "Pass": steps.pass_on,
-    "Task": steps.task,
-    "Choice": steps.choice,
-    "Wait": steps.wait,
-    "Succeed": steps.succeed,
-    "Fail": steps.fail,
-    "Parallel": fan.parallel,
-    "Map": fan.each,
+    "Pass": state_handlers.pass_on,
+    "Task": state_handlers.task,
+    "Choice": state_handlers.choice,
+    "Wait": state_handlers.wait,
+    "Succeed": state_handlers.succeed,
+    "Fail": state_handlers.fail,
+    "Parallel": fan_out.parallel,
+    "Map": fan_out.each,
 }
 
 
@@ -194,7 +194,9 @@ def walk(run: Run, machine: dict[str, Any], data: Any, frame: Frame) -> Any:
     return data
 
 
-def _visit(run: Run, state: dict[str, Any], name: str, data: Any, frame: Frame) -> steps.Outcome:
+def _visit(
+    run: Run, state: dict[str, Any], name: str, data: Any, frame: Frame
+) -> state_handlers.Outcome:
     """One state, with all its attempts."""
     path: Place = (*frame.path, name)
     retries = Retries(state.get("Retry", []))
@@ -219,7 +221,7 @@ def _visit(run: Run, state: dict[str, Any], name: str, data: Any, frame: Frame) 
 
 def _worked(
     run: Run, state: dict[str, Any], data: Any, context: Any, frame: Frame
-) -> steps.Outcome:
+) -> state_handlers.Outcome:
     try:
         return _HANDLERS[state["Type"]](run, state, data, context, frame)
     except RecursionError:
@@ -228,7 +230,7 @@ def _worked(
 
 def _caught(
     run: Run, state: dict[str, Any], path: Place, data: Any, error: StateError, branches: bool
-) -> steps.Outcome:
+) -> state_handlers.Outcome:
     clause = catcher(state.get("Catch", []), error, branches=branches)
     if clause is not None:
         try:

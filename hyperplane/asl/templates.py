@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.finding import NotFound, cached_path, find
 from hyperplane.asl.intrinsics import IntrinsicSyntax, cached_intrinsic, evaluate, parse_intrinsic
+from hyperplane.asl.path_lookup import NotFound, cached_path, find
 from hyperplane.asl.paths import PathSyntax, parse_path
 
 DYNAMIC = ".$"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_asl_paths import JSON
 
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.functions import COUNTS, FUNCTIONS
+from hyperplane.asl.intrinsic_functions import COUNTS, FUNCTIONS
 from hyperplane.asl.intrinsics import (
     Call,
     IntrinsicSyntax,

@@ -10,11 +10,11 @@ from asl_corpus import outcome
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperplane.asl.choosing import matches
+from hyperplane.asl.choice_rules import matches
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.finding import NotFound, find, put, same
+from hyperplane.asl.path_lookup import NotFound, find, put, same
 from hyperplane.asl.paths import PathSyntax, parse_path
-from hyperplane.asl.times import format_timestamp, parse_timestamp
+from hyperplane.asl.timestamps import format_timestamp, parse_timestamp
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-5, 5) | st.text(max_size=3)
 JSON = st.recursive(

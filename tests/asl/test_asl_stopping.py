@@ -11,9 +11,9 @@ import pytest
 from asl_corpus import each, one, parallel, task
 
 from hyperplane.asl.errors import MachineFailed, Stopped
+from hyperplane.asl.execution_scope import Scope, together
 from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
-from hyperplane.asl.scope import Scope, together
 from hyperplane.errors import HyperplaneError
 
 #: Seconds for which a task stays that is waited for, though it should not be.

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
 
-from hyperplane.asl.values import finite, no_constant
+from hyperplane.asl.json_values import finite, no_constant
 
 #: Levels of objects and lists in each other.
 DEEPEST = 32

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.finding import NotFound, cached_path, find
-from hyperplane.asl.handling import RUNTIME
-from hyperplane.asl.kinds import is_number
-from hyperplane.asl.times import parse_timestamp
+from hyperplane.asl.field_types import is_number
+from hyperplane.asl.path_lookup import NotFound, cached_path, find
+from hyperplane.asl.retry_catch import RUNTIME
+from hyperplane.asl.timestamps import parse_timestamp
 
 _PIECE = re.compile(r"\\([*\\])|(\*)|(\\.?)|[^*\\]+", re.DOTALL)
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.kinds import TOO_MUCH
+from hyperplane.asl.field_types import TOO_MUCH
 
 RUNTIME = "States.Runtime"
 TIMEOUT = "States.Timeout"

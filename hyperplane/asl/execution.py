@@ -13,11 +13,11 @@ from typing import Any, Literal
 from hyperplane.asl.commands import Command, run_command, run_function
 from hyperplane.asl.errors import RunOver, StateError
 from hyperplane.asl.events import Event
-from hyperplane.asl.handling import TIMEOUT
-from hyperplane.asl.resources import Task, Tasks
-from hyperplane.asl.scanning import Place
-from hyperplane.asl.scope import Scope
-from hyperplane.asl.values import plain
+from hyperplane.asl.execution_scope import Scope
+from hyperplane.asl.json_parser import Place
+from hyperplane.asl.json_values import plain
+from hyperplane.asl.retry_catch import TIMEOUT
+from hyperplane.asl.task_registry import Task, Tasks
 
 #: Seconds between two looks at whether to go on, while all slots for tasks are taken.
 _LOOK = 0.05

@@ -9,7 +9,7 @@ from typing import Any
 
 from hyperplane.asl import templates
 from hyperplane.asl.paths import Path, PathSyntax, parse_path
-from hyperplane.asl.times import parse_timestamp
+from hyperplane.asl.timestamps import parse_timestamp
 
 #: One more than the longest time and the most attempts that the language allows.
 TOO_MUCH = 99_999_999

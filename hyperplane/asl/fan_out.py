@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from hyperplane.asl.checking import mode_of
-from hyperplane.asl.core import Frame, Run
 from hyperplane.asl.dataflow import chosen, finished, percentage, whole
 from hyperplane.asl.errors import StateError
+from hyperplane.asl.execution import Frame, Run
+from hyperplane.asl.execution_scope import Scope, together
 from hyperplane.asl.items import batches, items_of
-from hyperplane.asl.scope import Scope, together
-from hyperplane.asl.steps import Outcome, onward
+from hyperplane.asl.state_handlers import Outcome, onward
 from hyperplane.asl.templates import fill
 
 EXCEEDED = "States.ExceedToleratedFailureThreshold"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hyperplane.asl import fields, templates
-from hyperplane.asl.kinds import PATH, TEXT
-from hyperplane.asl.report import Report, shown
-from hyperplane.asl.scanning import Place
+from hyperplane.asl.field_types import PATH, TEXT
+from hyperplane.asl.json_parser import Place
+from hyperplane.asl.problems import Report, shown
 
 ALL = "States.ALL"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hyperplane.asl.fields import ELSEWHERE, Fields
-from hyperplane.asl.scanning import Place
+from hyperplane.asl.json_parser import Place
 from hyperplane.errors import Fault
 
 #: Faults after which no names are compared, which takes time.

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from hyperplane.asl.commands import Command
-from hyperplane.asl.report import where
-from hyperplane.asl.scanning import Place
+from hyperplane.asl.json_parser import Place
+from hyperplane.asl.problems import where
 from hyperplane.errors import Fault
 
 Task = Callable[[Any], Any] | Command

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from hyperplane.asl.choosing import holds
-from hyperplane.asl.core import Frame, Run
+from hyperplane.asl.choice_rules import holds
 from hyperplane.asl.dataflow import chosen, finished, followed, whole
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.handling import RUNTIME
+from hyperplane.asl.execution import Frame, Run
+from hyperplane.asl.json_values import plain
+from hyperplane.asl.retry_catch import RUNTIME
 from hyperplane.asl.templates import dynamic, fill
-from hyperplane.asl.times import parse_timestamp
-from hyperplane.asl.values import plain
+from hyperplane.asl.timestamps import parse_timestamp
 
 #: The output of a state, and the name of the next one; None after the last.
 Outcome = tuple[Any, str | None]

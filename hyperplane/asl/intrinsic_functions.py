@@ -13,8 +13,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from hyperplane.asl.finding import same
-from hyperplane.asl.values import parse_json
+from hyperplane.asl.json_values import parse_json
+from hyperplane.asl.path_lookup import same
 
 #: Limits of the language.
 LONGEST_TEXT = 10_000
