@@ -6,123 +6,129 @@ from typing import Any
 
 from hyperplane.asl import fields, templates
 from hyperplane.asl.field_types import PATH, TEXT
-from hyperplane.asl.json_parser import Place
-from hyperplane.asl.problems import Report, shown
+from hyperplane.asl.json_parser import JsonLocation
+from hyperplane.asl.problems import ProblemCollector, format_value
 
 ALL = "States.ALL"
 
 
-def check_rules(report: Report, value: Any, place: Place) -> None:
+def check_rules(collector: ProblemCollector, value: Any, place: JsonLocation) -> None:
     """The ``Choices`` of a Choice state."""
-    for inside, rule in report.objects(value, place):
-        _rule(report, rule, inside, top=True)
+    for inside, rule in collector.read_objects(value, place):
+        _rule(collector, rule, inside, top=True)
 
 
-def _rule(report: Report, rule: dict[str, Any], place: Place, *, top: bool) -> None:
+def _rule(
+    collector: ProblemCollector, rule: dict[str, Any], place: JsonLocation, *, top: bool
+) -> None:
     known: fields.Fields = {"Comment": TEXT}
     if top:
         known["Next"] = TEXT
-        report.needed(rule, place, ["Next"])
+        collector.check_required(rule, place, ["Next"])
     connectives = [name for name in fields.CONNECTIVES if name in rule]
     if connectives and "Variable" not in rule:
-        report.fields(rule, place, {**known, **dict.fromkeys(connectives, fields.NESTED)})
-        report.at_most_one(rule, place, fields.CONNECTIVES)
+        collector.check_fields(rule, place, {**known, **dict.fromkeys(connectives, fields.NESTED)})
+        collector.check_at_most_one(rule, place, fields.CONNECTIVES)
         for name in connectives:
-            _connective(report, rule[name], (*place, name))
+            _connective(collector, rule[name], (*place, name))
         return
     known |= {"Variable": PATH, **fields.COMPARATORS}
-    report.fields(rule, place, known)
-    report.needed(rule, place, ["Variable"])
+    collector.check_fields(rule, place, known)
+    collector.check_required(rule, place, ["Variable"])
     comparators = [name for name in rule if name in fields.COMPARATORS]
     if len(comparators) != 1:
         asked = " and ".join(comparators) or "no comparison"
-        report.add(place, asked, "one comparison, such as StringEquals or IsPresent")
+        collector.add(place, asked, "one comparison, such as StringEquals or IsPresent")
 
 
-def _connective(report: Report, value: Any, place: Place) -> None:
+def _connective(collector: ProblemCollector, value: Any, place: JsonLocation) -> None:
     if place[-1] == "Not":
-        if report.is_object(value, place):
-            _rule(report, value, place, top=False)
+        if collector.check_object(value, place):
+            _rule(collector, value, place, top=False)
         return
-    for inside, rule in report.objects(value, place):
-        _rule(report, rule, inside, top=False)
+    for inside, rule in collector.read_objects(value, place):
+        _rule(collector, rule, inside, top=False)
 
 
-def check_clauses(report: Report, value: Any, place: Place) -> None:
+def check_clauses(collector: ProblemCollector, value: Any, place: JsonLocation) -> None:
     """A ``Retry`` or a ``Catch``."""
     if value == []:  # allowed, and as good as none
         return
-    clauses = report.objects(value, place)
+    clauses = collector.read_objects(value, place)
     catching = place[-1] == "Catch"
     for inside, clause in clauses:
-        report.fields(clause, inside, fields.CATCHER if catching else fields.RETRIER)
-        report.needed(clause, inside, ["ErrorEquals", *(["Next"] if catching else [])])
+        collector.check_fields(clause, inside, fields.CATCHER if catching else fields.RETRIER)
+        collector.check_required(clause, inside, ["ErrorEquals", *(["Next"] if catching else [])])
         if "ErrorEquals" in clause:
             last = inside[-1] == len(value) - 1
-            _errors(report, clause["ErrorEquals"], (*inside, "ErrorEquals"), last)
+            _errors(collector, clause["ErrorEquals"], (*inside, "ErrorEquals"), last)
 
 
-def _errors(report: Report, names: Any, place: Place, last: bool) -> None:
+def _errors(collector: ProblemCollector, names: Any, place: JsonLocation, last: bool) -> None:
     if not isinstance(names, list) or not names or not all(isinstance(one, str) for one in names):
-        report.add(place, shown(names), "a list of at least one error name")
+        collector.add(place, format_value(names), "a list of at least one error name")
     elif ALL in names and (len(names) > 1 or not last):
-        report.add(place, shown(names), f"{ALL} alone, in the last entry")
+        collector.add(place, format_value(names), f"{ALL} alone, in the last entry")
 
 
-def check_template(report: Report, value: Any, place: Place) -> None:
+def check_template(collector: ProblemCollector, value: Any, place: JsonLocation) -> None:
     """A payload template."""
-    if not report.is_object(value, place):
+    if not collector.check_object(value, place):
         return
-    for inside, asked, why in templates.problems(value):
-        report.add((*place, *inside), shown(asked), "a path or an intrinsic function", why)
+    for inside, asked, why in templates.find_template_errors(value):
+        collector.add(
+            (*place, *inside), format_value(asked), "a path or an intrinsic function", why
+        )
 
 
-def check_reader(report: Report, reader: Any, place: Place) -> None:
+def check_reader(collector: ProblemCollector, reader: Any, place: JsonLocation) -> None:
     """The ``ItemReader`` of a Map."""
-    if not report.is_object(reader, place):
+    if not collector.check_object(reader, place):
         return
-    report.fields(reader, place, fields.READER)
-    report.needed(reader, place, ["Resource"])
+    collector.check_fields(reader, place, fields.READER)
+    collector.check_required(reader, place, ["Resource"])
     if "Parameters" in reader:
-        check_template(report, reader["Parameters"], (*place, "Parameters"))
+        check_template(collector, reader["Parameters"], (*place, "Parameters"))
     config = reader.get("ReaderConfig", {})
     inside = (*place, "ReaderConfig")
     if not isinstance(config, dict):
         return
-    report.fields(config, inside, fields.READER_CONFIG)
-    report.at_most_one(config, inside, ("MaxItems", "MaxItemsPath"))
-    _headers(report, config, inside)
+    collector.check_fields(config, inside, fields.READER_CONFIG)
+    collector.check_at_most_one(config, inside, ("MaxItems", "MaxItemsPath"))
+    _headers(collector, config, inside)
 
 
-def _headers(report: Report, config: dict[str, Any], place: Place) -> None:
+def _headers(collector: ProblemCollector, config: dict[str, Any], place: JsonLocation) -> None:
     if config.get("InputType") != "CSV":
         for name in ("CSVHeaderLocation", "CSVHeaders", "CSVDelimiter"):
             if name in config:
-                report.add(
-                    (*place, name), shown(config[name]), 'nothing, unless InputType is "CSV"'
+                collector.add(
+                    (*place, name), format_value(config[name]), 'nothing, unless InputType is "CSV"'
                 )
         return
-    report.needed(config, place, ["CSVHeaderLocation"])
+    collector.check_required(config, place, ["CSVHeaderLocation"])
     headers = config.get("CSVHeaders")
     given = config.get("CSVHeaderLocation") == "GIVEN"
     fits = isinstance(headers, list) and headers and all(isinstance(one, str) for one in headers)
     if given and not fits:
-        report.add((*place, "CSVHeaders"), shown(headers), "a list of names of columns")
+        collector.add((*place, "CSVHeaders"), format_value(headers), "a list of names of columns")
     if not given and headers is not None:
-        report.add(
-            (*place, "CSVHeaders"), shown(headers), 'nothing, unless CSVHeaderLocation is "GIVEN"'
+        collector.add(
+            (*place, "CSVHeaders"),
+            format_value(headers),
+            'nothing, unless CSVHeaderLocation is "GIVEN"',
         )
 
 
-def check_batcher(report: Report, batcher: Any, place: Place) -> None:
+def check_batcher(collector: ProblemCollector, batcher: Any, place: JsonLocation) -> None:
     """The ``ItemBatcher`` of a Map."""
-    if not report.is_object(batcher, place):
+    if not collector.check_object(batcher, place):
         return
-    report.fields(batcher, place, fields.BATCHER)
+    collector.check_fields(batcher, place, fields.BATCHER)
     sizes = [name for name in fields.BATCHER if name != "BatchInput"]
     if not any(name in batcher for name in sizes):
-        report.add(place, "no size", f"one of {', '.join(sizes)}")
+        collector.add(place, "no size", f"one of {', '.join(sizes)}")
     for name in ("MaxItemsPerBatch", "MaxInputBytesPerBatch"):
-        report.at_most_one(batcher, place, (name, f"{name}Path"))
+        collector.check_at_most_one(batcher, place, (name, f"{name}Path"))
     if "BatchInput" in batcher:
-        check_template(report, batcher["BatchInput"], (*place, "BatchInput"))
+        check_template(collector, batcher["BatchInput"], (*place, "BatchInput"))

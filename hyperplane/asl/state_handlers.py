@@ -4,113 +4,135 @@ from __future__ import annotations
 
 from typing import Any
 
-from hyperplane.asl.choice_rules import holds
-from hyperplane.asl.dataflow import chosen, finished, followed, whole
+from hyperplane.asl.choice_rules import matches_rule
+from hyperplane.asl.dataflow import build_output, follow_path, read_whole_number, select_path
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.execution import Frame, Run
-from hyperplane.asl.json_values import plain
+from hyperplane.asl.execution import Execution, ExecutionFrame
+from hyperplane.asl.json_values import copy_json
 from hyperplane.asl.retry_catch import RUNTIME
-from hyperplane.asl.templates import dynamic, fill
+from hyperplane.asl.templates import evaluate_dynamic, fill_template
 from hyperplane.asl.timestamps import parse_timestamp
 
 #: The output of a state, and the name of the next one; None after the last.
-Outcome = tuple[Any, str | None]
+StateResult = tuple[Any, str | None]
 
 
-def _worked_on(state: dict[str, Any], data: Any, context: Any) -> Any:
+def _select_payload(state: dict[str, Any], data: Any, context: Any) -> Any:
     """The input of the work: ``InputPath``, then ``Parameters``."""
-    selected = chosen(state, "InputPath", data, context)
-    return fill(state["Parameters"], selected, context) if "Parameters" in state else selected
+    selected = select_path(state, "InputPath", data, context)
+    return (
+        fill_template(state["Parameters"], selected, context) if "Parameters" in state else selected
+    )
 
 
-def onward(state: dict[str, Any]) -> str | None:
+def next_state(state: dict[str, Any]) -> str | None:
     """The state that follows; None after one that ends."""
     following: str | None = state.get("Next")
     return following
 
 
-def pass_on(run: Run, state: dict[str, Any], data: Any, context: Any, frame: Frame) -> Outcome:
+def run_pass(
+    execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
+) -> StateResult:
     """Pass: its ``Result``, or its input."""
-    result = _worked_on(state, data, context)
+    result = _select_payload(state, data, context)
     if "Result" in state:
-        result = plain(state["Result"])  # the machine stays as it is, whoever changes the output
-    return finished(state, data, result, context), onward(state)
+        result = copy_json(
+            state["Result"]
+        )  # the machine stays as it is, whoever changes the output
+    return build_output(state, data, result, context), next_state(state)
 
 
-def task(run: Run, state: dict[str, Any], data: Any, context: Any, frame: Frame) -> Outcome:
+def run_task(
+    execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
+) -> StateResult:
     """Task: what its resource makes of the input."""
-    selected = chosen(state, "InputPath", data, context)
-    payload = fill(state["Parameters"], selected, context) if "Parameters" in state else selected
-    limit = whole(state, "TimeoutSeconds", selected, context, least=1)
+    selected = select_path(state, "InputPath", data, context)
+    payload = (
+        fill_template(state["Parameters"], selected, context) if "Parameters" in state else selected
+    )
+    limit = read_whole_number(state, "TimeoutSeconds", selected, context, least=1)
     resource = state["Resource"]
-    if run.tasks.invokes(resource):
-        result = _invoked(run, payload, limit, frame)
+    if execution.tasks.is_lambda_invoke(resource):
+        result = _invoke_function(execution, payload, limit, frame)
     else:
-        found = run.tasks.find(resource)
+        found = execution.tasks.find(resource)
         if found is None:
             raise StateError(RUNTIME, f"there is no task {resource}")
-        result = run.call(found, payload, limit, frame.scope)
-    return finished(state, data, result, context), onward(state)
+        result = execution.call_task(found, payload, limit, frame.scope)
+    return build_output(state, data, result, context), next_state(state)
 
 
-def _invoked(run: Run, parameters: Any, limit: float | None, frame: Frame) -> Any:
+def _invoke_function(
+    execution: Execution, parameters: Any, limit: float | None, frame: ExecutionFrame
+) -> Any:
     """A function by way of ``lambda:invoke``, which wraps what the function returns."""
     name = parameters.get("FunctionName")
-    found = run.tasks.function(name)
+    found = execution.tasks.find_function(name)
     if found is None:
         raise StateError(RUNTIME, f"there is no task for the function {name}")
-    result = run.call(found, parameters.get("Payload", {}), limit, frame.scope)
+    result = execution.call_task(found, parameters.get("Payload", {}), limit, frame.scope)
     return {"ExecutedVersion": "$LATEST", "Payload": result, "StatusCode": 200}
 
 
-def choice(run: Run, state: dict[str, Any], data: Any, context: Any, frame: Frame) -> Outcome:
+def run_choice(
+    execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
+) -> StateResult:
     """Choice: the state that the first rule that holds names."""
-    selected = chosen(state, "InputPath", data, context)
+    selected = select_path(state, "InputPath", data, context)
     following = next(
-        (rule["Next"] for rule in state["Choices"] if holds(rule, selected, context)),
+        (rule["Next"] for rule in state["Choices"] if matches_rule(rule, selected, context)),
         state.get("Default"),
     )
     if following is None:
         raise StateError("States.NoChoiceMatched", "no rule holds, and there is no Default")
-    return chosen(state, "OutputPath", selected, context), following
+    return select_path(state, "OutputPath", selected, context), following
 
 
-def wait(run: Run, state: dict[str, Any], data: Any, context: Any, frame: Frame) -> Outcome:
+def run_wait(
+    execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
+) -> StateResult:
     """Wait: for some time, or until some time."""
-    selected = chosen(state, "InputPath", data, context)
+    selected = select_path(state, "InputPath", data, context)
     if "Seconds" in state or "SecondsPath" in state:
-        seconds: float = whole(state, "Seconds", selected, context) or 0
+        seconds: float = read_whole_number(state, "Seconds", selected, context) or 0
     else:
         text = state.get("Timestamp")
         if text is None:
-            text = followed(state["TimestampPath"], selected, context, "TimestampPath")
+            text = follow_path(state["TimestampPath"], selected, context, "TimestampPath")
         time = parse_timestamp(text)
         if time is None:
             raise StateError(RUNTIME, f"TimestampPath leads to {text!r}, no timestamp")
-        seconds = max(0.0, (time - run.now()).total_seconds())
-    run.pause(seconds, frame.scope)
-    return chosen(state, "OutputPath", selected, context), onward(state)
+        seconds = max(0.0, (time - execution.now()).total_seconds())
+    execution.wait(seconds, frame.scope)
+    return select_path(state, "OutputPath", selected, context), next_state(state)
 
 
-def succeed(run: Run, state: dict[str, Any], data: Any, context: Any, frame: Frame) -> Outcome:
+def run_succeed(
+    execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
+) -> StateResult:
     """Succeed: the end."""
-    selected = chosen(state, "InputPath", data, context)
-    return chosen(state, "OutputPath", selected, context), None
+    selected = select_path(state, "InputPath", data, context)
+    return select_path(state, "OutputPath", selected, context), None
 
 
-def fail(run: Run, state: dict[str, Any], data: Any, context: Any, frame: Frame) -> Outcome:
+def run_fail(
+    execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
+) -> StateResult:
     """Fail: an error, as the state names it."""
-    raise StateError(_said(state, "Error", data, context), _said(state, "Cause", data, context))
+    raise StateError(
+        _read_text(state, "Error", data, context), _read_text(state, "Cause", data, context)
+    )
 
 
-def _said(state: dict[str, Any], name: str, data: Any, context: Any) -> str:
+def _read_text(state: dict[str, Any], name: str, data: Any, context: Any) -> str:
     if f"{name}Path" not in state:
         return str(state.get(name, ""))
     text = state[f"{name}Path"]
     if text.startswith("$"):
-        value = followed(text, data, context, f"{name}Path")
+        value = follow_path(text, data, context, f"{name}Path")
     else:
-        value = dynamic(text, data, context)
+        value = evaluate_dynamic(text, data, context)
     if not isinstance(value, str):
         raise StateError(RUNTIME, f"{name}Path leads to {value!r}, no text")
     return value
