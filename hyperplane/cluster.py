@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace as replace_fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from hyperplane import announce, config
 from hyperplane.call_arguments import (
-    LEFT_OUT,
     Advice,
-    advised,
-    beside_a_plan,
-    checked_flag,
-    given_of,
-    marks_left_out,
-    of_the_step,
-    with_merged_policy,
+    advised_arguments,
+    check_flag,
+    find_arguments_beside_plan,
+    mark_omitted,
+    merge_memory_policy,
+    read_step_arguments,
 )
 from hyperplane.call_sites import call_site, close_previous, remember
 from hyperplane.client_config import restore_after
@@ -25,12 +24,12 @@ from hyperplane.compat import keep_old_methods
 from hyperplane.engines import interrupts, registry
 from hyperplane.engines.base import Started
 from hyperplane.errors import EngineUnavailable, Fault, check
-from hyperplane.planning import Study
+from hyperplane.planning import Planner
 from hyperplane.public_calls import check_call
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.pool import PoolSpec
-from hyperplane.spec.request import read_request
+from hyperplane.spec.request import OMITTED, ClusterArguments, read_request
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -38,16 +37,43 @@ if TYPE_CHECKING:
 
 
 @check_call(outcome="nothing was started")
-@marks_left_out
-def plan_cluster(num_workers: int | Advice = 2, **arguments: Any) -> ClusterPlan:
+@mark_omitted
+def plan_cluster(
+    num_workers: int | Advice = 2,
+    *,
+    local_mode: bool = False,
+    worker_spec_yaml: str | None = None,
+    timeout: float | str = 1200,
+    nthreads: int = 1,
+    nprocs: int = 15,
+    ram_gb_per_proc: float = 0.7,
+    cores_per_worker: float = 15,
+    scheduler_deploy_mode: Literal["remote", "local"] = "remote",
+    dashboard_port: str | int = "random",
+    logging: Literal["quiet", "verbose"] = "quiet",
+    ngpus: int = 0,
+    node_selector: dict[str, str] | str | None = None,
+    scheduler_ram: str | None = None,
+    scheduler_cpu: str | float | None = None,
+    engine: str = "auto",
+    engine_options: dict[str, Any] | None = None,
+    pool: str | PoolSpec | None = None,
+    memory: MemoryPolicy | None = None,
+    idle_timeout: float | str | None = None,
+    name: str | None = None,
+    local_fit: Literal["fit", "exact"] | None = None,
+    tuning: str | None = None,
+    **others: Any,
+) -> ClusterPlan:
     """Work out what :func:`initialize_cluster` would start, without starting anything.
 
     Parameters
     ----------
     num_workers : int or SizingAdvice
         Nodes, or advice that holds all sizes.
-    **arguments
-        As for :func:`initialize_cluster`.
+    **others
+        ``ram_gb_proc``; anything else is a fault that names the nearest argument. All others are
+        those of :func:`initialize_cluster`.
 
     Returns
     -------
@@ -67,20 +93,44 @@ def plan_cluster(num_workers: int | Advice = 2, **arguments: Any) -> ClusterPlan
     >>> plan.dask_workers, plan.pool.name
     (1, '16_16')
     """
-    return _study("plan_cluster", num_workers, arguments).plan()
+    arguments = ClusterArguments(
+        num_workers=num_workers,
+        local_mode=local_mode,
+        worker_spec_yaml=worker_spec_yaml,
+        timeout=timeout,
+        nthreads=nthreads,
+        nprocs=nprocs,
+        ram_gb_per_proc=ram_gb_per_proc,
+        cores_per_worker=cores_per_worker,
+        scheduler_deploy_mode=scheduler_deploy_mode,
+        dashboard_port=dashboard_port,
+        logging=logging,
+        ngpus=ngpus,
+        node_selector=node_selector,
+        scheduler_ram=scheduler_ram,
+        scheduler_cpu=scheduler_cpu,
+        engine=engine,
+        engine_options=engine_options,
+        pool=pool,
+        memory=memory,
+        idle_timeout=idle_timeout,
+        name=name,
+        local_fit=local_fit,
+        tuning=tuning,
+    )
+    return _planner("plan_cluster", arguments.with_defaults(others)).plan()
 
 
-def _study(
-    function: str, num_workers: int | Advice, arguments: Mapping[str, Any], own: Sequence[str] = ()
-) -> Study:
-    """What plans the call of a function that has these arguments, and its own besides."""
-    explicit = with_merged_policy(arguments)
-    given = {} if num_workers is LEFT_OUT else {"num_workers": num_workers}
-    if isinstance(num_workers, Advice):
-        given = advised(num_workers, explicit)
+def _planner(function: str, arguments: ClusterArguments, own: Sequence[str] = ()) -> Planner:
+    """The planner of a call; ``own`` are the function's parameters that are not of a request."""
+    arguments = merge_memory_policy(arguments)
+    explicit = arguments.given.keys() - {"num_workers"}
+    if isinstance(arguments.num_workers, Advice):
+        advised = advised_arguments(arguments.num_workers, explicit)
+        arguments = replace_fields(arguments, num_workers=OMITTED).with_defaults(advised)
     names = frozenset("ram_gb_per_proc" if name == "ram_gb_proc" else name for name in explicit)
-    request, faults = read_request({**given, **explicit}, function, own)
-    return Study(request, faults, explicit=names)
+    request, faults = read_request(arguments, function, own)
+    return Planner(request, faults, explicit=names)
 
 
 @check_call(outcome="nothing was started")
@@ -122,7 +172,7 @@ def start(plan: ClusterPlan) -> Started:
 
 
 @check_call(outcome="nothing was started")
-@marks_left_out
+@mark_omitted
 def initialize_cluster(
     num_workers: int | Advice | ClusterPlan = 2,
     local_mode: bool = False,
@@ -235,20 +285,45 @@ def initialize_cluster(
     6
     >>> client.close(); cluster.close()
     """
-    given = given_of(locals())
+    arguments = ClusterArguments(
+        num_workers=num_workers,
+        local_mode=local_mode,
+        worker_spec_yaml=worker_spec_yaml,
+        timeout=timeout,
+        nthreads=nthreads,
+        nprocs=nprocs,
+        ram_gb_per_proc=ram_gb_per_proc,
+        cores_per_worker=cores_per_worker,
+        scheduler_deploy_mode=scheduler_deploy_mode,
+        dashboard_port=dashboard_port,
+        logging=logging,
+        ngpus=ngpus,
+        node_selector=node_selector,
+        scheduler_ram=scheduler_ram,
+        scheduler_cpu=scheduler_cpu,
+        engine=engine,
+        engine_options=engine_options,
+        pool=pool,
+        memory=memory,
+        idle_timeout=idle_timeout,
+        name=name,
+        local_fit=local_fit,
+        tuning=tuning,
+    ).with_defaults(others)
     site, closed = call_site(), []
-    replaces = checked_flag("replace", given.pop("replace", False))
-    study = None
+    replaces = check_flag("replace", False if replace is OMITTED else replace)
+    planner = None
     if isinstance(num_workers, ClusterPlan):
-        check(beside_a_plan(initialize_cluster, given))
+        check(find_arguments_beside_plan(initialize_cluster, arguments))
     else:
-        named = {**of_the_step(num_workers), **given}
-        nodes = named.pop("num_workers", LEFT_OUT)
-        study = _study("initialize_cluster", nodes, named, own=("replace",))
-    # Before the plan, which counts what is free; but not for a call whose arguments are wrong.
-    if replaces and (study is None or study.has_valid_arguments()):
-        closed = close_previous(site, given.get("name"))
-    plan: Any = num_workers if study is None else study.plan()
+        defaults = read_step_arguments(num_workers)
+        planner = _planner(
+            "initialize_cluster", arguments.with_defaults(defaults), own=("replace",)
+        )
+    # Before planning, which counts free memory; but not for a call whose arguments are wrong.
+    if replaces and (planner is None or planner.has_valid_arguments()):
+        closed = close_previous(site, None if name is OMITTED else name)
+    plan: Any = num_workers if planner is None else planner.plan()
     began = time.monotonic()
     announce.before(plan, closed)
     client, cluster = _complete(
@@ -361,4 +436,5 @@ def quickstart(num_workers: int, size: str, **arguments: Any) -> tuple[Client, C
     client : distributed.Client
     cluster : distributed.deploy.cluster.Cluster
     """
-    return initialize_cluster(num_workers, **{"pool": config.get_pool(size), **arguments})
+    pool = arguments.pop("pool", config.get_pool(size))
+    return initialize_cluster(num_workers, pool=pool, **arguments)

@@ -28,7 +28,7 @@ _LAYOUT = ("nprocs", "nthreads", "ram_gb_per_proc")
 
 
 @dataclass
-class Study:
+class Planner:
     """One request on its way to a plan; faults are gathered until all have been found.
 
     Parameters

@@ -17,6 +17,7 @@ from hyperplane.errors import DoesNotFit, RequestError, UnknownArgument
 from hyperplane.sizing.machine_fit import LEAST_RAM, fit_machine
 from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import OMITTED, ClusterArguments, ClusterRequest
 from hyperplane.spec.worker import WorkerSpec
 from hyperplane.units import gb_to_bytes
 
@@ -264,17 +265,30 @@ def test_of_what_is_given_only_the_machine_takes_away(nodes, nprocs, nthreads, m
 
 
 def test_what_is_left_out_is_marked():
-    @call_arguments.marks_left_out
+    @call_arguments.mark_omitted
     def function(num_workers: int = 2, flag: bool = False, pool: str | None = None, **others: Any):
-        return call_arguments.given_of(locals())
+        return num_workers, flag, pool, others
 
-    assert function() == {}
-    assert function(2, flag=False, pool=None, more=1) == {
-        "num_workers": 2,
-        "flag": False,
-        "more": 1,
-    }
+    assert function() == (OMITTED, OMITTED, OMITTED, {})
+    assert function(2, flag=False, pool=None, more=1) == (2, False, OMITTED, {"more": 1})
     with pytest.raises(TypeError):
         function(1, False, None, 3)
     with pytest.raises(TypeError):
         function(1, num_workers=2)
+
+
+@pytest.mark.parametrize("function", [hyperplane.plan_cluster, initialize_cluster])
+def test_every_parameter_reaches_the_request(monkeypatch, function):
+    received: list[ClusterArguments] = []
+
+    def keep(arguments: ClusterArguments, *others: object) -> None:
+        received.append(arguments)
+        raise NotStarted
+
+    monkeypatch.setattr("hyperplane.cluster.read_request", keep)
+    names = [*ClusterRequest.model_fields, "ram_gb_proc"]
+    passed = {name: object() for name in names}
+    with pytest.raises(NotStarted):
+        function(**passed)
+    assert received[0].given == passed
+    assert received[0].unknown == {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -31,6 +32,8 @@ from hyperplane.units import (
 )
 
 LARGEST_PORT = 65_535
+#: Value of an argument that the caller left out.
+OMITTED: Any = object()
 #: Seconds, some thirty years: a longer time is a slip.
 LONGEST = 1e9
 
@@ -117,6 +120,65 @@ Gigabytes = Annotated[float, BeforeValidator(_gigabytes), Field(gt=0, le=1e12, a
 Seconds = Annotated[float, BeforeValidator(_duration), Field(gt=0, le=LONGEST, allow_inf_nan=False)]
 
 
+@dataclass(frozen=True)
+class ClusterArguments:
+    """The arguments of one call as the caller passed them, before any check.
+
+    ``unknown`` holds the arguments that are not parameters of ``initialize_cluster``.
+    """
+
+    num_workers: Any = OMITTED
+    local_mode: Any = OMITTED
+    worker_spec_yaml: Any = OMITTED
+    timeout: Any = OMITTED
+    nthreads: Any = OMITTED
+    nprocs: Any = OMITTED
+    ram_gb_per_proc: Any = OMITTED
+    ram_gb_proc: Any = OMITTED
+    cores_per_worker: Any = OMITTED
+    scheduler_deploy_mode: Any = OMITTED
+    dashboard_port: Any = OMITTED
+    logging: Any = OMITTED
+    ngpus: Any = OMITTED
+    node_selector: Any = OMITTED
+    scheduler_ram: Any = OMITTED
+    scheduler_cpu: Any = OMITTED
+    engine: Any = OMITTED
+    engine_options: Any = OMITTED
+    pool: Any = OMITTED
+    memory: Any = OMITTED
+    idle_timeout: Any = OMITTED
+    name: Any = OMITTED
+    local_fit: Any = OMITTED
+    tuning: Any = OMITTED
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_mapping(cls, arguments: Mapping[str, Any]) -> Self:
+        """Arguments from names and values, such as those of a pipeline file."""
+        return cls().with_defaults(arguments)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Names and values of the known arguments that were not omitted."""
+        values = {name: getattr(self, name) for name in _ARGUMENT_NAMES}
+        return {name: value for name, value in values.items() if value is not OMITTED}
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> Self:
+        """Fill in the arguments that were omitted."""
+        given = self.given
+        known = {n: v for n, v in defaults.items() if n in _ARGUMENT_NAMES and n not in given}
+        unknown = {n: v for n, v in defaults.items() if n not in _ARGUMENT_NAMES}
+        return replace(self, **known, unknown={**unknown, **self.unknown})
+
+    def without(self, names: Container[str]) -> Self:
+        """Omit some arguments."""
+        return replace(self, **{name: OMITTED for name in self.given if name in names})
+
+
+_ARGUMENT_NAMES = tuple(one.name for one in fields(ClusterArguments) if one.name != "unknown")
+
+
 class ClusterRequest(CheckedModel):
     """The arguments of ``initialize_cluster``, each one checked.
 
@@ -154,6 +216,13 @@ class ClusterRequest(CheckedModel):
     local_fit: Literal["fit", "exact"] | None = None
     tuning: str | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_omitted(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if value is not OMITTED}
+
     @model_validator(mode="after")
     def _one_process_per_gpu(self) -> Self:
         """Without ``nprocs``, one process runs on each GPU of a node.
@@ -185,18 +254,11 @@ class ClusterRequest(CheckedModel):
 
 
 def read_request(
-    arguments: Mapping[str, Any], function: str = "initialize_cluster", own: Sequence[str] = ()
+    arguments: ClusterArguments, function: str = "initialize_cluster", own: Sequence[str] = ()
 ) -> tuple[ClusterRequest, list[Fault]]:
     """Check arguments one by one and against each other.
 
-    Parameters
-    ----------
-    arguments : mapping of str to object
-        Names and values as the caller gave them.
-    function : str
-        The function that was called, for messages.
-    own : sequence of str
-        What the function has besides, for messages.
+    ``function`` and ``own``, its parameters that are not part of a request, appear in messages.
 
     Returns
     -------
@@ -205,31 +267,54 @@ def read_request(
     faults : list of Fault
         Everything that is wrong; empty when the request can be planned.
     """
-    known = {key: value for key, value in arguments.items() if key in _argument_names()}
-    faults = [_unknown(key, arguments[key], function, own) for key in arguments if key not in known]
-    if "ram_gb_per_proc" in known and "ram_gb_proc" in known:
-        asked = f"{known.pop('ram_gb_proc')!r} beside ram_gb_per_proc"
+    faults = [_unknown(name, value, function, own) for name, value in arguments.unknown.items()]
+    if arguments.ram_gb_per_proc is not OMITTED and arguments.ram_gb_proc is not OMITTED:
+        asked = f"{arguments.ram_gb_proc!r} beside ram_gb_per_proc"
         faults.append(Fault("ram_gb_proc", asked, "one of the two names"))
+        arguments = arguments.without({"ram_gb_proc"})
+    faulty: set[str] = set()
     try:
-        request = ClusterRequest(**known)
+        request = _build_request(arguments)
     except RequestError as error:
-        found = error.faults
-        faults += found
-        faulty = {fault.where.partition(".")[0] for fault in found}
-        request = ClusterRequest(**{k: v for k, v in known.items() if k not in faulty})
-    else:
-        faulty = set()
+        faults += error.faults
+        faulty = {fault.where.partition(".")[0] for fault in error.faults}
+        request = _build_request(arguments.without(faulty))
     if not faulty & {"nprocs", "nthreads", "cores_per_worker", "ngpus"}:
         faults += _threads_against_cores(request)
     return request, faults
 
 
-def _argument_names() -> set[str]:
-    return {*ClusterRequest.model_fields, "ram_gb_proc"}
+def _build_request(arguments: ClusterArguments) -> ClusterRequest:
+    return ClusterRequest(
+        num_workers=arguments.num_workers,
+        local_mode=arguments.local_mode,
+        worker_spec_yaml=arguments.worker_spec_yaml,
+        timeout=arguments.timeout,
+        nthreads=arguments.nthreads,
+        nprocs=arguments.nprocs,
+        ram_gb_per_proc=arguments.ram_gb_per_proc,
+        ram_gb_proc=arguments.ram_gb_proc,
+        cores_per_worker=arguments.cores_per_worker,
+        scheduler_deploy_mode=arguments.scheduler_deploy_mode,
+        dashboard_port=arguments.dashboard_port,
+        logging=arguments.logging,
+        ngpus=arguments.ngpus,
+        node_selector=arguments.node_selector,
+        scheduler_ram=arguments.scheduler_ram,
+        scheduler_cpu=arguments.scheduler_cpu,
+        engine=arguments.engine,
+        engine_options=arguments.engine_options,
+        pool=arguments.pool,
+        memory=arguments.memory,
+        idle_timeout=arguments.idle_timeout,
+        name=arguments.name,
+        local_fit=arguments.local_fit,
+        tuning=arguments.tuning,
+    )
 
 
 def _unknown(name: str, value: object, function: str, own: Sequence[str]) -> Fault:
-    near = nearest(name, [*sorted(_argument_names()), *own])
+    near = nearest(name, [*sorted(_ARGUMENT_NAMES), *own])
     return unknown_name(name, value, [*ClusterRequest.model_fields, *own], function, near)
 
 
