@@ -23,38 +23,40 @@ if TYPE_CHECKING:
 BRAND = "👉 Hyperplane:"
 
 
-def before(plan: ClusterPlan, closed: Sequence[str] = ()) -> None:
+def print_start_lines(plan: ClusterPlan, closed: Sequence[str] = ()) -> None:
     """What is printed before anything is started, and after other clusters were closed for it."""
     request = plan.request
     if request.logging == "verbose":
-        _say(str(plan))
-    _say(f"{BRAND} selecting worker node pool")
-    _say(f"{BRAND} selecting scheduler node pool")
+        _print_line(str(plan))
+    _print_line(f"{BRAND} selecting worker node pool")
+    _print_line(f"{BRAND} selecting scheduler node pool")
     if request.scheduler_deploy_mode == "remote":
         engine = registry.load(plan.engine)
         if isinstance(engine, SupportsStartLine):
-            _say(f"{BRAND} {engine.start_line(plan)}")
+            _print_line(f"{BRAND} {engine.start_line(plan)}")
         else:
-            _say("Creating scheduler pod on cluster. This may take some time.")
-            _say(f"{BRAND} spinning up a dask cluster with a scheduler as a standalone container.")
+            _print_line("Creating scheduler pod on cluster. This may take some time.")
+            _print_line(
+                f"{BRAND} spinning up a dask cluster with a scheduler as a standalone container."
+            )
     replaced = f"closed {', '.join(closed)} first (replace=True)" if closed else ""
     for line in (replaced, plan.fit_note, *plan.alerts):
         if line:
             print(f"{BRAND} {line}", file=sys.stderr, flush=True)
 
 
-def after(plan: ClusterPlan, dashboard: str, seconds: float) -> None:
+def print_ready_lines(plan: ClusterPlan, dashboard: str, seconds: float) -> None:
     """What is printed when the workers are there."""
     address, remote = dashboard, plan.request.scheduler_deploy_mode == "remote"
     if remote:
         address = documented_address(dashboard, plan.name)
     if remote and not isinstance(registry.load(plan.engine), SupportsStartLine):
-        _say(f"{BRAND} In a few minutes you'll be able to access the dashboard at {address}")
+        _print_line(f"{BRAND} In a few minutes you'll be able to access the dashboard at {address}")
     else:
-        _say(f"{BRAND} you can access your dask dashboard at {address}")
-    _say(f"{BRAND} to get logs from all workers, do `cluster.get_logs()`")
+        _print_line(f"{BRAND} you can access your dask dashboard at {address}")
+    _print_line(f"{BRAND} to get logs from all workers, do `cluster.get_logs()`")
     if plan.request.logging == "verbose":
-        _say(f"ready in {seconds:.2f} s: {plural(plan.dask_workers, 'worker process')}")
+        _print_line(f"ready in {seconds:.2f} s: {plural(plan.dask_workers, 'worker process')}")
 
 
 def documented_address(dashboard: str, name: str) -> str:
@@ -73,5 +75,5 @@ def documented_address(dashboard: str, name: str) -> str:
     return dashboard.removesuffix("/status") + f"/{name}/status"
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, flush=True)

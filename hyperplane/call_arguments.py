@@ -30,7 +30,7 @@ class Advice(Protocol):
         ...
 
 
-class _OtherNodes:
+class _AdviceWithNodes:
     """Advice with another number of nodes."""
 
     def __init__(self, advice: Advice, num_workers: object) -> None:
@@ -60,7 +60,7 @@ def mark_omitted(function: Function) -> Function:
         if args and "num_workers" in kwargs:
             check(_find_plan_conflict(args[0], kwargs["num_workers"]))
             if isinstance(args[0], Advice):
-                args = (_OtherNodes(args[0], kwargs.pop("num_workers")), *args[1:])
+                args = (_AdviceWithNodes(args[0], kwargs.pop("num_workers")), *args[1:])
         bound = signature.bind(*args, **kwargs)
         bound.arguments = {**omitted, **bound.arguments}
         # None is how programs pass on that they have no value for such an argument.

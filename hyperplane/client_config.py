@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
-def restore_after(client: Client, lent_to: str = "") -> None:
+def restore_config_after(client: Client, lent_to: str = "") -> None:
     """Let the last client to close put back what the first one to open found.
 
     Parameters
@@ -25,11 +25,11 @@ def restore_after(client: Client, lent_to: str = "") -> None:
     lent_to : str
         The name under which settings are lent to this client alone; they are taken back with it.
     """
-    _share()
-    _wrap(client, lent_to)
+    _share_saved_config()
+    _restore_on_close(client, lent_to)
 
 
-def _wrap(client: Client, lent_to: str = "") -> None:
+def _restore_on_close(client: Client, lent_to: str = "") -> None:
     """Let a client, when it closes, put back what the oldest one has found."""
     from distributed.client import _current_client
 
@@ -37,7 +37,7 @@ def _wrap(client: Client, lent_to: str = "") -> None:
     reference = weakref.ref(client)
 
     async def _close(fast: bool = False) -> Any:
-        _share()  # with clients that have opened since
+        _share_saved_config()  # with clients that have opened since
         take_back(lent_to)
         this = cast("Client", reference())
         # Within ``with client:`` Dask takes that client for open, and puts back nothing. Clients
@@ -51,7 +51,7 @@ def _wrap(client: Client, lent_to: str = "") -> None:
     vars(client)["_close"] = _close
 
 
-def _share() -> None:
+def _share_saved_config() -> None:
     """Give all open default clients the record of the oldest of them, and a close that uses it."""
     from distributed.client import _global_clients
 
@@ -62,4 +62,4 @@ def _share() -> None:
         each._set_config = opened[0]._set_config
     for each in opened:
         if "_close" not in vars(each):
-            _wrap(each)
+            _restore_on_close(each)

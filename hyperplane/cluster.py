@@ -18,9 +18,8 @@ from hyperplane.call_arguments import (
     merge_memory_policy,
     read_step_arguments,
 )
-from hyperplane.call_sites import call_site, close_previous, remember
-from hyperplane.client_config import restore_after
-from hyperplane.compat import keep_old_methods
+from hyperplane.client_config import restore_config_after
+from hyperplane.compat import add_removed_methods
 from hyperplane.engines import interrupts, registry
 from hyperplane.engines.base import Started
 from hyperplane.errors import EngineUnavailable, Fault, check
@@ -30,6 +29,7 @@ from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import OMITTED, ClusterArguments, read_request
+from hyperplane.started_clusters import close_previous_clusters, current_location, remember_cluster
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -167,7 +167,7 @@ def start(plan: ClusterPlan) -> Started:
     return _complete(
         partial(engine.start, plan),
         _prepare,
-        lambda started: restore_after(started.client),
+        lambda started: restore_config_after(started.client),
     )
 
 
@@ -310,7 +310,7 @@ def initialize_cluster(
         local_fit=local_fit,
         tuning=tuning,
     ).with_defaults(others)
-    site, closed = call_site(), []
+    location, closed = current_location(), []
     replaces = check_flag("replace", False if replace is OMITTED else replace)
     planner = None
     if isinstance(num_workers, ClusterPlan):
@@ -322,14 +322,14 @@ def initialize_cluster(
         )
     # Before planning, which counts free memory; but not for a call whose arguments are wrong.
     if replaces and (planner is None or planner.has_valid_arguments()):
-        closed = close_previous(site, None if name is OMITTED else name)
+        closed = close_previous_clusters(location, None if name is OMITTED else name)
     plan: Any = num_workers if planner is None else planner.plan()
     began = time.monotonic()
-    announce.before(plan, closed)
+    announce.print_start_lines(plan, closed)
     client, cluster = _complete(
         partial(start, plan),
-        partial(remember, site, plan.name),
-        lambda started: announce.after(
+        partial(remember_cluster, location, plan.name),
+        lambda started: announce.print_ready_lines(
             plan, started.client.dashboard_link, time.monotonic() - began
         ),
     )
@@ -369,7 +369,7 @@ def get_cluster(name: str, engine: str | None = None) -> Started:
     _check_not_forked()
     started = found.connect(name, config.engine_settings(engine, found.settings))
     _prepare(started)
-    restore_after(started.client, getattr(started.cluster, "lent_to", ""))
+    restore_config_after(started.client, getattr(started.cluster, "lent_to", ""))
     return started
 
 
@@ -385,7 +385,7 @@ def _prepare(started: Started) -> None:
     from hyperplane.engines import dask_notices
     from hyperplane.guard import forks
 
-    keep_old_methods(started.client)
+    add_removed_methods(started.client)
     loop: Any = started.client.loop
     dask_notices.drop_interrupted_waits(loop.asyncio_loop)
     forks.guard_forks(started.client, started.cluster)

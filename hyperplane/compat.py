@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
-def keep_old_names() -> None:
+def add_removed_names() -> None:
     """Give ``dask.distributed`` the ``delayed`` that it no longer imports."""
     import dask.distributed as old_home
     from dask.delayed import delayed
@@ -18,7 +18,7 @@ def keep_old_names() -> None:
         vars(old_home)["delayed"] = delayed
 
 
-def keep_old_methods(client: Client) -> None:
+def add_removed_methods(client: Client) -> None:
     """Give a client the ``register_worker_plugin`` that distributed removed in 2024.
 
     It is set on this one object; the class stays as Dask made it.
@@ -33,6 +33,6 @@ def keep_old_methods(client: Client) -> None:
         del nanny  # the kind of plugin says it
         return cast("Client", reference()).register_plugin(plugin, name=name)
 
-    keep_old_names()
+    add_removed_names()
     if not hasattr(client, "register_worker_plugin"):
         vars(client)["register_worker_plugin"] = register_worker_plugin

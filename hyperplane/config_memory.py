@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import dask.config
 
 from hyperplane import defaults
-from hyperplane.config_sources import MISSING, source_of, value_at
+from hyperplane.config_sources import MISSING, get_nested, source_of
 from hyperplane.errors import ConfigError, Fault
 from hyperplane.spec.memory import MemoryPolicy, policy_faults
 
-OURS, OF_DASK = "hyperplane.memory", "distributed.worker.memory"
+HYPERPLANE_SECTION, DASK_SECTION = "hyperplane.memory", "distributed.worker.memory"
 
 
 class _Threshold(NamedTuple):
@@ -37,23 +37,25 @@ def memory_policy() -> MemoryPolicy:
         With each threshold that cannot be used, its key and the file or variable that it is from.
     """
     found = _thresholds()
-    keys = {f"{OURS}.{name}": threshold.key for name, threshold in found.items()}
-    faults = policy_faults({name: each.value for name, each in found.items()}, f"{OURS}.")
+    keys = {f"{HYPERPLANE_SECTION}.{name}": threshold.key for name, threshold in found.items()}
+    faults = policy_faults(
+        {name: each.value for name, each in found.items()}, f"{HYPERPLANE_SECTION}."
+    )
     if faults:
-        raise ConfigError([_with_keys(fault, keys) for fault in faults])
+        raise ConfigError([_with_key_names(fault, keys) for fault in faults])
     return MemoryPolicy(**{name: each.value for name, each in found.items()})
 
 
-def thresholds_of_dask() -> str:
+def note_dask_thresholds() -> str:
     """The thresholds that are from Dask's own keys, as a note; empty when none is."""
-    found = [each for each in _thresholds().values() if each.key.startswith(OF_DASK)]
+    found = [each for each in _thresholds().values() if each.key.startswith(DASK_SECTION)]
     if not found:
         return ""
     keys = ", ".join(f"{each.key} = {each.value}" for each in found)
     return f"memory policy as Dask's configuration says: {keys}"
 
 
-def overridden(by_argument: MemoryPolicy | None) -> str:
+def note_overridden_thresholds(by_argument: MemoryPolicy | None) -> str:
     """The thresholds that a user has set in Dask's own keys and that do not hold, as a note."""
     words = []
     for name, each in _thresholds().items():
@@ -62,7 +64,7 @@ def overridden(by_argument: MemoryPolicy | None) -> str:
             key = each.overridden or each.key
         else:
             value, winner, key = each.value, each.key, each.overridden
-        if not key.startswith(OF_DASK):
+        if not key.startswith(DASK_SECTION):
             continue
         lost = dask.config.get(key)
         if lost != value:
@@ -71,15 +73,17 @@ def overridden(by_argument: MemoryPolicy | None) -> str:
 
 
 def _thresholds() -> dict[str, _Threshold]:
-    section = dask.config.get(OURS)
+    section = dask.config.get(HYPERPLANE_SECTION)
     if not isinstance(section, Mapping):
-        source = source_of(OURS)
-        raise ConfigError([Fault(OURS, repr(section), "a mapping of thresholds", source=source)])
+        source = source_of(HYPERPLANE_SECTION)
+        raise ConfigError(
+            [Fault(HYPERPLANE_SECTION, repr(section), "a mapping of thresholds", source=source)]
+        )
     return {str(name): _threshold(str(name), value) for name, value in section.items()}
 
 
 def _threshold(name: str, value: object) -> _Threshold:
-    ours, theirs = f"{OURS}.{name}", f"{OF_DASK}.{name}"
+    ours, theirs = f"{HYPERPLANE_SECTION}.{name}", f"{DASK_SECTION}.{name}"
     of_dask = dask.config.get(theirs, default=MISSING)
     if name not in MemoryPolicy.__dataclass_fields__ or of_dask is MISSING:
         return _Threshold(value, ours)
@@ -93,13 +97,13 @@ def _threshold(name: str, value: object) -> _Threshold:
 def _shipped_by_dask(key: str) -> object:
     """What distributed ships for a key; nothing before it is imported, which adds its defaults."""
     for shipped in reversed(dask.config.defaults):
-        value = value_at(shipped, key.split("."))
+        value = get_nested(shipped, key.split("."))
         if value is not MISSING:
             return value
     return MISSING
 
 
-def _with_keys(fault: Fault, keys: Mapping[str, str]) -> Fault:
+def _with_key_names(fault: Fault, keys: Mapping[str, str]) -> Fault:
     """A fault with the keys that the values are really from."""
     where = keys.get(fault.where, fault.where)
     allowed = fault.allowed

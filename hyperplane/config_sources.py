@@ -14,8 +14,8 @@ import dask.config
 from hyperplane import defaults
 
 #: What :func:`source_of` says of values that were set from Python, and how it begins of variables.
-SET, VARIABLE = "dask.config.set", "environment variable"
-#: What :func:`value_at` finds where nothing is.
+SET_FROM_PYTHON, SET_BY_VARIABLE = "dask.config.set", "environment variable"
+#: What :func:`get_nested` finds where nothing is.
 MISSING: Any = object()
 
 
@@ -38,17 +38,17 @@ def source_of(path: str) -> str:
     True
     """
     parts = path.split(".")
-    now = value_at(dask.config.config, parts)
+    now = get_nested(dask.config.config, parts)
     while now is MISSING and len(parts) > 1:
         parts = parts[:-1]
-        now = value_at(dask.config.config, parts)
-    for source, content in _sources(parts):
-        if _gave(value_at(content, parts), now):
+        now = get_nested(dask.config.config, parts)
+    for source, content in _iterate_sources(parts):
+        if _sets_value(get_nested(content, parts), now):
             return source
-    return SET
+    return SET_FROM_PYTHON
 
 
-def _sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _iterate_sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Everything that is read into the configuration, the strongest first."""
     variable = "DASK_" + "__".join(parts).upper() + "__"
     set_ = [
@@ -57,9 +57,9 @@ def _sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if name.startswith("DASK_")
         and (variable.startswith(f"{name.upper()}__") or name.upper().startswith(variable))
     ]
-    yield f"{VARIABLE} {', '.join(set_)}", dask.config.collect_env()
+    yield f"{SET_BY_VARIABLE} {', '.join(set_)}", dask.config.collect_env()
     paths = tuple(map(str, dask.config.paths))
-    yield from reversed(_read_files(paths, tuple(_state_of(paths))))
+    yield from reversed(_read_files(paths, tuple(_file_states(paths))))
     for name in defaults.FILES:
         yield str(defaults.folder() / name), defaults.load_file(name)
 
@@ -78,7 +78,7 @@ def _read_files(
     return [(str(file), content) for file, content in files]
 
 
-def _state_of(paths: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
+def _file_states(paths: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
     """Name, time of change and size of each file in these folders, and of those named."""
     for path in paths:
         with contextlib.suppress(OSError):  # Dask passes over what is missing or unreadable
@@ -88,14 +88,14 @@ def _state_of(paths: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
                 yield str(file), status.st_mtime_ns, status.st_size
 
 
-def _gave(value: object, now: object) -> bool:
+def _sets_value(value: object, now: object) -> bool:
     """Whether a value, or something in it, is what is in force now."""
     if isinstance(value, Mapping) and isinstance(now, Mapping):
-        return any(_gave(value[key], now.get(key, MISSING)) for key in value)
+        return any(_sets_value(value[key], now.get(key, MISSING)) for key in value)
     return value is not MISSING and value == now
 
 
-def value_at(content: object, parts: list[str]) -> Any:
+def get_nested(content: object, parts: list[str]) -> Any:
     """What stands at a path in nested mappings; an object of no meaning where nothing does."""
     for part in parts:
         if not isinstance(content, Mapping):
@@ -106,8 +106,8 @@ def value_at(content: object, parts: list[str]) -> Any:
     return content
 
 
-def underscored(section: Mapping[Any, Any], deep: bool = True) -> dict[str, Any]:
+def with_underscores(section: Mapping[Any, Any], deep: bool = True) -> dict[str, Any]:
     """A section with ``_`` for ``-`` in its keys, which are one and the same to Dask."""
     found = {str(key).replace("-", "_"): value for key, value in section.items()}
     inner = {key: value for key, value in found.items() if deep and isinstance(value, Mapping)}
-    return {**found, **{key: underscored(value) for key, value in inner.items()}}
+    return {**found, **{key: with_underscores(value) for key, value in inner.items()}}

@@ -32,7 +32,7 @@ FILES = (
 )
 
 #: Packages of Dask that are imported on first use here, with the file of their own defaults.
-_LATER = {
+_DASK_PACKAGES = {
     "distributed": "distributed.yaml",
     "dask_jobqueue": "jobqueue.yaml",
     "dask_gateway": "gateway.yaml",
@@ -59,11 +59,11 @@ def register() -> None:
     Those of Dask's packages are loaded now, too: defaults that are first loaded inside of a
     ``with dask.config.set(...)`` are gone when the block ends.
     """
-    dask.config.update_defaults(dask.config.merge(*_of_dask(), *map(load_file, FILES)))
+    dask.config.update_defaults(dask.config.merge(*_load_dask_defaults(), *map(load_file, FILES)))
 
 
-def _of_dask() -> Iterator[dict[str, Any]]:
-    for package, name in _LATER.items():
+def _load_dask_defaults() -> Iterator[dict[str, Any]]:
+    for package, name in _DASK_PACKAGES.items():
         found = None if package in sys.modules else importlib.util.find_spec(package)
         if found is not None and found.origin is not None:
             file = Path(found.origin).with_name(name)

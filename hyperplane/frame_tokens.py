@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def token_of_frame(frame: pd.DataFrame) -> list[Any]:
+def tokenize_frame(frame: pd.DataFrame) -> list[Any]:
     """What Dask makes the token of a frame from: each column in its place.
 
     Examples
@@ -47,4 +47,4 @@ def _register() -> None:
     import pandas as pd
 
     register_pandas()
-    normalize_token.register(pd.DataFrame, token_of_frame)
+    normalize_token.register(pd.DataFrame, tokenize_frame)

@@ -15,7 +15,7 @@ from hyperplane.errors import Fault, RequestError, check
 from hyperplane.jobs import checking, outputs, submitting
 from hyperplane.jobs.call_site import shows_caller
 from hyperplane.jobs.submitting import Submitted
-from hyperplane.public_calls import check_call, stating
+from hyperplane.public_calls import check_call, stating_outcome
 from hyperplane.units import is_truth_value
 from hyperplane.utils import SlackHelper, is_jhub
 
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 #: Seconds between two looks at jobs: a day, of which more is a slip.
-_LONGEST = 86_400
+_MAX_INTERVAL = 86_400
 
 initialize_dask_cluster = initialize_cluster
 # The documentation's second example has two underscores, on every version of the page.
@@ -140,9 +140,9 @@ async def submit_pipeline_job(
     RequestError
         With all that is wrong; nothing was submitted.
     """
-    with stating("nothing was submitted"):
+    with stating_outcome("nothing was submitted"):
         try:
-            made = await asyncio.to_thread(
+            submission = await asyncio.to_thread(
                 submitting.new_job,
                 pipelineYamlPath,
                 name=jobName,
@@ -159,10 +159,10 @@ async def submit_pipeline_job(
             raise RequestError(
                 [replace(one, where=names.get(one.where, one.where)) for one in error.faults]
             ) from None
-    return await asyncio.to_thread(submitting.send, made)
+    return await asyncio.to_thread(submitting.send, submission)
 
 
-def _is_switch(value: Any) -> bool:
+def _is_flag(value: Any) -> bool:
     return isinstance(value, int) and value in (0, 1)  # True is 1
 
 
@@ -192,12 +192,14 @@ async def checkjobs(
         With every id that no job has, or when ``loop`` or ``interval`` is none of these.
     """
     faults: list[Fault] = []
-    if not _is_switch(loop):
+    if not _is_flag(loop):
         faults.append(Fault("loop", repr(loop)[:80], "True or False"))
     given: Any = interval
     is_number = isinstance(given, Real) and not is_truth_value(interval)
-    if not is_number or not 0 <= interval <= _LONGEST:
-        faults.append(Fault("interval", repr(interval)[:80], f"seconds from 0 to {_LONGEST:g}"))
+    if not is_number or not 0 <= interval <= _MAX_INTERVAL:
+        faults.append(
+            Fault("interval", repr(interval)[:80], f"seconds from 0 to {_MAX_INTERVAL:g}")
+        )
     check(faults)
     if loop:
         return await checking.watch_jobs(ids, interval)
@@ -235,7 +237,7 @@ async def get_a_job_output(jobID: str | Submitted) -> str | None:  # noqa: N803
 @shows_caller
 async def set_current_job_output(s: str, verbose: bool = False) -> None:
     """Set the output of the job that this is a step of; ``verbose`` shows it, too."""
-    if not _is_switch(verbose):
+    if not _is_flag(verbose):
         check([Fault("verbose", repr(verbose)[:80], "True or False")])
     await asyncio.to_thread(outputs.set_output, s)
     if verbose:

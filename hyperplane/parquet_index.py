@@ -32,17 +32,17 @@ def check_index(collection: Any, where: str) -> None:
     RequestError
         With the file, the index, and two ways to read it.
     """
-    check(_faults(collection, where))
+    check(_find_faults(collection, where))
 
 
-def _faults(collection: Any, where: str) -> Iterator[Fault]:
+def _find_faults(collection: Any, where: str) -> Iterator[Fault]:
     expression: Any = getattr(collection, "expr", None)
     if not hasattr(expression, "walk"):
         return
     for node in expression.walk():
         name = None
         with suppress(Exception):  # what Dask keeps of a file may have another form in a release
-            name = _lost_index(node)
+            name = _find_range_index(node)
         if name is not None:
             path = node.path if isinstance(node.path, str) else node.path[0]
             yield Fault(
@@ -54,7 +54,7 @@ def _faults(collection: Any, where: str) -> Iterator[Fault]:
             )
 
 
-def _lost_index(node: Any) -> str | None:
+def _find_range_index(node: Any) -> str | None:
     """The name of an index that a node of an expression reads in vain."""
     if type(node).__name__ != "ReadParquetFSSpec":  # the other reader leaves the index out
         return None

@@ -11,10 +11,10 @@ from hyperplane.engines import registry
 from hyperplane.engines.base import Engine, Feature, LaysOut, SchedulerPlace, SupportsNodeFit
 from hyperplane.engines.dask_settings import as_the_user_has_it
 from hyperplane.errors import DoesNotFit, EngineUnavailable, Fault, RequestError
-from hyperplane.errors.requests import error_of
+from hyperplane.errors.requests import request_error
 from hyperplane.sizing import fit
 from hyperplane.sizing.machine_fit import fit_machine
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan, new_cluster_name
 from hyperplane.spec.pool import PoolSpec
@@ -78,14 +78,14 @@ class Planner:
                     raise self._unavailable
                 allowed = "an engine that can do it here"
                 self.faults.append(Fault("engine", "'auto'", allowed, str(self._unavailable)))
-            self._refuse()
+            self._raise_faults()
         settings = self._settings(engine)
         memory = self._memory()
         machine = engine.capacity(settings)
         profile = self._profile()
         asked, pool = self._layout(engine.uses_pools)
         if self.faults:
-            self._refuse()
+            self._raise_faults()
         worker, nodes, fit_note = asked, request.num_workers, ""
         if isinstance(engine, LaysOut):
             worker, fit_note = engine.layout(asked)
@@ -103,7 +103,7 @@ class Planner:
                     f"open in this program: {', '.join(machine.own)}, with cores and memory of "
                     "this machine; replace=True closes the one that the same cell has started"
                 )
-        self._tell_scheduler_place(engine)
+        self._note_scheduler_place(engine)
         processes = nodes * worker.nprocs
         for name in sorted(engine.ignored & request.model_fields_set):
             if getattr(request, name):
@@ -124,7 +124,7 @@ class Planner:
             tuning=Tuning.of(*profile, processes=processes, nthreads=worker.nthreads),
         )
 
-    def _tell_scheduler_place(self, engine: Engine) -> None:
+    def _note_scheduler_place(self, engine: Engine) -> None:
         """Say where the scheduler runs when the caller wants it where the engine has none."""
         place: SchedulerPlace | None = getattr(engine, "scheduler_place", None)
         asked = self.request.scheduler_deploy_mode
@@ -141,9 +141,9 @@ class Planner:
         asked = self.request.memory
         with as_the_user_has_it():
             policy = config.memory_policy() if asked is None else asked
-            if asked is None and (note := config_memory.thresholds_of_dask()):
+            if asked is None and (note := config_memory.note_dask_thresholds()):
                 self.notes.append(note)
-            if note := config_memory.overridden(asked):
+            if note := config_memory.note_overridden_thresholds(asked):
                 self.alerts.append(note)
         return policy
 
@@ -153,12 +153,12 @@ class Planner:
         try:
             settings = settings.with_options(self.request.engine_options or {})
         except RequestError as error:
-            self._gather(error)
+            self._add_error(error)
         else:
             self.faults += engine.faults(self.request, settings)
         return settings
 
-    def _note_excess(self, asked: WorkerSpec, machine: Capacity) -> None:
+    def _note_excess(self, asked: WorkerSpec, machine: MachineCapacity) -> None:
         """Say when a request that is started as it is needs more than this machine has."""
         nodes = self.request.num_workers
         threads, ram = nodes * asked.total_threads, nodes * asked.total_ram
@@ -169,12 +169,12 @@ class Planner:
                 f"{format_bytes(machine.ram)} free less a reserve; local_fit is exact"
             )
 
-    def _refuse(self) -> NoReturn:
+    def _raise_faults(self) -> NoReturn:
         if len(self.faults) == 1 and self._errors:
             raise self._errors[0]
-        raise error_of(self.faults)
+        raise request_error(self.faults)
 
-    def _gather(self, error: RequestError) -> None:
+    def _add_error(self, error: RequestError) -> None:
         self._errors.append(error)
         self.faults += error.faults
 
@@ -192,24 +192,24 @@ class Planner:
             try:
                 engine = registry.load(name)
             except RequestError as error:
-                self._gather(error)
+                self._add_error(error)
                 return None
-            self.faults += self._beyond(engine)
+            self.faults += self._find_unsupported(engine)
             return engine
         candidates = [registry.load(name) for name in config.auto_engines()]
-        able = [engine for engine in candidates if not self._beyond(engine)]
+        able = [engine for engine in candidates if not self._find_unsupported(engine)]
         usable = [engine for engine in able if engine.available().usable]
         if usable:
             self.notes.append(f"engine auto: {usable[0].name}, {usable[0].available().reason}")
             return usable[0]
         if not able:
-            self.faults += self._beyond(candidates[0])
+            self.faults += self._find_unsupported(candidates[0])
             return candidates[0]
         reasons = "; ".join(f"{engine.name}: {engine.available().reason}" for engine in able)
         self._unavailable = EngineUnavailable("auto", reasons)
         return None
 
-    def _beyond(self, engine: Engine) -> list[Fault]:
+    def _find_unsupported(self, engine: Engine) -> list[Fault]:
         """Faults for what the request asks and the engine does not have."""
         if not (self.request.ngpus and Feature.GPUS in engine.unsupported):
             return []
@@ -222,7 +222,7 @@ class Planner:
         try:
             return config.tuning().find(self.request.tuning)
         except RequestError as error:
-            self._gather(error)
+            self._add_error(error)
             return AS_DASK, TuningProfile()
 
     def _layout(self, uses_pools: bool) -> tuple[WorkerSpec, PoolSpec | None]:
@@ -235,7 +235,7 @@ class Planner:
             worker = self._worker_for(pool)
             fit.check_fits(worker, pool)
         except RequestError as error:
-            self._gather(error)
+            self._add_error(error)
             return request.worker, None
         return worker, pool
 
@@ -263,7 +263,7 @@ class Planner:
             return fit.smallest_pool(config.pools().values(), cores, worker.total_ram, worker.ngpus)
         except DoesNotFit as error:
             if uses_pools:
-                self._gather(error)
+                self._add_error(error)
             else:
                 self.notes.append("no pool has nodes as large as asked; none is needed here")
             return None

@@ -23,7 +23,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 #: Arguments of pandas and Dask, and what they are called by the functions here that have them.
-_OF_OTHERS = {
+_EQUIVALENTS = {
     "usecols": ("columns",),
     "sep": ("separator",),
     "delimiter": ("separator",),
@@ -43,9 +43,9 @@ _OF_OTHERS = {
     "dashboard_address": ("dashboard_port",),
 }
 #: The comparison of names takes time by the square of their lengths.
-_LONGEST = 100
+_MAX_NAME_LENGTH = 100
 #: Characters of a value that a message shows.
-_SHOWN = 40
+_MAX_VALUE_LENGTH = 40
 #: Names of arguments, and texts such as URLs and connection strings, that may hold a secret.
 _SECRET = re.compile(r"tok|key|pass|pw|secret|cred|auth|env|sas|sig|conn", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"://|@|&|;.|\w=")
@@ -79,36 +79,36 @@ def check_call(target: Any = None, *, outcome: str = "") -> Any:
       1. widht=1: unknown argument of area; did you mean width? allowed is one of width, height
     """
     if target is None:
-        return functools.partial(_checked, outcome=outcome)
-    return _checked(target, outcome)
+        return functools.partial(_wrap, outcome=outcome)
+    return _wrap(target, outcome)
 
 
-def _checked(target: Any, outcome: str) -> Any:
+def _wrap(target: Any, outcome: str) -> Any:
     if not isinstance(target, type):
-        return _checked_function(target, target.__qualname__, outcome)
+        return _wrap_function(target, target.__qualname__, outcome)
     # A named tuple is made by __new__, a dataclass by __init__.
     maker = "__new__" if issubclass(target, tuple) else "__init__"
-    setattr(target, maker, _checked_function(getattr(target, maker), target.__name__, outcome))
+    setattr(target, maker, _wrap_function(getattr(target, maker), target.__name__, outcome))
     return target
 
 
-def _checked_function(function: Function, title: str, outcome: str) -> Function:
+def _wrap_function(function: Function, title: str, outcome: str) -> Function:
     parameters = inspect.signature(function).parameters.values()
-    is_open = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    takes_others = any(each.kind is each.VAR_KEYWORD for each in parameters)
     names = {each.name for each in parameters if each.kind in _NAMED}
     shown = [each.name for each in parameters if each.name in names - {"self", "cls", "_cls"}]
 
     @functools.wraps(function)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        if not is_open and not kwargs.keys() <= names:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not takes_others and not kwargs.keys() <= names:
             unknown = {name: kwargs[name] for name in kwargs if name not in names}
             check_names(unknown, shown, title, outcome)
         if not outcome:
             return function(*args, **kwargs)
-        with stating(outcome):
+        with stating_outcome(outcome):
             return function(*args, **kwargs)
 
-    return cast(Function, called)
+    return cast(Function, wrapper)
 
 
 def check_names(
@@ -122,7 +122,7 @@ def check_names(
         if name not in names
     ]
     if faults:
-        with stating(outcome):
+        with stating_outcome(outcome):
             raise UnknownArgument(faults)
 
 
@@ -134,7 +134,9 @@ def unknown_name(
     found = list(near) or nearest(name, names)
     advice = f"did you mean {' or '.join(found)}?" if found else ""
     allowed = f"one of {', '.join(names)}" if names else "no argument"
-    return UnknownName(name[:_LONGEST], _shown(name, value), allowed, advice, function=function)
+    return UnknownName(
+        name[:_MAX_NAME_LENGTH], _format_value(name, value), allowed, advice, function=function
+    )
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
@@ -147,11 +149,11 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     >>> nearest("name", ["dask_cluster_name"])
     ['dask_cluster_name']
     """
-    if len(name) > _LONGEST:
+    if len(name) > _MAX_NAME_LENGTH:
         return []
     names = {one.lower(): one for one in known}
     low = name.lower()
-    ours = [one for one in _OF_OTHERS.get(low, ()) if one in names]
+    ours = [one for one in _EQUIVALENTS.get(low, ()) if one in names]
     if ours:
         return ours
     found = difflib.get_close_matches(low, names, n=2, cutoff=0.6)
@@ -160,14 +162,14 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     return [names[one] for one in found]
 
 
-def _shown(name: str, value: object) -> str:
+def _format_value(name: str, value: object) -> str:
     """A value for a message; of text that may be a secret, and of large objects, the type only."""
     kind = type(value)  # a class of the program's own may fail in repr
     is_text = kind is str and not may_be_secret(name, value)
     if value is None or kind in (bool, int, float) or is_text:
         with contextlib.suppress(ValueError):  # of a whole number with thousands of digits
             text = repr(value)
-            if len(text) <= _SHOWN:
+            if len(text) <= _MAX_VALUE_LENGTH:
                 return text
     return f"<{kind.__name__}>"
 
@@ -179,7 +181,7 @@ def may_be_secret(name: str, value: object = None) -> bool:
 
 
 @contextlib.contextmanager
-def stating(outcome: str) -> Iterator[None]:
+def stating_outcome(outcome: str) -> Iterator[None]:
     """Add to an error of the request what was not done; the outermost call knows it best."""
     try:
         yield
@@ -193,12 +195,12 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line outside of this package from which it was called."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
-    while frame is not None and _is_ours(frame):
+    while frame is not None and _is_internal(frame):
         frame = frame.f_back
         level += 1
     warnings.warn(message, category, stacklevel=level - (frame is None))
 
 
-def _is_ours(frame: FrameType) -> bool:
+def _is_internal(frame: FrameType) -> bool:
     name = str(frame.f_globals.get("__name__", ""))
     return name.partition(".")[0] == "hyperplane"

@@ -15,24 +15,24 @@ from typing import Any
 from dask._expr import SingletonExpr
 
 #: Looks in a row that another thread may spoil; a KeyError of another cause comes after these.
-_LOOKS = 5
+_ATTEMPTS = 5
 
 
 def register() -> None:
     """Have Dask look again where that has happened, from now on, in this process."""
     if not hasattr(SingletonExpr.__new__, "__wrapped__"):  # this module may be loaded again
-        again = staticmethod(_looking_again(SingletonExpr.__new__))
-        SingletonExpr.__new__ = again  # type: ignore[method-assign]
+        patched = staticmethod(_retry_lookup(SingletonExpr.__new__))
+        SingletonExpr.__new__ = patched  # type: ignore[method-assign]
 
 
-def _looking_again(new: Callable[..., Any]) -> Callable[..., Any]:
+def _retry_lookup(new: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(new)
-    def look_again(cls: type, *args: Any, **kwargs: Any) -> Any:
-        for _ in range(_LOOKS):
+    def new_with_retries(cls: type, *args: Any, **kwargs: Any) -> Any:
+        for _ in range(_ATTEMPTS):
             try:
                 return new(cls, *args, **kwargs)
             except KeyError:
                 continue
         return new(cls, *args, **kwargs)
 
-    return look_again
+    return new_with_retries

@@ -106,7 +106,7 @@ def test_an_argument_wins_over_both_and_is_told(capsys: pytest.CaptureFixture[st
     assert partly.memory == MemoryPolicy(target=0.5, pause=0.9)
     assert plan.alerts == partly.alerts == (line,)
     assert same.alerts == ()
-    hyperplane.announce.before(plan)
+    hyperplane.announce.print_start_lines(plan)
     assert capsys.readouterr().err == f"👉 Hyperplane: {line}\n"
 
 

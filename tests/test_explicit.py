@@ -14,8 +14,8 @@ from hyperplane import call_arguments
 from hyperplane.cluster import initialize_cluster
 from hyperplane.engines.local.engine import LocalEngine
 from hyperplane.errors import DoesNotFit, RequestError, UnknownArgument
-from hyperplane.sizing.machine_fit import LEAST_RAM, fit_machine
-from hyperplane.spec.capacity import Capacity
+from hyperplane.sizing.machine_fit import MIN_RAM, fit_machine
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import OMITTED, ClusterArguments, ClusterRequest
 from hyperplane.spec.worker import WorkerSpec
@@ -27,7 +27,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Set the cores and the free GB of this machine."""
 
     def set_(cores: int, free_gb: float) -> None:
-        capacity = Capacity(cores, gb_to_bytes(free_gb))
+        capacity = MachineCapacity(cores, gb_to_bytes(free_gb))
         monkeypatch.setattr(LocalEngine, "capacity", lambda self, settings: capacity)
 
     set_(2, 22.5)
@@ -47,7 +47,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[ClusterPlan]:
         plans.append(plan)
         raise NotStarted
 
-    monkeypatch.setattr("hyperplane.announce.before", keep)
+    monkeypatch.setattr("hyperplane.announce.print_start_lines", keep)
     monkeypatch.setattr("hyperplane.cluster.start", keep)
     return plans
 
@@ -185,7 +185,7 @@ def test_beside_a_plan_only_what_differs_from_the_default_is_refused(machine, pl
 
 def test_a_call_whose_arguments_are_wrong_closes_no_cluster(machine, planned, monkeypatch):
     closed: list[Any] = []
-    monkeypatch.setattr("hyperplane.cluster.close_previous", lambda *names: closed.append(1) or [])
+    monkeypatch.setattr("hyperplane.cluster.close_previous_clusters", lambda *names: closed.append(1) or [])
     plan = hyperplane.plan_cluster(num_workers=1)
     for wrong in ({"nproc": 1}, {"pool": "16_17"}, {"num_workers": 0}, {"nprocs": "x"}):
         with pytest.raises(RequestError, match="nothing was started"):
@@ -232,15 +232,15 @@ NAMES = ("num_workers", "nprocs", "nthreads", "ram_gb_per_proc", "cores_per_work
     st.integers(1, 40),
     st.integers(1, 60_000),
     st.sets(st.sampled_from(NAMES)),
-    st.builds(Capacity, st.integers(1, 128), st.integers(10**6, 10**12)),
+    st.builds(MachineCapacity, st.integers(1, 128), st.integers(10**6, 10**12)),
 )
-@example(1, 8, 9, 225, set(), Capacity(66, 1_800_000_000))
+@example(1, 8, 9, 225, set(), MachineCapacity(66, 1_800_000_000))
 def test_of_what_is_given_only_the_machine_takes_away(nodes, nprocs, nthreads, mb, names, machine):
     asked = WorkerSpec(nprocs, nthreads, mb * 10**6, nprocs * nthreads)
     try:
         found = fit_machine(asked, nodes, machine, explicit=names)
     except DoesNotFit:
-        assert machine.ram < min(LEAST_RAM, asked.ram_per_proc)
+        assert machine.ram < min(MIN_RAM, asked.ram_per_proc)
         return
     worker, processes = found.worker, found.nodes * found.worker.nprocs
     ram = processes * worker.ram_per_proc
@@ -251,7 +251,7 @@ def test_of_what_is_given_only_the_machine_takes_away(nodes, nprocs, nthreads, m
         assert worker.nthreads == min(nthreads, machine.cores)
     if "nprocs" in names and "nthreads" not in names and "ram_gb_per_proc" not in names:
         memory = min(machine.ram, nodes * asked.total_ram)
-        room = memory // min(LEAST_RAM, asked.ram_per_proc)
+        room = memory // min(MIN_RAM, asked.ram_per_proc)
         assert processes == min(
             nodes * nprocs,
             machine.cores

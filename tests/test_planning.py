@@ -21,7 +21,7 @@ from hyperplane.errors import (
     UnknownArgument,
     UnknownPool,
 )
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.settings import EngineSettings, LocalSettings
@@ -69,7 +69,7 @@ def _other_engines(monkeypatch):
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
     """A machine of 8 cores and 30 GB to give away."""
-    capacity = Capacity(8, 30 * 10**9)
+    capacity = MachineCapacity(8, 30 * 10**9)
     monkeypatch.setattr(LocalEngine, "capacity", lambda self, settings: capacity)
     monkeypatch.setattr(CudaEngine, "available", lambda self: Availability(False, "no GPU here"))
     return capacity
@@ -336,7 +336,7 @@ class TestLocalFit:
         assert plan.notes == ()
 
     def test_a_machine_without_memory_is_refused_by_fit_and_taken_by_exact(self, monkeypatch):
-        full = Capacity(8, 10**6)
+        full = MachineCapacity(8, 10**6)
         monkeypatch.setattr(LocalEngine, "capacity", lambda self, settings: full)
         error = _refused(local_fit="fit")
         assert type(error) is DoesNotFit

@@ -18,7 +18,7 @@ from hyperplane.jobs.definition.records import attempt
 from hyperplane.jobs.definition.wording import did_you_mean
 from hyperplane.jobs.handle import JobHandle
 from hyperplane.jobs.options import label_faults, option_faults
-from hyperplane.public_calls import check_call, stating, unknown_name
+from hyperplane.public_calls import check_call, stating_outcome, unknown_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -150,5 +150,5 @@ def _check_call(
         near = [did_you_mean(name, parameters) for name in unknown]
         allowed = f"arguments of {title}{signature}"
         fault = Fault("submit", str(error), allowed, " ".join(filter(None, near)))
-        with stating("nothing was submitted"):
+        with stating_outcome("nothing was submitted"):
             raise (UnknownArgument if unknown else RequestError)([fault]) from error

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane.public_calls import check_call
 from hyperplane.sizing import explain
-from hyperplane.sizing.advise import Answer, Option, Question
-from hyperplane.sizing.measure import Measured
+from hyperplane.sizing.measure import DataSize
+from hyperplane.sizing.recommend import PoolOption, SizingAnswer, SizingQuestion
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
 from hyperplane.tables import as_html, as_text
@@ -37,9 +37,9 @@ class SizingAdvice:
         The size of the data and where it comes from.
     """
 
-    question: Question
-    found: Answer
-    measured: Measured
+    question: SizingQuestion
+    found: SizingAnswer
+    measured: DataSize
 
     @property
     def data_gb(self) -> float:
@@ -92,7 +92,7 @@ class SizingAdvice:
         return self.found.warnings
 
     @property
-    def alternatives(self) -> tuple[Option, ...]:
+    def alternatives(self) -> tuple[PoolOption, ...]:
         """The other pools, each with its nodes and totals."""
         return self.found.alternatives
 

@@ -10,14 +10,14 @@ from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import check_call
 from hyperplane.sizing import fit
 from hyperplane.sizing.advice import SizingAdvice
-from hyperplane.sizing.advise import Basis, Question, Tasks, answer
-from hyperplane.sizing.measure import Measured, measure
+from hyperplane.sizing.measure import DataSize, measure
+from hyperplane.sizing.recommend import Basis, SizingQuestion, Tasks, apply_rules
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
 from hyperplane.units import gb_to_bytes, whole_number
 
 #: More cores, GB, GPUs or pieces than any place has: a slip.
-_MOST = 10**12
+_MAXIMUM = 10**12
 
 
 @check_call
@@ -89,13 +89,13 @@ def size_cluster(
         if not isinstance(value, str | bool) or value not in allowed
     ]
     count = whole_number(pieces)
-    if pieces is not None and (count is None or not 1 <= count <= _MOST):
+    if pieces is not None and (count is None or not 1 <= count <= _MAXIMUM):
         found.append(
             Fault("pieces", repr(pieces)[:80], f"a whole number of at least 1{_at_most(count)}")
         )
     config.check_sections()
     rules = config.sizing_rules()
-    chosen, measured = None, Measured(1, "")
+    chosen, measured = None, DataSize(1, "")
     try:
         rules.weight(operation)
     except RequestError as error:
@@ -110,8 +110,8 @@ def size_cluster(
         found += error.faults
     if found:
         raise RequestError(found)
-    question = Question(measured.size, operation, tasks, basis, chosen, moves_data, count)
-    return SizingAdvice(question, answer(question, rules, config.pools()), measured)
+    question = SizingQuestion(measured.size, operation, tasks, basis, chosen, moves_data, count)
+    return SizingAdvice(question, apply_rules(question, rules, config.pools()), measured)
 
 
 @check_call
@@ -199,7 +199,7 @@ def closest_pool(cores: float, ram_gb: float, ngpus: int = 0) -> PoolSpec:
 
 def _at_most(value: object) -> str:
     """The upper limit, for a number that is beyond it."""
-    return f" and at most {_MOST:g}" if isinstance(value, Real) and value > _MOST else ""  # type: ignore[operator]
+    return f" and at most {_MAXIMUM:g}" if isinstance(value, Real) and value > _MAXIMUM else ""  # type: ignore[operator]
 
 
 def _is_amount(value: object) -> bool:
@@ -207,4 +207,4 @@ def _is_amount(value: object) -> bool:
         return False
     # Short floats of NumPy do not hold the limit.
     number: Any = value.item() if hasattr(value, "item") else value
-    return bool(0 <= number <= _MOST)
+    return bool(0 <= number <= _MAXIMUM)

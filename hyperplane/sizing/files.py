@@ -18,7 +18,7 @@ from typing import Any
 
 from hyperplane.errors import Fault, RequestError
 from hyperplane.optional import need
-from hyperplane.sizing.footers import decoded
+from hyperplane.sizing.footers import decoded_size
 from hyperplane.stores import listing
 from hyperplane.stores.contact import has_answered, waiting
 from hyperplane.stores.naming import DAMAGE, format_of, unpacked
@@ -63,23 +63,23 @@ def measure_files(urls: str | Sequence[str]) -> tuple[int, str]:
         When nothing is there, or nothing of a format that can be measured.
     """
     try:
-        zarrs, files = _found([urls] if isinstance(urls, str) else urls)
+        zarrs, files = _find_files([urls] if isinstance(urls, str) else urls)
         kind = format_of(files, _FORMATS, urls=urls) if files else ""
     except RequestError as error:
         or_else = "a size such as '100GB', or "
         faults = [replace(f, where="data", allowed=or_else + f.allowed) for f in error.faults]
         raise RequestError(faults) from None
     try:
-        return _MEASURES[kind](files) if files else _zarr(zarrs)
+        return _MEASURES[kind](files) if files else _measure_zarr(zarrs)
     except _UNREADABLE as error:
         allowed = f"readable files ({said(error)})"
         asked = shown(urls) if isinstance(urls, str) else list(map(shown, urls))
         raise RequestError([Fault("data", repr(asked)[:200], allowed)]) from error
 
 
-def _found(urls: Sequence[str]) -> tuple[list[str], list[File]]:
+def _find_files(urls: Sequence[str]) -> tuple[list[str], list[File]]:
     """The URLs of Zarr stores behind URLs, or else the files."""
-    stores = {url: _zarrs(url) for url in urls}
+    stores = {url: _find_zarr_stores(url) for url in urls}
     others = [url for url in urls if not stores[url]]
     zarrs = list(dict.fromkeys(store for found in stores.values() for store in found))
     if zarrs and others:
@@ -88,7 +88,7 @@ def _found(urls: Sequence[str]) -> tuple[list[str], list[File]]:
     return zarrs, listing.find(others) if others else []
 
 
-def _zarrs(url: str) -> list[str]:
+def _find_zarr_stores(url: str) -> list[str]:
     """The URLs of the Zarr stores that one URL names; none where it names files."""
     place = listing.place_of(url)
     if not listing.is_glob(place.path):
@@ -122,35 +122,35 @@ def _is_zarr(place: Place) -> bool:
     return False
 
 
-def _spread(found: Sequence[File], count: int) -> list[File]:
+def _sample_evenly(found: Sequence[File], count: int) -> list[File]:
     """At most so many files, spread evenly over the list."""
     if len(found) <= count:
         return list(found)
     return [found[round(i * (len(found) - 1) / (count - 1))] for i in range(count)]
 
 
-def _parquet(found: Sequence[File]) -> tuple[int, str]:
+def _measure_parquet(found: Sequence[File]) -> tuple[int, str]:
     from pyarrow import parquet
 
     def in_memory(file: File) -> int:
         with file.store.system.open(file.path, "rb") as opened:
-            return decoded(parquet.ParquetFile(opened).metadata)
+            return decoded_size(parquet.ParquetFile(opened).metadata)
 
-    read = _spread(found, SAMPLED_FOOTERS)
+    read = _sample_evenly(found, SAMPLED_FOOTERS)
     with ThreadPoolExecutor(max_workers=min(16, len(read))) as pool:
         sizes = list(pool.map(in_memory, read))
-    total = _scaled(sum(sizes), read, found)
+    total = _scale_to_all(sum(sizes), read, found)
     return total, f"footers of {plural(len(read), 'Parquet file')}, {format_bytes(total)} in memory"
 
 
-def _scaled(size: int, read: Sequence[File], found: Sequence[File]) -> int:
+def _scale_to_all(size: int, read: Sequence[File], found: Sequence[File]) -> int:
     """The size of all files, when that of some is known."""
     on_store = sum(file.size for file in read)
     everything = sum(file.size for file in found)
     return size if len(read) == len(found) else round(size * everything / max(1, on_store))
 
 
-class _Counting(io.RawIOBase):
+class _CountingReader(io.RawIOBase):
     """A binary file that gives a little at a time and counts it."""
 
     def __init__(self, file: Any) -> None:
@@ -174,13 +174,13 @@ class _Counting(io.RawIOBase):
         return data
 
 
-def _text(
+def _text_measure(
     reader: Callable[[io.BytesIO], Any], name: str
 ) -> Callable[[Sequence[File]], tuple[int, str]]:
     def measured(found: Sequence[File]) -> tuple[int, str]:
         in_memory = in_file = 0.0
-        for file in _spread(found, SAMPLED_FILES):
-            sample, stored = _sample(file)
+        for file in _sample_evenly(found, SAMPLED_FILES):
+            sample, stored = _read_sample(file)
             if sample:
                 frame = reader(io.BytesIO(sample))
                 in_memory += float(frame.memory_usage(deep=True).sum())
@@ -193,11 +193,11 @@ def _text(
     return measured
 
 
-def _sample(file: File) -> tuple[bytes, float]:
+def _read_sample(file: File) -> tuple[bytes, float]:
     """Whole lines from the start of a file, and the bytes of the file that they took."""
     with file.store.system.open(file.path, "rb") as raw:
         if file.packing:
-            counting = _Counting(raw)
+            counting = _CountingReader(raw)
             with unpacked(counting, file.packing) as opened:
                 sample: bytes = opened.read(SAMPLE)
                 length = len(sample) + len(opened.read(UNPACKED))
@@ -249,7 +249,7 @@ def _end_of_items(text: str) -> int:
     return end
 
 
-def _zarr(urls: Sequence[str]) -> tuple[int, str]:
+def _measure_zarr(urls: Sequence[str]) -> tuple[int, str]:
     zarr = need("zarr", "array")
     nodes = [zarr.open(url, mode="r") for url in urls]
     arrays = [
@@ -261,8 +261,10 @@ def _zarr(urls: Sequence[str]) -> tuple[int, str]:
     return total, f"metadata of {plural(len(arrays), 'Zarr array')}, {format_bytes(total)}"
 
 
-def _zipped_zarr(found: Sequence[File]) -> tuple[int, str]:
-    return _zarr([f"zip::{file.store.system.unstrip_protocol(file.path)}" for file in found])
+def _measure_zipped_zarr(found: Sequence[File]) -> tuple[int, str]:
+    return _measure_zarr(
+        [f"zip::{file.store.system.unstrip_protocol(file.path)}" for file in found]
+    )
 
 
 def _arrays_in(group: Any) -> list[Any]:
@@ -270,8 +272,8 @@ def _arrays_in(group: Any) -> list[Any]:
 
 
 _MEASURES: dict[str, Callable[[Sequence[File]], tuple[int, str]]] = {
-    "parquet": _parquet,
-    "csv": _text(_read_csv, "CSV"),
-    "json": _text(_read_json, "JSON"),
-    "zarr": _zipped_zarr,
+    "parquet": _measure_parquet,
+    "csv": _text_measure(_read_csv, "CSV"),
+    "json": _text_measure(_read_json, "JSON"),
+    "zarr": _measure_zipped_zarr,
 }

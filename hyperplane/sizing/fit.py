@@ -32,7 +32,7 @@ from hyperplane.units import (
 )
 
 #: More processes, threads or GB than any node has: a slip.
-_MOST = 10**12
+_MAXIMUM = 10**12
 #: Up to this many cores one process takes them all (measured on two).
 SINGLE_PROCESS_CORES = 3
 
@@ -84,7 +84,7 @@ def propose_worker(
             ("nprocs", nprocs, processes),
             ("nthreads", nthreads, threads),
         )
-        if value is not None and (number is None or not 1 <= number <= _MOST)
+        if value is not None and (number is None or not 1 <= number <= _MAXIMUM)
     ]
     if ram_gb_per_proc is not None and not _is_size(ram_gb_per_proc):
         faults.append(
@@ -115,13 +115,13 @@ def propose_worker(
 
 def _at_most(number: int | None) -> str:
     """The upper limit, for a number that is beyond it."""
-    return f" and at most {_MOST:g}" if number is not None and number > _MOST else ""
+    return f" and at most {_MAXIMUM:g}" if number is not None and number > _MAXIMUM else ""
 
 
 def _is_size(value: Any) -> bool:
     if type(value) is bool or not isinstance(value, Real):
         return False
-    return bool(0 < cast("float", value) <= _MOST)
+    return bool(0 < cast("float", value) <= _MAXIMUM)
 
 
 def check_fits(worker: WorkerSpec, pool: PoolSpec) -> None:

@@ -17,7 +17,7 @@ WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96"
 OFFSET = 8
 
 
-def decoded(footer: Any) -> int:
+def decoded_size(footer: Any) -> int:
     """Bytes in memory of the data that a footer describes.
 
     Parameters
@@ -27,13 +27,16 @@ def decoded(footer: Any) -> int:
     """
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     return sum(
-        max(chunk.total_uncompressed_size, chunk.num_values * width_of(chunk, footer.schema, index))
+        max(
+            chunk.total_uncompressed_size,
+            chunk.num_values * value_width(chunk, footer.schema, index),
+        )
         for group in groups
         for index, chunk in ((index, group.column(index)) for index in range(group.num_columns))
     )
 
 
-def width_of(chunk: Any, schema: Any, index: int) -> int:
+def value_width(chunk: Any, schema: Any, index: int) -> int:
     """Bytes in memory of one value of a column."""
     kind = chunk.physical_type
     if kind == "FIXED_LEN_BYTE_ARRAY":

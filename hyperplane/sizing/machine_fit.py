@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from hyperplane.errors import DoesNotFit
 from hyperplane.sizing.fit import SINGLE_PROCESS_CORES, balanced_layout
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.worker import WorkerSpec
 from hyperplane.units import bytes_to_gb, format_bytes, plural
 
 #: Less than this is what an idle worker process takes already (measured 130 to 160 MB).
-LEAST_RAM = 200_000_000
+MIN_RAM = 200_000_000
 
 
 class MachineFit(NamedTuple):
@@ -36,7 +36,7 @@ class MachineFit(NamedTuple):
 def fit_machine(
     asked: WorkerSpec,
     nodes: int,
-    machine: Capacity,
+    machine: MachineCapacity,
     single_process_cores: int = SINGLE_PROCESS_CORES,
     explicit: Collection[str] = (),
 ) -> MachineFit:
@@ -56,7 +56,7 @@ def fit_machine(
         Layout of one node.
     nodes : int
         Nodes asked for, all of which are this machine.
-    machine : Capacity
+    machine : MachineCapacity
         What the machine has to give.
     single_process_cores : int
         Up to so many cores one process takes them all, where the layout is left open.
@@ -74,12 +74,12 @@ def fit_machine(
         return MachineFit(asked, nodes, "")
     nprocs, nthreads = _layout_within(machine.cores, asked, nodes, single_process_cores, explicit)
     free = min(ram, machine.ram)
-    least = min(LEAST_RAM, asked.ram_per_proc)
+    least = min(MIN_RAM, asked.ram_per_proc)
     if free < least:
         raise DoesNotFit(
             "",
             f"{asked}, {format_bytes(ram)} in all",
-            f"what this machine has free, less a reserve{_open(machine)}: "
+            f"what this machine has free, less a reserve{_describe_open_clusters(machine)}: "
             f"{format_bytes(machine.ram)}; a worker process needs {format_bytes(least)}",
             "close something, or start the cluster on a larger machine",
         )
@@ -103,14 +103,14 @@ def fit_machine(
         f"asked {plural(nodes, 'node')} x {asked} ({plural(threads, 'thread')}, "
         f"{format_bytes(ram)}); this machine gives {given} "
         f"({plural(machine.cores, 'core')}, {bytes_to_gb(machine.ram):.1f} GB free less a reserve"
-        f"{_open(machine)})"
+        f"{_describe_open_clusters(machine)})"
     )
     if share > given.ram_per_proc:
         note += "; ram_gb_per_proc is kept as given, without it there is more for each process"
     return MachineFit(given, 1, note)
 
 
-def _open(machine: Capacity) -> str:
+def _describe_open_clusters(machine: MachineCapacity) -> str:
     """The open clusters that have memory of the machine, in words."""
     if not machine.clusters:
         return ""

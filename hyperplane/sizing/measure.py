@@ -28,7 +28,7 @@ _ALLOWED = (
 
 
 @dataclass(frozen=True)
-class Measured:
+class DataSize:
     """A size and where it comes from.
 
     Parameters
@@ -43,7 +43,7 @@ class Measured:
     how: str
 
 
-def measure(data: Any) -> Measured:
+def measure(data: Any) -> DataSize:
     """The size of data given as a quantity, as files or as a collection.
 
     Parameters
@@ -67,55 +67,55 @@ def measure(data: Any) -> Measured:
     (100000000000, 500000000, 2000000000)
     """
     if isinstance(data, bool) or data is None:
-        raise _refused(data)
+        raise _refuse(data)
     if isinstance(data, str):
         given, is_plain = data, data.isascii() and "_" not in data
         with suppress(ValueError):
             data = float(data)  # a number of GB, written as text
         if isinstance(data, float) and not is_plain:  # a slip, or the name of a pool
-            raise _refused(given)
+            raise _refuse(given)
     if isinstance(data, str):
         try:
             size = parse_bytes(data)
         except ValueError:
-            return _of_files(data)
-        return _quantity(size, repr(data))
+            return _measure_files(data)
+        return _as_size(size, repr(data))
     if isinstance(data, os.PathLike):
-        return _of_files(os.fspath(data))
+        return _measure_files(os.fspath(data))
     if isinstance(data, Real):
         if not -LARGEST_GB < cast(float, data) < LARGEST_GB:
-            raise _refused(data)
-        return _quantity(gb_to_bytes(float(data)), f"{float(data):g} GB")
-    if isinstance(data, tuple) and not (_are_places(data) and not _is_quantity(data)):
-        return _with_unit(data)
-    if isinstance(data, (list, tuple)) and _are_places(data):
-        return _of_files([os.fspath(one) for one in data])
-    return _of_collection(data)
+            raise _refuse(data)
+        return _as_size(gb_to_bytes(float(data)), f"{float(data):g} GB")
+    if isinstance(data, tuple) and not (_are_paths(data) and not _is_quantity(data)):
+        return _measure_pair(data)
+    if isinstance(data, (list, tuple)) and _are_paths(data):
+        return _measure_files([os.fspath(one) for one in data])
+    return _measure_collection(data)
 
 
-def _refused(data: object) -> RequestError:
+def _refuse(data: object) -> RequestError:
     return RequestError([Fault("data", repr(data)[:80], _ALLOWED)])
 
 
-def _quantity(size: int, said: str) -> Measured:
+def _as_size(size: int, said: str) -> DataSize:
     if size <= 0:
         raise RequestError([Fault("data", said, "more than nothing")])
-    return Measured(size, "as given")
+    return DataSize(size, "as given")
 
 
-def _with_unit(data: Sequence[Any]) -> Measured:
+def _measure_pair(data: Sequence[Any]) -> DataSize:
     try:
         number, unit = data
         if not isinstance(unit, str):
-            raise _refused(data)
-        return _quantity(parse_bytes(f"{number}{unit}"), f"{number} {unit}")
+            raise _refuse(data)
+        return _as_size(parse_bytes(f"{number}{unit}"), f"{number} {unit}")
     except ValueError as error:
         if isinstance(error, RequestError):
             raise
-        raise _refused(data) from None
+        raise _refuse(data) from None
 
 
-def _are_places(data: Sequence[Any]) -> bool:
+def _are_paths(data: Sequence[Any]) -> bool:
     """Whether all are texts or paths, and there is one."""
     return bool(data) and all(isinstance(one, (str, os.PathLike)) for one in data)
 
@@ -128,23 +128,23 @@ def _is_quantity(data: Sequence[Any]) -> bool:
     return False
 
 
-def _of_files(urls: str | Sequence[str]) -> Measured:
+def _measure_files(urls: str | Sequence[str]) -> DataSize:
     # Nothing but blanks is the path of the folder that the program happens to be in.
     if not all(one.strip() for one in ([urls] if isinstance(urls, str) else urls)):
-        raise _refused(urls)
+        raise _refuse(urls)
     found = files.measure_files(urls)
-    return Measured(max(1, found[0]), found[1])
+    return DataSize(max(1, found[0]), found[1])
 
 
-def _of_collection(data: Any) -> Measured:
+def _measure_collection(data: Any) -> DataSize:
     """Ask a collection of a package that must be loaded already, since the object exists."""
     check_index(data, "data")
-    for package, kind, size in _KINDS:
+    for package, kind, size in _COLLECTIONS:
         module = sys.modules.get(package)
         if module is not None and isinstance(data, getattr(module, kind)):
             found = size(data)
-            return Measured(max(1, found), f"{kind} of {package}, {format_bytes(found)}")
-    raise _refused(data)
+            return DataSize(max(1, found), f"{kind} of {package}, {format_bytes(found)}")
+    raise _refuse(data)
 
 
 def _pandas_frame(data: Any) -> int:
@@ -184,7 +184,7 @@ def _dask_bag(data: Any) -> int:
     return int(sum(first) * count)
 
 
-_KINDS: tuple[tuple[str, str, Callable[[Any], int]], ...] = (
+_COLLECTIONS: tuple[tuple[str, str, Callable[[Any], int]], ...] = (
     ("pandas", "DataFrame", _pandas_frame),
     ("pandas", "Series", _pandas_series),
     ("pandas", "Index", _pandas_series),

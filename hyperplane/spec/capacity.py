@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Capacity:
+class MachineCapacity:
     """What one machine has to give to worker processes now.
 
     Parameters

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from hyperplane.errors import Fault
-from hyperplane.errors.requests import error_of
+from hyperplane.errors.requests import request_error
 from hyperplane.public_calls import unknown_name
 
 _LIMITS = {
@@ -19,7 +19,7 @@ _LIMITS = {
     "less_than": ("less than {lt}", "lt"),
     "less_than_equal": ("at most {le}", "le"),
 }
-_KINDS = {
+_TYPE_WORDS = {
     "int_": "a whole number",
     "float_": "a number",
     "bool_": "True or False",
@@ -33,7 +33,7 @@ _NO_KEY = "no such key"
 _LIST = 'a list, such as ["a", "b"] ([a,b] in YAML and on the command line)'
 
 
-class FaultsInside(ValueError):
+class NestedFaults(ValueError):
     """What is wrong inside a value, found by a validator: its faults stand for the value."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
@@ -41,7 +41,7 @@ class FaultsInside(ValueError):
         self.faults = faults
 
 
-def faults_of(
+def faults_from_validation(
     error: ValidationError, prefix: str = "", sources: Mapping[str, str] | None = None
 ) -> list[Fault]:
     """One :class:`Fault` for each complaint of a pydantic validation.
@@ -64,13 +64,13 @@ def faults_of(
     faults: dict[str, Fault] = {}
     for entry in error.errors(include_url=False):
         inside = entry.get("ctx", {}).get("error")
-        if isinstance(inside, FaultsInside):
+        if isinstance(inside, NestedFaults):
             faults.update({fault.where: fault for fault in inside.faults})
             continue
-        names = [str(part) for part in entry["loc"] if not _names_a_branch(part)]
+        names = [str(part) for part in entry["loc"] if not _is_union_branch(part)]
         path = ".".join(part for part in (prefix, *names) if part)
         allowed = _allowed(entry)
-        asked = "nothing" if entry["type"] == "missing" else _short(entry["input"])
+        asked = "nothing" if entry["type"] == "missing" else _shorten(entry["input"])
         if path in faults:
             allowed = f"{faults[path].allowed}, or {allowed}"
         source = (sources or {}).get(path, "")
@@ -91,8 +91,8 @@ class CheckedModel(BaseModel):
             try:
                 super().__init__(**values)
             except ValidationError as error:
-                raise error_of(
-                    [self._named(fault, values) for fault in faults_of(error)]
+                raise request_error(
+                    [self._named(fault, values) for fault in faults_from_validation(error)]
                 ) from error
 
     @classmethod
@@ -103,7 +103,7 @@ class CheckedModel(BaseModel):
         return unknown_name(fault.where, values[fault.where], cls.model_fields, cls.__name__)
 
 
-def with_known(fault: Fault, known: Iterable[str], prefix: str = "") -> Fault:
+def with_known_names(fault: Fault, known: Iterable[str], prefix: str = "") -> Fault:
     """A fault; that of a key which there is not, with those that there are.
 
     Parameters
@@ -121,7 +121,7 @@ def with_known(fault: Fault, known: Iterable[str], prefix: str = "") -> Fault:
 
     Examples
     --------
-    >>> print(with_known(Fault("site.prot", "22", "no such key"), ["host", "port"], "site"))
+    >>> print(with_known_names(Fault("site.prot", "22", "no such key"), ["host", "port"], "site"))
     site.prot = 22: allowed is one of host, port; did you mean port?
     """
     names = list(known)
@@ -133,7 +133,7 @@ def with_known(fault: Fault, known: Iterable[str], prefix: str = "") -> Fault:
     return replace(fault, allowed="one of " + ", ".join(names), advice=advice)
 
 
-def _names_a_branch(part: int | str) -> bool:
+def _is_union_branch(part: int | str) -> bool:
     """Whether a part of a location names a branch of a union rather than a key."""
     return isinstance(part, str) and ("[" in part or part in {"str", "int", "float", "none"})
 
@@ -154,7 +154,7 @@ def _allowed(entry: Any) -> str:
         return f"an object of type {context.get('class_name') or context['class']}"
     if kind == "string_pattern_mismatch":
         return f"text that matches {context['pattern']}"
-    for start, words in _KINDS.items():
+    for start, words in _TYPE_WORDS.items():
         if kind.startswith(start):
             # Text is what most give instead: they may not know how a list is written.
             if words == "a list" and isinstance(entry["input"], str):
@@ -163,6 +163,6 @@ def _allowed(entry: Any) -> str:
     return str(entry["msg"])
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

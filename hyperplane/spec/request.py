@@ -18,7 +18,7 @@ from pydantic import (
 
 from hyperplane.errors import Fault, RequestError
 from hyperplane.public_calls import nearest, unknown_name
-from hyperplane.spec.faults import CheckedModel, FaultsInside
+from hyperplane.spec.faults import CheckedModel, NestedFaults
 from hyperplane.spec.memory import MemoryPolicy, policy_faults
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
@@ -31,62 +31,62 @@ from hyperplane.units import (
     whole_number,
 )
 
-LARGEST_PORT = 65_535
+MAX_PORT = 65_535
 #: Value of an argument that the caller left out.
 OMITTED: Any = object()
 #: Seconds, some thirty years: a longer time is a slip.
-LONGEST = 1e9
+MAX_SECONDS = 1e9
 
 
-def _whole(value: object) -> object:
+def _check_integer(value: object) -> object:
     """Let NumPy integers through and keep truth values out."""
     if is_truth_value(value):
         raise ValueError("a whole number")
     number = whole_number(value)
     # Text with digits of other scripts and bytes are slips, though Python takes them for numbers.
-    if number is None and (isinstance(value, bytes) or not _is_plain(value)):
+    if number is None and (isinstance(value, bytes) or not _is_plain_number_text(value)):
         raise ValueError("a whole number")
     return value if number is None else number
 
 
-def _is_plain(value: object) -> bool:
+def _is_plain_number_text(value: object) -> bool:
     """Whether a value is no text, or one of ASCII without ``_``, which Python reads in numbers."""
     return not isinstance(value, str) or (value.isascii() and "_" not in value)
 
 
-def _number(value: object) -> object:
-    if is_truth_value(value) or isinstance(value, bytes) or not _is_plain(value):
+def _check_number(value: object) -> object:
+    if is_truth_value(value) or isinstance(value, bytes) or not _is_plain_number_text(value):
         raise ValueError("a number")
     return value
 
 
-def _gigabytes(value: object) -> object:
+def _read_gigabytes(value: object) -> object:
     """``2.4`` is 2.4 GB; text may carry its own unit."""
     allowed = "a number of GB, or text such as '2.4GB'"
-    if is_truth_value(value) or isinstance(value, bytes) or not _is_plain(value):
+    if is_truth_value(value) or isinstance(value, bytes) or not _is_plain_number_text(value):
         raise ValueError(allowed)
     if isinstance(value, str) and value.strip() and value.strip()[-1].isalpha():
-        return bytes_to_gb(_parsed(value, allowed))
+        return bytes_to_gb(_parse_memory(value, allowed))
     return value
 
 
-def _parsed(text: str, allowed: str) -> int:
+def _parse_memory(text: str, allowed: str) -> int:
     try:
         return parse_bytes(text)
     except ValueError:
         raise ValueError(allowed) from None
 
 
-def _port(value: object) -> str:
+def _check_port(value: object) -> str:
     text = str(value).strip().lower()
     if text == "random":
         return text
-    if not (text.isascii() and text.isdecimal()) or len(text) > 5 or int(text) > LARGEST_PORT:
-        raise ValueError(f"'random' or a port number from 0 to {LARGEST_PORT}")
+    if not (text.isascii() and text.isdecimal()) or len(text) > 5 or int(text) > MAX_PORT:
+        raise ValueError(f"'random' or a port number from 0 to {MAX_PORT}")
     return text
 
 
-def _duration(value: object) -> object:
+def _read_duration(value: object) -> object:
     """Seconds, or text such as "30 minutes"."""
     allowed = "seconds, more than 0, or text such as '30 minutes'"
     if is_truth_value(value):
@@ -97,27 +97,31 @@ def _duration(value: object) -> object:
         raise ValueError(allowed) from None
 
 
-def _quantity(value: str | None) -> str | None:
+def _check_memory(value: str | None) -> str | None:
     if value is not None:
-        _parsed(value, "a quantity of memory such as '4Gi' or '4GB'")
+        _parse_memory(value, "a quantity of memory such as '4Gi' or '4GB'")
     return value
 
 
-def _policy(value: object) -> object:
+def _read_policy(value: object) -> object:
     if not isinstance(value, Mapping):
         if value is None or isinstance(value, MemoryPolicy):
             return value
         raise ValueError("a MemoryPolicy, or a mapping such as {'pause': 0.85}")
     faults = policy_faults(value, "memory.")
     if faults:
-        raise FaultsInside(faults)
+        raise NestedFaults(faults)
     return MemoryPolicy(**value)
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
+Whole = Annotated[int, BeforeValidator(_check_integer)]
 Count = Annotated[Whole, Field(ge=1, le=1_000_000)]
-Gigabytes = Annotated[float, BeforeValidator(_gigabytes), Field(gt=0, le=1e12, allow_inf_nan=False)]
-Seconds = Annotated[float, BeforeValidator(_duration), Field(gt=0, le=LONGEST, allow_inf_nan=False)]
+Gigabytes = Annotated[
+    float, BeforeValidator(_read_gigabytes), Field(gt=0, le=1e12, allow_inf_nan=False)
+]
+Seconds = Annotated[
+    float, BeforeValidator(_read_duration), Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)
+]
 
 
 @dataclass(frozen=True)
@@ -198,20 +202,20 @@ class ClusterRequest(CheckedModel):
         0.7, validation_alias=AliasChoices("ram_gb_per_proc", "ram_gb_proc")
     )
     cores_per_worker: Annotated[
-        float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)
+        float, BeforeValidator(_check_number), Field(gt=0, allow_inf_nan=False)
     ] = 15
     scheduler_deploy_mode: Literal["remote", "local"] = "remote"
-    dashboard_port: Annotated[str, BeforeValidator(_port)] = "random"
+    dashboard_port: Annotated[str, BeforeValidator(_check_port)] = "random"
     logging: Literal["quiet", "verbose"] = "quiet"
     ngpus: Annotated[Whole, Field(ge=0, le=1_000_000)] = 0
     node_selector: dict[str, str] | str | None = None
-    scheduler_ram: Annotated[str | None, AfterValidator(_quantity)] = None
-    scheduler_cpu: Annotated[str | float | None, BeforeValidator(_number)] = None
+    scheduler_ram: Annotated[str | None, AfterValidator(_check_memory)] = None
+    scheduler_cpu: Annotated[str | float | None, BeforeValidator(_check_number)] = None
     engine: str = "auto"
     engine_options: dict[str, Any] | None = None
     pool: str | InstanceOf[PoolSpec] | None = None
-    memory: Annotated[MemoryPolicy | None, BeforeValidator(_policy)] = None
-    idle_timeout: Annotated[Seconds | None, BeforeValidator(_duration)] = None
+    memory: Annotated[MemoryPolicy | None, BeforeValidator(_read_policy)] = None
+    idle_timeout: Annotated[Seconds | None, BeforeValidator(_read_duration)] = None
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] | None = None
     local_fit: Literal["fit", "exact"] | None = None
     tuning: str | None = None
@@ -267,7 +271,9 @@ def read_request(
     faults : list of Fault
         Everything that is wrong; empty when the request can be planned.
     """
-    faults = [_unknown(name, value, function, own) for name, value in arguments.unknown.items()]
+    faults = [
+        _unknown_argument(name, value, function, own) for name, value in arguments.unknown.items()
+    ]
     if arguments.ram_gb_per_proc is not OMITTED and arguments.ram_gb_proc is not OMITTED:
         asked = f"{arguments.ram_gb_proc!r} beside ram_gb_per_proc"
         faults.append(Fault("ram_gb_proc", asked, "one of the two names"))
@@ -280,7 +286,7 @@ def read_request(
         faulty = {fault.where.partition(".")[0] for fault in error.faults}
         request = _build_request(arguments.without(faulty))
     if not faulty & {"nprocs", "nthreads", "cores_per_worker", "ngpus"}:
-        faults += _threads_against_cores(request)
+        faults += _check_threads(request)
     return request, faults
 
 
@@ -313,12 +319,12 @@ def _build_request(arguments: ClusterArguments) -> ClusterRequest:
     )
 
 
-def _unknown(name: str, value: object, function: str, own: Sequence[str]) -> Fault:
+def _unknown_argument(name: str, value: object, function: str, own: Sequence[str]) -> Fault:
     near = nearest(name, [*sorted(_ARGUMENT_NAMES), *own])
     return unknown_name(name, value, [*ClusterRequest.model_fields, *own], function, near)
 
 
-def _threads_against_cores(request: ClusterRequest) -> list[Fault]:
+def _check_threads(request: ClusterRequest) -> list[Fault]:
     # Published GPU examples run 8 threads on 2 cores: the GPU does the work there.
     # A pool fills in what was not given; the pool is checked in the plan.
     threads = request.nprocs * request.nthreads

@@ -25,36 +25,36 @@ AS_DASK = "dask"
 NTHREADS = "{nthreads}"
 
 
-def _flat(value: object) -> object:
+def _flatten(value: object) -> object:
     """Settings nested as in Dask's files, as dotted keys."""
-    return dict(_leaves(value)) if isinstance(value, Mapping) else value
+    return dict(_flatten_section(value)) if isinstance(value, Mapping) else value
 
 
-def _leaves(section: Mapping[Any, Any], path: str = "") -> list[tuple[str, Any]]:
+def _flatten_section(section: Mapping[Any, Any], path: str = "") -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for key, value in section.items():
         dotted = path + str(key).replace("_", "-")
         if isinstance(value, Mapping) and value:
-            found += _leaves(value, f"{dotted}.")
+            found += _flatten_section(value, f"{dotted}.")
         else:
             found.append((dotted, value))
     return found
 
 
-def _variables(value: object) -> object:
+def _read_variables(value: object) -> object:
     """Variables as texts; one that is null is left out."""
     if not isinstance(value, Mapping):
         return value
     return {str(name): str(content) for name, content in value.items() if content is not None}
 
 
-def _name(value: str) -> str:
+def _normalize_name(value: str) -> str:
     """A name as the configuration has it, where ``-`` and ``_`` are one and the same."""
     return value.strip().lower().replace("-", "_")
 
 
-Dotted = Annotated[dict[str, Any], BeforeValidator(_flat)]
-Variables = Annotated[dict[str, str], BeforeValidator(_variables)]
+Dotted = Annotated[dict[str, Any], BeforeValidator(_flatten)]
+Variables = Annotated[dict[str, str], BeforeValidator(_read_variables)]
 
 
 class TuningProfile(BaseModel):
@@ -80,7 +80,7 @@ class TuningProfile(BaseModel):
     environ: Variables = {}
 
 
-def _with_dask(profiles: dict[str, TuningProfile]) -> dict[str, TuningProfile]:
+def _add_dask_profile(profiles: dict[str, TuningProfile]) -> dict[str, TuningProfile]:
     return {**profiles, AS_DASK: TuningProfile()}
 
 
@@ -97,8 +97,8 @@ class TuningSection(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    profiles: Annotated[dict[str, TuningProfile], AfterValidator(_with_dask)] = {}
-    profile: Annotated[str, AfterValidator(_name)]
+    profiles: Annotated[dict[str, TuningProfile], AfterValidator(_add_dask_profile)] = {}
+    profile: Annotated[str, AfterValidator(_normalize_name)]
 
     @field_validator("profile")
     @classmethod
@@ -116,7 +116,7 @@ class TuningSection(BaseModel):
         RequestError
             When there is none of that name, with the nearest names.
         """
-        wanted = self.profile if name is None else _name(name)
+        wanted = self.profile if name is None else _normalize_name(name)
         if wanted not in self.profiles:
             near = difflib.get_close_matches(wanted, self.profiles, n=2, cutoff=0.4)
             advice = f"did you mean {' or '.join(near)}?" if near else ""

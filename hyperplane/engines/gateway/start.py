@@ -91,7 +91,7 @@ def _reserved(plan: ClusterPlan, how: Mapping[str, Any]) -> records.Record:
 
 def _told_by_plugins(plan: ClusterPlan, settings: GatewaySettings) -> list[Any]:
     """Plugins for what the gateway has no option for."""
-    told = set(settings.told.values())
+    told = set(settings.options_from_plan.values())
     dotted = server_settings(plan, settings)
     found: list[Any] = []
     if "environment" not in told:

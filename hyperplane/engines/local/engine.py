@@ -9,7 +9,7 @@ from hyperplane.engines import machine
 from hyperplane.engines.base import Availability, Feature, Started
 from hyperplane.engines.promised import left_of, open_clusters
 from hyperplane.errors import Fault
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, LocalSettings
@@ -31,11 +31,11 @@ class LocalEngine:
         """Always: it needs nothing but this machine."""
         return Availability(True, "needs nothing but this machine")
 
-    def capacity(self, settings: EngineSettings) -> Capacity:
+    def capacity(self, settings: EngineSettings) -> MachineCapacity:
         """The cores this process may use; free memory less a reserve and less open clusters."""
         fraction = 1 - cast(LocalSettings, settings).reserve_fraction
         clusters = open_clusters()
-        return Capacity(
+        return MachineCapacity(
             machine.cores(),
             left_of(machine.free_ram(), fraction, clusters),
             clusters=tuple(record.name for record in clusters),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hyperplane.errors import RequestError
-from hyperplane.spec.faults import faults_of, with_known
+from hyperplane.spec.faults import faults_from_validation, with_known_names
 from hyperplane.units import as_dask_writes, parse_seconds
 
 if TYPE_CHECKING:
@@ -58,9 +58,11 @@ class EngineSettings(BaseModel):
         try:
             return type(self)(**{**self.model_dump(), **given})
         except ValidationError as error:
-            found = faults_of(error, where)
+            found = faults_from_validation(error, where)
             known = type(self).model_fields
-            raise RequestError([with_known(fault, known, where) for fault in found]) from error
+            raise RequestError(
+                [with_known_names(fault, known, where) for fault in found]
+            ) from error
 
 
 class PatientSettings(EngineSettings):

@@ -56,6 +56,6 @@ class GatewaySettings(RemoteSettings):
     options: Annotated[dict[Option, Any], Field(default_factory=dict, repr=False)]
 
     @property
-    def told(self) -> dict[str, Quantity]:
+    def options_from_plan(self) -> dict[str, Quantity]:
         """The options that follow the plan; null in a file takes out one that another file has."""
         return {name: what for name, what in self.plan_options.items() if what is not None}

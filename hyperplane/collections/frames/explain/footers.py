@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hyperplane.sizing.footers import OFFSET
-from hyperplane.sizing.footers import width_of as width
+from hyperplane.sizing.footers import value_width as width
 
 #: Footers that are looked at, spread evenly over the files.
 SAMPLED = 32

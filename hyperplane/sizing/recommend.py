@@ -19,7 +19,7 @@ Tasks = Literal["light", "heavy"]
 
 
 @dataclass(frozen=True)
-class Option:
+class PoolOption:
     """A number of nodes of one pool, and what they give.
 
     Parameters
@@ -65,7 +65,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Question:
+class SizingQuestion:
     """What the calculator is asked.
 
     Parameters
@@ -96,7 +96,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Comfort:
+class ComfortableSize:
     """A number of nodes that leaves the room which the rules of thumb want.
 
     Parameters
@@ -112,7 +112,7 @@ class Comfort:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SizingAnswer:
     """What the calculator found for one piece of the data.
 
     Parameters
@@ -139,14 +139,16 @@ class Answer:
     multiplier: float
     pieces: int
     memory: int
-    option: Option
-    alternatives: tuple[Option, ...]
+    option: PoolOption
+    alternatives: tuple[PoolOption, ...]
     reasons: tuple[str, ...]
     warnings: tuple[str, ...]
-    comfortable: Comfort
+    comfortable: ComfortableSize
 
 
-def answer(question: Question, rules: SizingRules, pools: Mapping[str, PoolSpec]) -> Answer:
+def apply_rules(
+    question: SizingQuestion, rules: SizingRules, pools: Mapping[str, PoolSpec]
+) -> SizingAnswer:
     """Apply the rules to a question.
 
     Raises
@@ -156,17 +158,17 @@ def answer(question: Question, rules: SizingRules, pools: Mapping[str, PoolSpec]
     """
     weight = rules.weight(question.operation)
     multiplier = getattr(rules.multipliers, weight)
-    pieces, why_pieces = _pieces(question, weight, rules)
+    pieces, why_pieces = _choose_pieces(question, weight, rules)
     data = math.ceil(question.data / pieces)
     memory = math.ceil(data * multiplier)
-    family, why_family = _family(question, rules, pools)
+    family, why_family = _choose_family(question, rules, pools)
     options = [_option(pool, memory, question.basis) for pool in family]
     best = min(options, key=lambda option: (option.total_ram, option.nodes))
-    why_nodes = _why_nodes(best, memory, question.basis)
-    small = _smaller(question, best, memory, pools)
+    why_nodes = _explain_nodes(best, memory, question.basis)
+    small = _smaller_pool(question, best, memory, pools)
     if small is not None:
         best, why_family = small, f"{small.pool.name}: one node of it is enough, none smaller is"
-        why_nodes = _why_nodes(best, memory, question.basis)
+        why_nodes = _explain_nodes(best, memory, question.basis)
     others = tuple(
         _option(pool, memory, question.basis) for pool in pools.values() if pool != best.pool
     )
@@ -181,7 +183,7 @@ def answer(question: Question, rules: SizingRules, pools: Mapping[str, PoolSpec]
         f"{format_bytes(best.worker.total_ram)} of {format_bytes(best.pool.allocatable_ram)}",
         *why_pieces,
     ]
-    return Answer(
+    return SizingAnswer(
         weight=weight,
         multiplier=multiplier,
         pieces=pieces,
@@ -190,11 +192,13 @@ def answer(question: Question, rules: SizingRules, pools: Mapping[str, PoolSpec]
         alternatives=others,
         reasons=tuple(reasons),
         warnings=tuple(_warnings(data, memory, best, pieces)),
-        comfortable=_comfort(question, rules, data, memory, best),
+        comfortable=_comfortable_size(question, rules, data, memory, best),
     )
 
 
-def _pieces(question: Question, weight: Weight, rules: SizingRules) -> tuple[int, list[str]]:
+def _choose_pieces(
+    question: SizingQuestion, weight: Weight, rules: SizingRules
+) -> tuple[int, list[str]]:
     if question.pieces is not None:
         return question.pieces, [f"pieces: {question.pieces}, as asked"]
     split = rules.split
@@ -208,8 +212,8 @@ def _pieces(question: Question, weight: Weight, rules: SizingRules) -> tuple[int
     return count, [reason]
 
 
-def _family(
-    question: Question, rules: SizingRules, pools: Mapping[str, PoolSpec]
+def _choose_family(
+    question: SizingQuestion, rules: SizingRules, pools: Mapping[str, PoolSpec]
 ) -> tuple[list[PoolSpec], str]:
     if question.pool is not None:
         return [question.pool], f"{question.pool.name}, as asked"
@@ -227,15 +231,15 @@ def _family(
     return [pools[name] for name in names], f"{' or '.join(names)}: {why}"
 
 
-def _option(pool: PoolSpec, memory: int, basis: Basis) -> Option:
+def _option(pool: PoolSpec, memory: int, basis: Basis) -> PoolOption:
     worker = propose_worker(pool)
     per_node = gb_to_bytes(pool.ram_gb) if basis == "nominal" else worker.total_ram
-    return Option(pool, max(1, math.ceil(memory / per_node)), worker)
+    return PoolOption(pool, max(1, math.ceil(memory / per_node)), worker)
 
 
-def _smaller(
-    question: Question, best: Option, memory: int, pools: Mapping[str, PoolSpec]
-) -> Option | None:
+def _smaller_pool(
+    question: SizingQuestion, best: PoolOption, memory: int, pools: Mapping[str, PoolSpec]
+) -> PoolOption | None:
     """A smaller pool that does on one node what the family's pool would do on one node.
 
     The published rule knows two pools only; it speaks of jobs of many nodes. It is left alone
@@ -249,7 +253,7 @@ def _smaller(
     return _option(pool, memory, question.basis) if pool != best.pool else None
 
 
-def _why_nodes(option: Option, memory: int, basis: Basis) -> str:
+def _explain_nodes(option: PoolOption, memory: int, basis: Basis) -> str:
     if basis == "nominal":
         per_node = gb_to_bytes(option.pool.ram_gb)
         kind = "nominal"
@@ -262,7 +266,7 @@ def _why_nodes(option: Option, memory: int, basis: Basis) -> str:
     )
 
 
-def _warnings(data: int, memory: int, best: Option, pieces: int) -> list[str]:
+def _warnings(data: int, memory: int, best: PoolOption, pieces: int) -> list[str]:
     found = []
     if pieces > 1:
         found.append(
@@ -278,9 +282,9 @@ def _warnings(data: int, memory: int, best: Option, pieces: int) -> list[str]:
     return found
 
 
-def _comfort(
-    question: Question, rules: SizingRules, data: int, memory: int, best: Option
-) -> Comfort:
+def _comfortable_size(
+    question: SizingQuestion, rules: SizingRules, data: int, memory: int, best: PoolOption
+) -> ComfortableSize:
     checks, nodes, reasons = rules.checks, best.nodes, []
     each = best.worker.total_ram
     ratio = best.total_ram / data if data else math.inf
@@ -296,4 +300,4 @@ def _comfort(
             f"workers filled above {checks.full_fraction:.0%} may spill or fail, "
             f"{plural(best.nodes, 'node')} would be {use:.0%} full"
         )
-    return Comfort(nodes, "; ".join(reasons))
+    return ComfortableSize(nodes, "; ".join(reasons))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from distributed.deploy.cluster import Cluster
 
 
-class CallSite(NamedTuple):
+class CodeLocation(NamedTuple):
     """A place in a program: a cell of a notebook, or a line of a file.
 
     Parameters
@@ -27,40 +27,40 @@ class CallSite(NamedTuple):
         Number of the execution of a cell: clusters of the same execution belong together.
     """
 
-    place: str
-    turn: int
+    code: str
+    execution_count: int
 
 
-class _Entry(NamedTuple):
-    site: CallSite
+class _StartedCluster(NamedTuple):
+    location: CodeLocation
     name: str
     client: weakref.ref[Client]
     cluster: weakref.ref[Cluster]
 
 
-_started: list[_Entry] = []
+_started: list[_StartedCluster] = []
 
 
-def call_site() -> CallSite:
+def current_location() -> CodeLocation:
     """The place outside this package that the present call comes from."""
     frame: FrameType | None = sys._getframe()
-    while frame is not None and _is_ours(frame):
+    while frame is not None and _is_internal(frame):
         frame = frame.f_back
     if frame is None:
-        return CallSite("", 0)
-    cell, turn = _cell()
+        return CodeLocation("", 0)
+    cell, turn = _notebook_cell()
     if cell:
-        return CallSite(cell, turn)
+        return CodeLocation(cell, turn)
     file = frame.f_code.co_filename
     # ipykernel names the code of a cell after its text; the line is that within the cell.
-    return CallSite(f"{file}:{frame.f_lineno}", turn)
+    return CodeLocation(f"{file}:{frame.f_lineno}", turn)
 
 
-def _is_ours(frame: FrameType) -> bool:
+def _is_internal(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "hyperplane"
 
 
-def _cell() -> tuple[str, int]:
+def _notebook_cell() -> tuple[str, int]:
     """The id of the cell that runs, which stays as the cell is edited, and its execution."""
     shell: Any = None
     if "IPython" in sys.modules:
@@ -74,18 +74,20 @@ def _cell() -> tuple[str, int]:
     return cell, int(getattr(shell, "execution_count", 0) or 0)
 
 
-def remember(site: CallSite, name: str, started: Started) -> None:
+def remember_cluster(location: CodeLocation, name: str, started: Started) -> None:
     """Note the cluster that a call has started, and forget those that have ended."""
     _started[:] = [each for each in _started if _is_open(each)]
-    _started.append(_Entry(site, name, weakref.ref(started.client), weakref.ref(started.cluster)))
+    _started.append(
+        _StartedCluster(location, name, weakref.ref(started.client), weakref.ref(started.cluster))
+    )
 
 
-def _is_open(entry: _Entry) -> bool:
+def _is_open(entry: _StartedCluster) -> bool:
     cluster = entry.cluster()
     return cluster is not None and cluster.status.name == "running"
 
 
-def close_previous(site: CallSite, name: str | None) -> list[str]:
+def close_previous_clusters(location: CodeLocation, name: str | None) -> list[str]:
     """Close what earlier executions of the place have started, or the cluster of a name.
 
     Returns
@@ -95,7 +97,10 @@ def close_previous(site: CallSite, name: str | None) -> list[str]:
     """
     closed = []
     for entry in list(_started):
-        earlier = entry.site.place == site.place and (site.turn == 0 or entry.site.turn < site.turn)
+        earlier = entry.location.code == location.code and (
+            location.execution_count == 0
+            or entry.location.execution_count < location.execution_count
+        )
         if not (earlier or entry.name == name):
             continue
         _started.remove(entry)
@@ -106,12 +111,12 @@ def close_previous(site: CallSite, name: str | None) -> list[str]:
     if name is not None and name not in closed:
         for record in records.read_all():
             if record.name == name:
-                _close_from_here(record)
+                _close_of_other_process(record)
                 closed.append(name)
     return closed
 
 
-def _close_from_here(record: records.Record) -> None:
+def _close_of_other_process(record: records.Record) -> None:
     """Close a cluster that another program of this user runs."""
     from hyperplane import config
 
