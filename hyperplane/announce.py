@@ -1,9 +1,8 @@
-"""The documented lines that ``initialize_cluster`` prints, and the words of a verbose start.
+"""Lines that ``initialize_cluster`` prints while a cluster starts.
 
-The lines go to standard output, because published programs and notebooks show them: exactly as
-documented where the engine has pods; elsewhere one line on what is started takes the place of the
-two on the scheduler's pod. What differs from the request goes to standard error, in one line, so
-that the documented output stays what it is.
+The documented lines go to standard output, because published programs and notebooks show them.
+Engines without pods replace the two lines about the scheduler's pod by one line of their choice.
+Differences from the request go to standard error, which keeps the documented output unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ BRAND = "👉 Hyperplane:"
 
 
 def print_start_lines(plan: ClusterPlan, closed: Sequence[str] = ()) -> None:
-    """What is printed before anything is started, and after other clusters were closed for it."""
+    """Print the lines before a start; ``closed`` names the clusters that it replaces."""
     request = plan.request
     if request.logging == "verbose":
         _print_line(str(plan))
@@ -46,7 +45,7 @@ def print_start_lines(plan: ClusterPlan, closed: Sequence[str] = ()) -> None:
 
 
 def print_ready_lines(plan: ClusterPlan, dashboard: str, seconds: float) -> None:
-    """What is printed when the workers are there."""
+    """Print the lines for a cluster whose workers are connected."""
     address, remote = dashboard, plan.request.scheduler_deploy_mode == "remote"
     if remote:
         address = documented_address(dashboard, plan.name)
@@ -60,7 +59,7 @@ def print_ready_lines(plan: ClusterPlan, dashboard: str, seconds: float) -> None
 
 
 def documented_address(dashboard: str, name: str) -> str:
-    """The documented form of a dashboard's address, ``.../<cluster name>/status``, if there is one.
+    """Dashboard address in the documented form ``.../<cluster name>/status``.
 
     Examples
     --------
@@ -69,7 +68,7 @@ def documented_address(dashboard: str, name: str) -> str:
     >>> documented_address("http://127.0.0.1:8000/clusters/1f2e/status", "dask-cluster-1")
     'http://127.0.0.1:8000/clusters/1f2e/status'
     """
-    # Other links lead through a proxy, of a site or a gateway, which knows no such path.
+    # Other addresses belong to a proxy or gateway, which does not serve this path.
     if not re.fullmatch(r"http://127\.0\.0\.1:\d+/status", dashboard):
         return dashboard
     return dashboard.removesuffix("/status") + f"/{name}/status"

@@ -1,4 +1,4 @@
-"""The arguments of one call: which of them the caller gave, and what advice or a step fills in."""
+"""Arguments of one call: those that the caller passed, and defaults from advice or a step."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _LAYOUT = ("nprocs", "nthreads", "ram_gb_per_proc", "cores_per_worker")
 
 @runtime_checkable
 class Advice(Protocol):
-    """Something that knows the arguments of the cluster it advises, such as a SizingAdvice."""
+    """An object with arguments for a cluster, such as a SizingAdvice."""
 
     def as_arguments(self) -> dict[str, Any]:
-        """Arguments of :func:`initialize_cluster`."""
+        """Return arguments of :func:`initialize_cluster`."""
         ...
 
 
@@ -37,16 +37,16 @@ class _AdviceWithNodes:
         self._advice, self._num_workers = advice, num_workers
 
     def as_arguments(self) -> dict[str, Any]:
-        """The arguments of the advice, with the caller's number of nodes."""
+        """Return the arguments of the advice, with the caller's number of nodes."""
         return {**self._advice.as_arguments(), "num_workers": self._num_workers}
 
 
 def mark_omitted(function: Function) -> Function:
-    """Give ``OMITTED`` to a function for every argument that its caller left out.
+    """Decorate a function so that it receives ``OMITTED`` for each argument left out.
 
-    An argument that was given stays what it is, even when it equals the documented default: the
-    signature keeps the defaults for readers. Advice in the first place may have ``num_workers=``
-    beside it.
+    The signature keeps the documented defaults for readers. An argument that is passed stays
+    unchanged, even when it equals its default. If the first positional argument is advice,
+    ``num_workers=`` may be passed too and overrides the number of nodes of the advice.
     """
     signature = inspect.signature(function)
     omitted = {
@@ -63,7 +63,7 @@ def mark_omitted(function: Function) -> Function:
                 args = (_AdviceWithNodes(args[0], kwargs.pop("num_workers")), *args[1:])
         bound = signature.bind(*args, **kwargs)
         bound.arguments = {**omitted, **bound.arguments}
-        # None is how programs pass on that they have no value for such an argument.
+        # Programs pass None on for an argument that they have no value for.
         for name, parameter in signature.parameters.items():
             if parameter.default is None and bound.arguments[name] is None:
                 bound.arguments[name] = OMITTED

@@ -1,4 +1,4 @@
-"""The route of a cluster: request -> plan -> start -> (client, cluster)."""
+"""Public functions that plan, start and find clusters."""
 
 from __future__ import annotations
 
@@ -65,27 +65,27 @@ def plan_cluster(
     tuning: str | None = None,
     **others: Any,
 ) -> ClusterPlan:
-    """Work out what :func:`initialize_cluster` would start, without starting anything.
+    """Plan what :func:`initialize_cluster` would start, without starting anything.
 
     Parameters
     ----------
     num_workers : int or SizingAdvice
-        Nodes, or advice that holds all sizes.
+        Number of nodes, or advice that sets all sizes.
     **others
-        ``ram_gb_proc``; anything else is a fault that names the nearest argument. All others are
-        those of :func:`initialize_cluster`.
+        ``ram_gb_proc``; any other name is refused with the nearest argument. The remaining
+        parameters are those of :func:`initialize_cluster`.
 
     Returns
     -------
     ClusterPlan
-        Prints as a table; :func:`start` starts it.
+        Prints as a table; pass it to :func:`start`.
 
     Raises
     ------
     RequestError
         With every fault of the request.
     EngineUnavailable
-        When no engine can do the work here.
+        When no configured engine can be used here.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def plan_cluster(
 
 
 def _planner(function: str, arguments: ClusterArguments, own: Sequence[str] = ()) -> Planner:
-    """The planner of a call; ``own`` are the function's parameters that are not of a request."""
+    """Planner for a call; ``own`` are parameters of the function that the request lacks."""
     arguments = merge_memory_policy(arguments)
     explicit = arguments.given.keys() - {"num_workers"}
     if isinstance(arguments.num_workers, Advice):
@@ -135,29 +135,29 @@ def _planner(function: str, arguments: ClusterArguments, own: Sequence[str] = ()
 
 @check_call(outcome="nothing was started")
 def start(plan: ClusterPlan) -> Started:
-    """Start a plan; nothing is printed.
+    """Start the cluster of a plan, without printing anything.
 
     Parameters
     ----------
     plan : ClusterPlan
-        From :func:`plan_cluster`.
+        Result of :func:`plan_cluster`.
 
     Returns
     -------
     client : distributed.Client
     cluster : distributed.deploy.cluster.Cluster
-        Dask's own objects. Every worker of the plan is there.
+        Objects of Dask. Every worker of the plan is connected.
 
     Raises
     ------
     EngineUnavailable
         When the engine cannot be used here.
     StartFailed, StartTimeout
-        When the cluster did not come up; nothing is left running.
+        When the cluster did not start; no process or job of it keeps running.
     """
     given: object = plan
     if not isinstance(given, ClusterPlan):
-        advice = "plan_cluster(...) makes one"
+        advice = "create one with plan_cluster(...)"
         check([Fault("plan", repr(given)[:80], "a ClusterPlan", advice)])
     engine = registry.load(plan.engine)
     usable, reason = engine.available()
@@ -201,14 +201,14 @@ def initialize_cluster(
     replace: bool = False,
     **others: Any,
 ) -> tuple[Client, Cluster]:
-    """Start a Dask cluster and wait until its workers are there.
+    """Start a Dask cluster and wait until all its workers are connected.
 
     Parameters
     ----------
     num_workers : int, SizingAdvice or ClusterPlan
-        Nodes; or advice or a plan that holds all sizes.
+        Number of nodes; or advice or a plan that sets all sizes.
     local_mode : bool
-        Start it on this machine, whatever the engine.
+        Use the local engine, whatever the configuration says.
     worker_spec_yaml : str, optional
         Template of a worker's pod, for engines that have pods.
     timeout : float or str
@@ -220,50 +220,48 @@ def initialize_cluster(
     ram_gb_per_proc : float
         Memory of each process in GB (10**9 bytes); also ``ram_gb_proc``.
     cores_per_worker : float
-        Cores of each node that its processes take together.
+        Cores that all worker processes of a node use together.
     scheduler_deploy_mode : {"remote", "local"}
-        Where the scheduler runs, for engines that have a choice. The local engine has none; this
-        decides which of the documented lines are printed.
+        Where the scheduler runs, for engines that support both. With the local engine it only
+        selects which of the documented lines are printed.
     dashboard_port : str or int
-        ``"random"`` or a port.
+        ``"random"`` or a port number.
     logging : {"quiet", "verbose"}
-        The documented lines only, or the plan and timings too.
+        Print the documented lines only, or also the plan and timings.
     ngpus : int
-        GPUs of each node; without ``nprocs`` one process is planned for each of them.
+        GPUs of each node; if ``nprocs`` is left out, one worker process per GPU is planned.
     node_selector : dict or str, optional
-        Labels of nodes, for engines that have labels.
+        Labels that nodes must have, for engines that support labels.
     scheduler_ram, scheduler_cpu : str, optional
-        Size of the scheduler, such as ``"4Gi"`` and ``"1500m"``.
+        Memory and cores of the scheduler, such as ``"4Gi"`` and ``"1500m"``.
     engine : str
-        ``"auto"`` takes the first usable one of ``hyperplane.engines.auto``; an engine asked for
-        by name is used or refused.
+        Name of an engine, or ``"auto"`` for the first usable one of ``hyperplane.engines.auto``.
     engine_options : dict, optional
         Settings of the engine for this cluster only, such as ``{"hosts": ["a", "b"]}`` for ssh.
     pool : str or PoolSpec, optional
-        The kind of node. Given alone, the layout is :func:`~hyperplane.fit_workers`'s.
+        Type of node. Without a layout, :func:`~hyperplane.fit_workers` chooses one for the pool.
     memory : MemoryPolicy, optional
-        Freeze policy of every worker; the configured one by default.
+        Memory thresholds of every worker; the configured ones by default.
     idle_timeout : float or str, optional
-        Close the cluster after so many seconds without use, or ``"30 minutes"``.
+        Seconds without use after which the cluster closes, or text such as ``"30 minutes"``.
     name : str, optional
         Name of the cluster; ``dask-cluster-<uuid4>`` by default.
     local_fit : {"fit", "exact"}, optional
-        For the local engine: cut the request to this machine, or start exactly what is asked.
+        For the local engine: reduce the request to this machine, or start exactly the request.
     tuning : str, optional
-        Profile of settings of Dask; ``"dask"`` leaves all as Dask ships it. The configured one,
+        Profile of Dask settings; ``"dask"`` keeps Dask's defaults. The configured profile,
         ``"fast"``, by default.
     replace : bool
-        Close first the cluster that an earlier run of the same cell, or of the same line of a
-        program, has started; with ``name`` also the cluster of that name, in whichever of your
-        programs it runs.
+        First close the cluster that an earlier run of the same notebook cell or line of code has
+        started; with ``name`` also the cluster of that name, in any of your processes.
     **others
-        ``ram_gb_proc``; anything else is a fault that names the nearest argument.
+        ``ram_gb_proc``; any other name is refused with the nearest argument.
 
     Returns
     -------
     client : distributed.Client
     cluster : distributed.deploy.cluster.Cluster
-        Dask's own objects. Close either or both, in any order.
+        Objects of Dask. Close either or both, in any order.
 
     Raises
     ------
@@ -272,7 +270,7 @@ def initialize_cluster(
     EngineUnavailable
         When the engine cannot be used here.
     StartFailed, StartTimeout
-        When the cluster did not come up; nothing is left running.
+        When the cluster did not start; no process or job of it keeps running.
 
     Examples
     --------
@@ -320,7 +318,7 @@ def initialize_cluster(
         planner = _planner(
             "initialize_cluster", arguments.with_defaults(defaults), own=("replace",)
         )
-    # Before planning, which counts free memory; but not for a call whose arguments are wrong.
+    # Before planning, which counts free memory, but only if the arguments are valid.
     if replaces and (planner is None or planner.has_valid_arguments()):
         closed = close_previous_clusters(location, None if name is OMITTED else name)
     plan: Any = num_workers if planner is None else planner.plan()
@@ -338,29 +336,29 @@ def initialize_cluster(
 
 @check_call
 def get_cluster(name: str, engine: str | None = None) -> Started:
-    """Attach to a running cluster that any process of this user started.
+    """Connect to a running cluster that any process of this user started.
 
     Parameters
     ----------
     name : str
-        Its name, ``dask-cluster-<uuid4>``; ``hyperplane cluster list`` shows those that run.
+        Name of the cluster, ``dask-cluster-<uuid4>``; ``hyperplane cluster list`` shows all.
     engine : str, optional
-        The engine that runs it; by default the one that started a cluster of that name on this
-        machine. One on Kubernetes, or that was started elsewhere, needs it.
+        The engine that runs the cluster; by default the one that started a cluster of that name
+        on this machine. Required for clusters on Kubernetes or started on another machine.
 
     Returns
     -------
     client : distributed.Client
     cluster : distributed.deploy.cluster.Cluster
-        Closing the cluster ends it for everybody.
+        Closing the cluster ends it for all its clients.
 
     Raises
     ------
     EngineError
-        When no such cluster runs, with those that this machine has started and their engines.
+        When no such cluster runs; the message lists the clusters started on this machine.
     """
     if not isinstance(name, str) or not name:
-        check([Fault("name", repr(name)[:80], "the name of a cluster, as text")])
+        check([Fault("name", repr(name)[:80], "the name of a cluster as a string")])
     if engine is None:
         from hyperplane.engines.attach import engine_of
 
@@ -374,14 +372,14 @@ def get_cluster(name: str, engine: str | None = None) -> Started:
 
 
 def _check_not_forked() -> None:
-    # Imported here: it loads distributed once something is started, and a plan needs none of it.
+    # Imported here because it loads distributed, which planning does not need.
     from hyperplane.guard import forks
 
     forks.check_not_forked()
 
 
 def _prepare(started: Started) -> None:
-    """Add to a client and cluster what holds for all engines."""
+    """Apply to a client and cluster what all engines have in common."""
     from hyperplane.engines import dask_notices
     from hyperplane.guard import forks
 
@@ -392,10 +390,10 @@ def _prepare(started: Started) -> None:
 
 
 def _complete(begin: Callable[[], Started], *steps: Callable[[Started], object]) -> Started:
-    """Begin a cluster and take further steps; leave nothing when one fails or Ctrl-C comes.
+    """Start a cluster and run further steps; close it if one fails or Ctrl-C arrives.
 
-    Ctrl-C interrupts what an engine lets it interrupt, and is put off to the end else: then the
-    caller gets no cluster that it could close.
+    Ctrl-C is deferred to the end except where an engine allows the interruption, because a caller
+    that was interrupted would have no cluster object to close.
     """
     started: Started | None = None
     try:
@@ -420,16 +418,16 @@ def _close(started: Started) -> None:
 
 @check_call(outcome="nothing was started")
 def quickstart(num_workers: int, size: str, **arguments: Any) -> tuple[Client, Cluster]:
-    """Start so many nodes of one size, laid out by :func:`~hyperplane.fit_workers`.
+    """Start a number of nodes of one size, with the layout of :func:`~hyperplane.fit_workers`.
 
     Parameters
     ----------
     num_workers : int
-        Nodes.
+        Number of nodes.
     size : str
-        T-shirt name or pool, such as ``"hyperplane-med"``.
+        Name or alias of a pool, such as ``"hyperplane-med"``.
     **arguments
-        As for :func:`initialize_cluster`.
+        Further arguments of :func:`initialize_cluster`.
 
     Returns
     -------

@@ -1,8 +1,7 @@
-"""Typed views of the configuration that is in force.
+"""Typed views of the current Dask configuration under ``hyperplane``.
 
-Every view is read afresh, so a change holds from the next call on. What cannot be used is
-reported all at once: each fault with the file or variable it came from, its key path, its value
-and what is allowed.
+Each call reads the configuration again, so a change takes effect with the next call. All invalid
+values are reported together, each with its file or variable, key, value and what is allowed.
 """
 
 from __future__ import annotations
@@ -59,7 +58,9 @@ _QUOTE_IT = "write it as pool_<cores>_<GB>: YAML reads a bare 16_16 as the numbe
 
 @check_call
 def pools() -> dict[str, PoolSpec]:
-    """All pools by bare name, least memory first; with GPUs where a site has switched them on.
+    """All pools by name, least memory first.
+
+    Pools with GPUs are included if ``hyperplane.gpu_pools.enabled`` is true.
 
     Raises
     ------
@@ -84,14 +85,14 @@ def pools() -> dict[str, PoolSpec]:
 
 
 def _fault_of_key(fault: Fault) -> Fault:
-    """A fault of PoolSpec in words that fit a file, whose keys are no arguments."""
+    """Convert an unknown argument of PoolSpec into the fault of an unknown key."""
     if isinstance(fault, UnknownName):
         return Fault(fault.where, fault.asked, "no such key")
     return fault
 
 
 class _PoolEntry(NamedTuple):
-    """What the configuration says of one pool, under one spelling of its name or several."""
+    """Merged configuration of one pool, whose name may occur in several spellings."""
 
     path: str
     values: dict[str, Any]
@@ -107,7 +108,7 @@ def _gpu_pools_enabled() -> bool:
 
 
 def _pool_entries(root: str, file: str) -> tuple[dict[str, _PoolEntry], list[Fault]]:
-    """The entries of a section of pools by bare name, and what cannot be read as one."""
+    """Entries of a section of pools by name, and the faults of invalid entries."""
     section = dask.config.get(root)
     if not isinstance(section, Mapping) or not section:
         raise ConfigError([_make_fault(root, section, "a mapping of pools")])
@@ -135,10 +136,10 @@ def _pool_entries(root: str, file: str) -> tuple[dict[str, _PoolEntry], list[Fau
 def _takes_precedence(
     path: str, shipped: Any, field: str, value: object, entry: _PoolEntry
 ) -> bool:
-    """Whether a value beats that of the same pool under another spelling.
+    """Whether a value overrides that of the same pool under another spelling.
 
-    Of a site's ``POOL_16_16``, the shipped ``pool_16_16`` and a variable, which Dask reads as
-    lower case, the last given to Dask need not be the strongest.
+    Dask keeps a site's ``POOL_16_16``, the shipped ``pool_16_16`` and a lower-case key from an
+    environment variable side by side, in an order that does not follow their precedence.
     """
     if isinstance(shipped, Mapping) and value == shipped.get(field):
         return False
@@ -152,13 +153,13 @@ def _precedence(path: str) -> int:
 
 @check_call
 def get_pool(name: str | PoolSpec) -> PoolSpec:
-    """The pool of that name or alias.
+    """Find a pool by name or alias.
 
     Parameters
     ----------
     name : str or PoolSpec
         ``"16_16"``, ``"POOL_16_16"``, ``"DASK_POOL_16_16"`` or ``"hyperplane-med"``, in any case.
-        A PoolSpec is given back as it is.
+        A PoolSpec is returned unchanged.
 
     Returns
     -------
@@ -167,7 +168,7 @@ def get_pool(name: str | PoolSpec) -> PoolSpec:
     Raises
     ------
     UnknownPool
-        With the nearest names that there are.
+        When there is no such pool, with the nearest names.
     """
     if isinstance(name, PoolSpec):
         return name
@@ -188,7 +189,7 @@ def sizing_rules() -> SizingRules:
 
 
 def tuning() -> TuningSection:
-    """The profiles of settings of Dask, and the one that holds when a call names none."""
+    """The profiles of Dask settings and the name of the default profile."""
     return _read_section("hyperplane.tuning", TuningSection)
 
 
@@ -203,7 +204,7 @@ def jobs() -> JobSettings:
 
 
 def auto_engines() -> tuple[str, ...]:
-    """The engines that ``engine="auto"`` may take, best first."""
+    """Names of the engines that ``engine="auto"`` tries, in order."""
     path = f"{_ENGINES}.auto"
     names = dask.config.get(path)
     if (
@@ -211,12 +212,12 @@ def auto_engines() -> tuple[str, ...]:
         or not names
         or not all(isinstance(n, str) for n in names)
     ):
-        raise ConfigError([_make_fault(path, names, "a list of names of engines")])
+        raise ConfigError([_make_fault(path, names, "a list of engine names")])
     return tuple(names)
 
 
 def faults() -> list[Fault]:
-    """Everything in the configuration that cannot be used; empty when all is well."""
+    """All invalid values of the configuration; empty if there are none."""
     faults_found = _unknown_sections()
     views: list[Callable[[], object]] = [
         *(pools, sizing_rules, memory_policy, auto_engines, jobs, tuning),
@@ -231,7 +232,7 @@ def faults() -> list[Fault]:
 
 
 def check_sections() -> None:
-    """Raise :class:`~hyperplane.errors.ConfigError` for sections that mean nothing."""
+    """Raise :class:`~hyperplane.errors.ConfigError` if there are unknown sections."""
     if faults_found := _unknown_sections():
         raise ConfigError(faults_found)
 
@@ -249,14 +250,14 @@ def _unknown_sections() -> list[Fault]:
 
 
 def _unknown_engines() -> list[Fault]:
-    """Sections of engines that there are not: what is set there would hold nowhere."""
+    """Faults of sections whose engine does not exist."""
     section = dask.config.get(_ENGINES)
     if not isinstance(section, Mapping):
         return []
     known = {"auto": "auto", **{name: name for name in ENGINES}}
     if all(key in known for key in section):
         return []
-    for point in entry_points(group=_ENGINES):  # of other packages
+    for point in entry_points(group=_ENGINES):  # engines of other packages
         known.setdefault(point.name.replace("-", "_"), point.name)
     return [
         with_known_names(
@@ -274,7 +275,7 @@ def _read_section(path: str, model: type[Model]) -> Model:
     if not isinstance(section, Mapping):
         raise ConfigError([_make_fault(path, section, "a mapping")])
     try:
-        # What lies deeper in an engine's section are names of somebody else's.
+        # Deeper keys of an engine's section, such as gateway options, belong to other software.
         return model(**with_underscores(section, deep=not issubclass(model, EngineSettings)))
     except ValidationError as error:
         faults_found = [

@@ -1,7 +1,7 @@
-"""The freeze policy of the configuration: ``hyperplane.memory``, or Dask's own keys for the same.
+"""Configured memory thresholds: ``hyperplane.memory`` or ``distributed.worker.memory``.
 
-Each threshold has two keys. One that a user has set wins over one that is shipped, and of two that
-a user has set the one of ``hyperplane.memory`` wins.
+Each threshold has one key in either section. A key that a user has set takes precedence over a
+default, and ``hyperplane.memory`` over ``distributed.worker.memory`` if a user has set both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HYPERPLANE_SECTION, DASK_SECTION = "hyperplane.memory", "distributed.worker.memo
 
 
 class _Threshold(NamedTuple):
-    """A threshold, the key that it is from, and the key of Dask that another one overrides."""
+    """A threshold, its key, and the key of Dask that it overrides, if any."""
 
     value: Any
     key: str
@@ -29,12 +29,12 @@ class _Threshold(NamedTuple):
 
 
 def memory_policy() -> MemoryPolicy:
-    """The freeze policy that holds when a call names none.
+    """The configured memory policy.
 
     Raises
     ------
     ConfigError
-        With each threshold that cannot be used, its key and the file or variable that it is from.
+        With each invalid threshold, its key, and the file or variable that sets it.
     """
     found = _thresholds()
     keys = {f"{HYPERPLANE_SECTION}.{name}": threshold.key for name, threshold in found.items()}
@@ -47,16 +47,16 @@ def memory_policy() -> MemoryPolicy:
 
 
 def note_dask_thresholds() -> str:
-    """The thresholds that are from Dask's own keys, as a note; empty when none is."""
+    """Note on the thresholds that come from Dask's keys; empty if there are none."""
     found = [each for each in _thresholds().values() if each.key.startswith(DASK_SECTION)]
     if not found:
         return ""
     keys = ", ".join(f"{each.key} = {each.value}" for each in found)
-    return f"memory policy as Dask's configuration says: {keys}"
+    return f"memory policy from Dask's configuration: {keys}"
 
 
 def note_overridden_thresholds(by_argument: MemoryPolicy | None) -> str:
-    """The thresholds that a user has set in Dask's own keys and that do not hold, as a note."""
+    """Note on thresholds set in Dask's keys that another value overrides."""
     words = []
     for name, each in _thresholds().items():
         if by_argument is not None:
@@ -68,7 +68,7 @@ def note_overridden_thresholds(by_argument: MemoryPolicy | None) -> str:
             continue
         lost = dask.config.get(key)
         if lost != value:
-            words.append(f"{key} = {lost} is not used: {winner} says {value}")
+            words.append(f"{key} = {lost} is not used: {winner} is {value}")
     return "; ".join(words)
 
 
@@ -95,7 +95,7 @@ def _threshold(name: str, value: object) -> _Threshold:
 
 
 def _shipped_by_dask(key: str) -> object:
-    """What distributed ships for a key; nothing before it is imported, which adds its defaults."""
+    """Default of distributed for a key; MISSING before distributed has added its defaults."""
     for shipped in reversed(dask.config.defaults):
         value = get_nested(shipped, key.split("."))
         if value is not MISSING:
@@ -104,7 +104,7 @@ def _shipped_by_dask(key: str) -> object:
 
 
 def _with_key_names(fault: Fault, keys: Mapping[str, str]) -> Fault:
-    """A fault with the keys that the values are really from."""
+    """A fault with each key replaced by the one that sets the value."""
     where = keys.get(fault.where, fault.where)
     allowed = fault.allowed
     for ours, key in keys.items():

@@ -1,4 +1,4 @@
-"""Where what is in force in the configuration came from: files, variables, the shipped defaults."""
+"""Source of each configuration value: a file, an environment variable or Python code."""
 
 from __future__ import annotations
 
@@ -13,24 +13,16 @@ import dask.config
 
 from hyperplane import defaults
 
-#: What :func:`source_of` says of values that were set from Python, and how it begins of variables.
+#: Result of :func:`source_of` for values set in Python, and its prefix for environment variables.
 SET_FROM_PYTHON, SET_BY_VARIABLE = "dask.config.set", "environment variable"
-#: What :func:`get_nested` finds where nothing is.
+#: Result of :func:`get_nested` for a missing key.
 MISSING: Any = object()
 
 
 def source_of(path: str) -> str:
-    """What set a key, or the nearest parent of a key that is missing.
+    """Source of a dotted key, or of its nearest parent if the key is missing.
 
-    Parameters
-    ----------
-    path : str
-        Of the key, with dots.
-
-    Returns
-    -------
-    str
-        The path of a file, ``environment variable ...`` or ``dask.config.set``.
+    The result is the path of a file, ``environment variable ...`` or ``dask.config.set``.
 
     Examples
     --------
@@ -49,7 +41,7 @@ def source_of(path: str) -> str:
 
 
 def _iterate_sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Everything that is read into the configuration, the strongest first."""
+    """Yield name and content of each configuration source, highest precedence first."""
     variable = "DASK_" + "__".join(parts).upper() + "__"
     set_ = [
         name
@@ -68,10 +60,10 @@ def _iterate_sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]
 def _read_files(
     paths: tuple[str, ...], state: tuple[tuple[str, int, int], ...]
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Files of the configuration, the weakest first; read again when one has changed.
+    """Names and contents of the configuration files, lowest precedence first.
 
-    Each source of a value is asked for by itself, and reading what packages install takes 40 ms
-    a file.
+    Cached until a file changes (``state``): reading takes 40 ms a file, and callers look up one key
+    at a time.
     """
     del state
     files = dask.config.collect_yaml(paths, return_paths=True)
@@ -79,9 +71,9 @@ def _read_files(
 
 
 def _file_states(paths: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
-    """Name, time of change and size of each file in these folders, and of those named."""
+    """Yield name, modification time and size of each file in or at these paths."""
     for path in paths:
-        with contextlib.suppress(OSError):  # Dask passes over what is missing or unreadable
+        with contextlib.suppress(OSError):  # Dask ignores missing and unreadable files
             files = sorted(Path(path).iterdir()) if Path(path).is_dir() else [Path(path)]
             for file in files:
                 status = file.stat()
@@ -89,14 +81,14 @@ def _file_states(paths: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
 
 
 def _sets_value(value: object, now: object) -> bool:
-    """Whether a value, or something in it, is what is in force now."""
+    """Whether a value, or a value nested in it, equals the current one."""
     if isinstance(value, Mapping) and isinstance(now, Mapping):
         return any(_sets_value(value[key], now.get(key, MISSING)) for key in value)
     return value is not MISSING and value == now
 
 
 def get_nested(content: object, parts: list[str]) -> Any:
-    """What stands at a path in nested mappings; an object of no meaning where nothing does."""
+    """Value at a path of keys in nested mappings, or MISSING."""
     for part in parts:
         if not isinstance(content, Mapping):
             return MISSING
@@ -107,7 +99,7 @@ def get_nested(content: object, parts: list[str]) -> Any:
 
 
 def with_underscores(section: Mapping[Any, Any], deep: bool = True) -> dict[str, Any]:
-    """A section with ``_`` for ``-`` in its keys, which are one and the same to Dask."""
+    """Replace ``-`` by ``_`` in the keys of a section; Dask treats both as equal."""
     found = {str(key).replace("-", "_"): value for key, value in section.items()}
     inner = {key: value for key, value in found.items() if deep and isinstance(value, Mapping)}
     return {**found, **{key: with_underscores(value) for key, value in inner.items()}}

@@ -1,4 +1,4 @@
-"""The clusters that this program has started, by the place in it, for ``replace=True``."""
+"""Clusters that this program has started, by the location in its code, for ``replace=True``."""
 
 from __future__ import annotations
 
@@ -17,14 +17,10 @@ if TYPE_CHECKING:
 
 
 class CodeLocation(NamedTuple):
-    """A place in a program: a cell of a notebook, or a line of a file.
+    """A notebook cell or a line of a file, and the execution count of the cell.
 
-    Parameters
-    ----------
-    place : str
-        The cell or line.
-    turn : int
-        Number of the execution of a cell: clusters of the same execution belong together.
+    Clusters that one execution of a cell starts do not replace each other. ``execution_count`` is
+    0 outside notebooks.
     """
 
     code: str
@@ -42,7 +38,7 @@ _started: list[_StartedCluster] = []
 
 
 def current_location() -> CodeLocation:
-    """The place outside this package that the present call comes from."""
+    """Location of the nearest caller outside this package."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and _is_internal(frame):
         frame = frame.f_back
@@ -52,7 +48,7 @@ def current_location() -> CodeLocation:
     if cell:
         return CodeLocation(cell, turn)
     file = frame.f_code.co_filename
-    # ipykernel names the code of a cell after its text; the line is that within the cell.
+    # ipykernel derives the file name of a cell from its text; the line is relative to the cell.
     return CodeLocation(f"{file}:{frame.f_lineno}", turn)
 
 
@@ -61,7 +57,7 @@ def _is_internal(frame: FrameType) -> bool:
 
 
 def _notebook_cell() -> tuple[str, int]:
-    """The id of the cell that runs, which stays as the cell is edited, and its execution."""
+    """Id of the running cell, which editing does not change, and its execution count."""
     shell: Any = None
     if "IPython" in sys.modules:
         with suppress(Exception):
@@ -69,13 +65,13 @@ def _notebook_cell() -> tuple[str, int]:
     if shell is None:
         return "", 0
     cell = ""
-    with suppress(Exception):  # not every front end says it
+    with suppress(Exception):  # some front ends send no cell id
         cell = str(shell.get_parent()["metadata"]["cellId"])
     return cell, int(getattr(shell, "execution_count", 0) or 0)
 
 
 def remember_cluster(location: CodeLocation, name: str, started: Started) -> None:
-    """Note the cluster that a call has started, and forget those that have ended."""
+    """Record a cluster that a call has started, and drop closed ones from the list."""
     _started[:] = [each for each in _started if _is_open(each)]
     _started.append(
         _StartedCluster(location, name, weakref.ref(started.client), weakref.ref(started.cluster))
@@ -88,12 +84,9 @@ def _is_open(entry: _StartedCluster) -> bool:
 
 
 def close_previous_clusters(location: CodeLocation, name: str | None) -> list[str]:
-    """Close what earlier executions of the place have started, or the cluster of a name.
+    """Close clusters of earlier executions of a location, or of a name; return their names.
 
-    Returns
-    -------
-    list of str
-        Names of the clusters that were open.
+    The result has only clusters that were open.
     """
     closed = []
     for entry in list(_started):
@@ -117,7 +110,7 @@ def close_previous_clusters(location: CodeLocation, name: str | None) -> list[st
 
 
 def _close_of_other_process(record: records.Record) -> None:
-    """Close a cluster that another program of this user runs."""
+    """Close a cluster that another process of this user runs."""
     from hyperplane import config
 
     engine = registry.load(record.engine)

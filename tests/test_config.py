@@ -229,7 +229,7 @@ class TestFaults:
         assert fault == Fault(
             "hyperplane.engines.auto",
             repr(value),
-            "a list of names of engines",
+            "a list of engine names",
             source="dask.config.set",
         )
 
@@ -460,7 +460,7 @@ class TestFiles:
             "sizing.multipliers.light": ["0", "more than 0"],
             "sizing.operations.my_op": ["'huge'", "one of 'light', 'medium' or 'heavy'"],
             "sizing.families.many_tasks.0": ["3232", "the name of a pool"],
-            "engines.auto": ["'local'", "a list of names of engines"],
+            "engines.auto": ["'local'", "a list of engine names"],
             "engines.local.fit": ["'loose'", "one of 'fit' or 'exact'"],
             "engines.local.idle_timeout": ["'later'", "seconds up to 1e+09, or text such as"],
             "memroy": ["{'pause': 0.8}", "one of the sections"],

@@ -84,7 +84,7 @@ class TestPromised:
         assert "replace=True" in plan.fit_note
         assert plan.alerts == ()
         [line] = hyperplane.plan_cluster(**SMALL).alerts
-        assert line.startswith("open in this program: mine, ")
+        assert "use cores and memory of this machine: mine;" in line
 
     def test_a_list_that_cannot_be_read_is_no_fault_of_a_plan(self, monkeypatch):
         def refuse(starting: bool) -> None:

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 # Imported on first use: the processes of steps need little of it, and no database.
-_HOMES = {
+_NAMES_BY_MODULE = {
     "Attempt": "states",
     "Job": "states",
     "JobHandle": "handle",
@@ -46,9 +46,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _NAMES_BY_MODULE:
         raise AttributeError(f"module 'hyperplane.jobs' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"hyperplane.jobs.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"hyperplane.jobs.{_NAMES_BY_MODULE[name]}"), name)
 
 
 def __dir__() -> list[str]:
