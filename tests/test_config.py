@@ -453,7 +453,7 @@ class TestFiles:
             "pools.pool_16_16.allocatable_cores": ["64", "at most cores, the nominal 16"],
             "pools.pool_16_16.coers": ["3", "no such key"],
             "pools.POOL_32_32.allocatable_ram_gb": ["-1", "more than 0"],
-            "pools.pool_64_256.ram_gb": ["nothing", "a value; this key must be there"],
+            "pools.pool_64_256.ram_gb": ["nothing", "a value; this key is required"],
             "pools.pool_1_1": ["11", "a mapping of the keys of a pool"],
             "memory.pause": ["7", "a fraction in (0, 1], or False for never"],
             "memory.pauze": ["0.8", "one of target, spill, pause, terminate"],
@@ -518,7 +518,7 @@ class TestVariables:
             DASK_HYPERPLANE__SIZING__CHECKS__FOO="1",
             DASK_HYPERPLANE__ENGINES__LOCAL__FIT="loose",
         )
-        missing = ["nothing", "a value; this key must be there"]
+        missing = ["nothing", "a value; this key is required"]
         new, own = "POOLS__POOL_64_256__CORES", "hyperplane.pools.pool_64_256"
         expected = [
             ("MEMORY__PAUSE", "hyperplane.memory.pause", "7", "a fraction in (0, 1], or False"),

@@ -97,7 +97,7 @@ class TestOnTwoCores:
 
     def test_the_note_says_that_memory_is_left_by_what_is_given(self, machine):
         machine(2, 22.5)
-        left = "; ram_gb_per_proc is kept as given, without it there is more for each process"
+        left = "; without ram_gb_per_proc each process would have more memory"
         note = hyperplane.plan_cluster(nprocs=3, ram_gb_per_proc=2.4).fit_note
         assert note.endswith(left)
         assert left not in hyperplane.plan_cluster(nprocs=3).fit_note
@@ -185,7 +185,9 @@ def test_beside_a_plan_only_what_differs_from_the_default_is_refused(machine, pl
 
 def test_a_call_whose_arguments_are_wrong_closes_no_cluster(machine, planned, monkeypatch):
     closed: list[Any] = []
-    monkeypatch.setattr("hyperplane.cluster.close_previous_clusters", lambda *names: closed.append(1) or [])
+    monkeypatch.setattr(
+        "hyperplane.cluster.close_previous_clusters", lambda *names: closed.append(1) or []
+    )
     plan = hyperplane.plan_cluster(num_workers=1)
     for wrong in ({"nproc": 1}, {"pool": "16_17"}, {"num_workers": 0}, {"nprocs": "x"}):
         with pytest.raises(RequestError, match="nothing was started"):

@@ -1,4 +1,4 @@
-"""What a sizing advice says, as labelled rows."""
+"""Rows of a printed sizing advice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _format_comfortable(advice: SizingAdvice) -> str:
 
 
 def rows(advice: SizingAdvice) -> list[tuple[str, str]]:
-    """Labels and texts: the answer first, then why, then what to beware of, then the others."""
+    """Return labels and texts: the cluster, reasons, warnings and other pools."""
     option, worker, cost = advice.found.option, advice.worker, advice.cost_per_hour
     processes = plural(advice.nodes * worker.nprocs, "worker process")
     needed, given = format_bytes(advice.found.memory), format_bytes(option.total_ram)

@@ -1,4 +1,4 @@
-"""How many bytes of uncompressed data there are: asked of the data, not guessed."""
+"""Size of data given as a quantity, as files or as a collection."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hyperplane.parquet_index import check_index
 from hyperplane.sizing import files
 from hyperplane.units import format_bytes, gb_to_bytes, parse_bytes
 
-#: Partitions of a lazy collection that are looked at to estimate its size.
+#: Number of partitions of a Dask dataframe that are computed to estimate its size.
 SAMPLED_PARTITIONS = 3
-#: An exabyte of gigabytes; nobody has more.
+#: Limit of sizes in GB: an exabyte.
 LARGEST_GB = 10**9
 
 _ALLOWED = (
@@ -29,37 +29,18 @@ _ALLOWED = (
 
 @dataclass(frozen=True)
 class DataSize:
-    """A size and where it comes from.
-
-    Parameters
-    ----------
-    size : int
-        Bytes of uncompressed data.
-    how : str
-        How they were found, for the reader.
-    """
+    """Bytes of uncompressed data, and a text on how they were determined."""
 
     size: int
     how: str
 
 
 def measure(data: Any) -> DataSize:
-    """The size of data given as a quantity, as files or as a collection.
+    """Determine the size of data.
 
-    Parameters
-    ----------
-    data : str, number, tuple, path, list or collection
-        ``"100GB"``; a number of GB; ``(100_000_000_000, "B")``; a path, glob or fsspec URL, or a
-        list of these; or a Dask, pandas, NumPy or xarray collection.
-
-    Returns
-    -------
-    Measured
-
-    Raises
-    ------
-    RequestError
-        When it is none of these, is negative, or cannot be read.
+    ``data`` is ``"100GB"``; a number of GB; ``(100_000_000_000, "B")``; a path, glob or fsspec URL,
+    or a list of these; or a Dask, pandas, NumPy or xarray collection. A RequestError is raised for
+    other values, negative sizes and unreadable files.
 
     Examples
     --------
@@ -71,8 +52,8 @@ def measure(data: Any) -> DataSize:
     if isinstance(data, str):
         given, is_plain = data, data.isascii() and "_" not in data
         with suppress(ValueError):
-            data = float(data)  # a number of GB, written as text
-        if isinstance(data, float) and not is_plain:  # a slip, or the name of a pool
+            data = float(data)  # a number of GB as text
+        if isinstance(data, float) and not is_plain:  # such as "16_16", the name of a pool
             raise _refuse(given)
     if isinstance(data, str):
         try:
@@ -97,9 +78,9 @@ def _refuse(data: object) -> RequestError:
     return RequestError([Fault("data", repr(data)[:80], _ALLOWED)])
 
 
-def _as_size(size: int, said: str) -> DataSize:
+def _as_size(size: int, text: str) -> DataSize:
     if size <= 0:
-        raise RequestError([Fault("data", said, "more than nothing")])
+        raise RequestError([Fault("data", text, "a size above 0")])
     return DataSize(size, "as given")
 
 
@@ -116,12 +97,12 @@ def _measure_pair(data: Sequence[Any]) -> DataSize:
 
 
 def _are_paths(data: Sequence[Any]) -> bool:
-    """Whether all are texts or paths, and there is one."""
+    """Whether a sequence has items and all are text or paths."""
     return bool(data) and all(isinstance(one, (str, os.PathLike)) for one in data)
 
 
 def _is_quantity(data: Sequence[Any]) -> bool:
-    """Whether a tuple of texts is a number and a unit."""
+    """Whether a tuple is a number and a unit, both as text."""
     with suppress(ValueError, TypeError):
         number, unit = data
         return parse_bytes(f"{number}{unit}") is not None
@@ -129,7 +110,7 @@ def _is_quantity(data: Sequence[Any]) -> bool:
 
 
 def _measure_files(urls: str | Sequence[str]) -> DataSize:
-    # Nothing but blanks is the path of the folder that the program happens to be in.
+    # fsspec resolves blank text to the current directory.
     if not all(one.strip() for one in ([urls] if isinstance(urls, str) else urls)):
         raise _refuse(urls)
     found = files.measure_files(urls)
@@ -137,7 +118,7 @@ def _measure_files(urls: str | Sequence[str]) -> DataSize:
 
 
 def _measure_collection(data: Any) -> DataSize:
-    """Ask a collection of a package that must be loaded already, since the object exists."""
+    """Measure a collection; its package is already imported, since the object exists."""
     check_index(data, "data")
     for package, kind, size in _COLLECTIONS:
         module = sys.modules.get(package)
@@ -163,7 +144,7 @@ def _nbytes(data: Any) -> int:
 
 
 def _dask_frame(data: Any) -> int:
-    """Bytes of a few partitions, spread over the collection, times all of them."""
+    """Estimate the size from a few computed partitions, spread over the collection."""
     count = data.npartitions
     steps = min(count, SAMPLED_PARTITIONS)
     chosen = {round(step * (count - 1) / max(1, steps - 1)) for step in range(steps)}

@@ -1,4 +1,4 @@
-"""From bytes of data to a pool and a number of nodes: the arithmetic and its reasons."""
+"""Arithmetic of the sizing calculator: from bytes of data to a pool and a number of nodes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,7 @@ Tasks = Literal["light", "heavy"]
 
 @dataclass(frozen=True)
 class PoolOption:
-    """A number of nodes of one pool, and what they give.
-
-    Parameters
-    ----------
-    pool : PoolSpec
-        The kind of node.
-    nodes : int
-        How many of them.
-    worker : WorkerSpec
-        Layout of worker processes on each.
-    """
+    """A number of nodes of one pool, with the layout of worker processes on each."""
 
     pool: PoolSpec
     nodes: int
@@ -38,22 +28,22 @@ class PoolOption:
 
     @property
     def total_ram(self) -> int:
-        """Bytes that all worker processes have together."""
+        """Memory of all worker processes, in bytes."""
         return self.nodes * self.worker.total_ram
 
     @property
     def total_threads(self) -> int:
-        """Threads that all worker processes have together."""
+        """Number of threads of all worker processes."""
         return self.nodes * self.worker.total_threads
 
     @property
     def cost_per_hour(self) -> float | None:
-        """Price of the nodes for an hour, if the pool carries one."""
+        """Price of the nodes for an hour; None if the pool has no price."""
         price = self.pool.price_per_hour
         return None if price is None else self.nodes * price
 
     def to_dict(self) -> dict[str, Any]:
-        """The option as JSON-able values."""
+        """Return the option as values that JSON can represent."""
         return {
             "pool": self.pool.name,
             "nodes": self.nodes,
@@ -66,24 +56,11 @@ class PoolOption:
 
 @dataclass(frozen=True)
 class SizingQuestion:
-    """What the calculator is asked.
+    """Input of the calculator; ``data`` is in bytes, uncompressed.
 
-    Parameters
-    ----------
-    data : int
-        Bytes of uncompressed data.
-    operation : str
-        As the caller named it.
-    tasks : {"light", "heavy"}
-        Whether the job is made of few or of many tasks.
-    basis : {"allocatable", "nominal"}
-        Whether to divide by what a node gives or by what its name says.
-    pool : PoolSpec, optional
-        The pool to use, instead of the one that the rules choose.
-    moves_data : bool
-        Whether rows move between workers.
-    pieces : int, optional
-        Into how many jobs the data is cut, instead of what the rules choose.
+    ``tasks`` is "heavy" for a job of many tasks. ``basis`` selects allocatable or nominal memory
+    of a node. ``moves_data`` is whether rows move between workers. ``pool`` and ``pieces``, the
+    number of jobs, override the choice of the rules.
     """
 
     data: int
@@ -97,14 +74,9 @@ class SizingQuestion:
 
 @dataclass(frozen=True)
 class ComfortableSize:
-    """A number of nodes that leaves the room which the rules of thumb want.
+    """Number of nodes with the spare memory of the rules of thumb, and the reason.
 
-    Parameters
-    ----------
-    nodes : int
-        At least as many as are needed.
-    reason : str
-        What fewer nodes would miss; empty when those that are needed miss nothing.
+    The reason is empty if the necessary nodes already have that memory.
     """
 
     nodes: int
@@ -113,26 +85,10 @@ class ComfortableSize:
 
 @dataclass(frozen=True)
 class SizingAnswer:
-    """What the calculator found for one piece of the data.
+    """Result of the calculator for one piece of the data.
 
-    Parameters
-    ----------
-    weight : {"light", "medium", "heavy"}
-        Weight of the operation.
-    multiplier : float
-        Memory needed as a multiple of the data.
-    pieces : int
-        Jobs that the data is cut into.
-    memory : int
-        Bytes that one piece needs.
-    option : Option
-        The nodes for one piece.
-    alternatives : tuple of Option
-        Other pools for the same piece.
-    reasons, warnings : tuple of str
-        Why each choice was made, and what is unusual.
-    comfortable : Comfort
-        The nodes with which the published rules of thumb are met.
+    ``multiplier`` is the memory needed as a multiple of the data, ``memory`` the bytes that one
+    piece needs, ``option`` the nodes for one piece, and ``alternatives`` other pools for it.
     """
 
     weight: Weight
@@ -149,13 +105,7 @@ class SizingAnswer:
 def apply_rules(
     question: SizingQuestion, rules: SizingRules, pools: Mapping[str, PoolSpec]
 ) -> SizingAnswer:
-    """Apply the rules to a question.
-
-    Raises
-    ------
-    RequestError
-        When the operation is unknown or a pool in the rules does not exist.
-    """
+    """Compute memory, pool and nodes; RequestError for an unknown operation or pool."""
     weight = rules.weight(question.operation)
     multiplier = getattr(rules.multipliers, weight)
     pieces, why_pieces = _choose_pieces(question, weight, rules)
@@ -167,7 +117,7 @@ def apply_rules(
     why_nodes = _explain_nodes(best, memory, question.basis)
     small = _smaller_pool(question, best, memory, pools)
     if small is not None:
-        best, why_family = small, f"{small.pool.name}: one node of it is enough, none smaller is"
+        best, why_family = small, f"{small.pool.name}: the smallest pool whose one node is enough"
         why_nodes = _explain_nodes(best, memory, question.basis)
     others = tuple(
         _option(pool, memory, question.basis) for pool in pools.values() if pool != best.pool
@@ -200,14 +150,14 @@ def _choose_pieces(
     question: SizingQuestion, weight: Weight, rules: SizingRules
 ) -> tuple[int, list[str]]:
     if question.pieces is not None:
-        return question.pieces, [f"pieces: {question.pieces}, as asked"]
+        return question.pieces, [f"pieces: {question.pieces}, as requested"]
     split = rules.split
     if weight not in split.weights or question.data < gb_to_bytes(split.from_gb):
         return 1, []
     count = math.ceil(question.data / gb_to_bytes(split.piece_gb))
     reason = (
-        f"pieces: from {format_bytes(gb_to_bytes(split.from_gb))} on, a job that brings rows "
-        f"together is cut into pieces of {format_bytes(gb_to_bytes(split.piece_gb))}"
+        f"pieces: from {format_bytes(gb_to_bytes(split.from_gb))} on, a job that combines rows "
+        f"is split into pieces of {format_bytes(gb_to_bytes(split.piece_gb))}"
     )
     return count, [reason]
 
@@ -216,17 +166,17 @@ def _choose_family(
     question: SizingQuestion, rules: SizingRules, pools: Mapping[str, PoolSpec]
 ) -> tuple[list[PoolSpec], str]:
     if question.pool is not None:
-        return [question.pool], f"{question.pool.name}, as asked"
+        return [question.pool], f"{question.pool.name}, as requested"
     families = rules.families
     if question.tasks == "heavy":
-        names, why = families.many_tasks, "many tasks want cores"
+        names, why = families.many_tasks, "many tasks need cores"
     elif question.moves_data:
-        names, why = families.few_tasks, "few tasks that move data want memory on each node"
+        names, why = families.few_tasks, "few tasks that move data need memory on each node"
     else:
-        names, why = families.parallel, "work that moves no data wants cores"
+        names, why = families.parallel, "work that moves no data needs cores"
     missing = [name for name in names if name not in pools]
     if missing:
-        allowed = "a pool that exists: " + ", ".join(pools)
+        allowed = "the name of a pool: " + ", ".join(pools)
         raise RequestError([Fault("hyperplane.sizing.families", name, allowed) for name in missing])
     return [pools[name] for name in names], f"{' or '.join(names)}: {why}"
 
@@ -240,10 +190,10 @@ def _option(pool: PoolSpec, memory: int, basis: Basis) -> PoolOption:
 def _smaller_pool(
     question: SizingQuestion, best: PoolOption, memory: int, pools: Mapping[str, PoolSpec]
 ) -> PoolOption | None:
-    """A smaller pool that does on one node what the family's pool would do on one node.
+    """The smallest pool of which one node is enough, if one node of ``best`` is enough.
 
-    The published rule knows two pools only; it speaks of jobs of many nodes. It is left alone
-    when it is asked for by ``basis="nominal"``, and for many tasks, which want the cores.
+    The published rules have only two pools, for jobs of many nodes. They are not changed for
+    ``basis="nominal"``, which selects them explicitly, and for many tasks, which need cores.
     """
     chosen = question.pool is not None or question.tasks == "heavy" or question.basis == "nominal"
     if chosen or best.nodes > 1:
@@ -276,7 +226,7 @@ def _warnings(data: int, memory: int, best: PoolOption, pieces: int) -> list[str
         )
     if best.total_ram < memory:
         found.append(
-            f"nominal basis: the nodes really give {format_bytes(best.total_ram)} of the "
+            f"nominal basis: the nodes have {format_bytes(best.total_ram)} of the "
             f"{format_bytes(memory)} needed"
         )
     return found
@@ -291,13 +241,13 @@ def _comfortable_size(
     if rules.is_aggregation(question.operation) and ratio < checks.aggregation_ratio:
         nodes = math.ceil(data * checks.aggregation_ratio / each)
         reasons.append(
-            f"an aggregation wants {checks.aggregation_ratio:g} times its data in memory, "
-            f"{plural(best.nodes, 'node')} give {ratio:.1f} times"
+            f"an aggregation needs {checks.aggregation_ratio:g} times its data in memory, "
+            f"{plural(best.nodes, 'node')} have {ratio:.1f} times"
         )
     if (use := memory / best.total_ram) > checks.full_fraction:
         nodes = max(nodes, math.ceil(memory / (checks.full_fraction * each)))
         reasons.append(
-            f"workers filled above {checks.full_fraction:.0%} may spill or fail, "
+            f"workers above {checks.full_fraction:.0%} of their memory may spill or fail, "
             f"{plural(best.nodes, 'node')} would be {use:.0%} full"
         )
     return ComfortableSize(nodes, "; ".join(reasons))

@@ -1,4 +1,4 @@
-"""Pydantic's complaints in the words of this package."""
+"""Conversion of pydantic's validation errors into faults."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LIST = 'a list, such as ["a", "b"] ([a,b] in YAML and on the command line)'
 
 
 class NestedFaults(ValueError):
-    """What is wrong inside a value, found by a validator: its faults stand for the value."""
+    """Raised by a validator for faults inside a value; they replace the fault of the value."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("; ".join(map(str, faults)))
@@ -44,22 +44,11 @@ class NestedFaults(ValueError):
 def faults_from_validation(
     error: ValidationError, prefix: str = "", sources: Mapping[str, str] | None = None
 ) -> list[Fault]:
-    """One :class:`Fault` for each complaint of a pydantic validation.
+    """Convert a pydantic validation error into faults, in the order of the model's fields.
 
-    Parameters
-    ----------
-    error : pydantic.ValidationError
-        What the model raised.
-    prefix : str
-        Put before each path, with a dot.
-    sources : mapping of str to str, optional
-        Path of a key to the file or variable that set it.
-
-    Returns
-    -------
-    list of Fault
-        In the order of the model's fields; several branches of one union make one fault, and
-        what is wrong inside a value stands for the value.
+    ``prefix`` is prepended to each key, with a dot. ``sources`` maps keys to the file or variable
+    that set them. The branches of a union become one fault; faults inside a value replace the
+    fault of the value.
     """
     faults: dict[str, Fault] = {}
     for entry in error.errors(include_url=False):
@@ -83,7 +72,7 @@ def faults_from_validation(
 
 
 class CheckedModel(BaseModel):
-    """A model whose users build it themselves: what is wrong is a :class:`RequestError`."""
+    """Base of models that users create: invalid values raise :class:`RequestError`."""
 
     if not TYPE_CHECKING:
 
@@ -97,27 +86,16 @@ class CheckedModel(BaseModel):
 
     @classmethod
     def _named(cls, fault: Fault, values: Mapping[str, Any]) -> Fault:
-        """A fault; that of a field that there is not, with those that there are."""
+        """Replace the fault of an unknown field by one that names the known fields."""
         if fault.allowed != _NO_KEY or fault.where not in values:
             return fault
         return unknown_name(fault.where, values[fault.where], cls.model_fields, cls.__name__)
 
 
 def with_known_names(fault: Fault, known: Iterable[str], prefix: str = "") -> Fault:
-    """A fault; that of a key which there is not, with those that there are.
+    """Replace the fault of an unknown key by one that names the known keys.
 
-    Parameters
-    ----------
-    fault : Fault
-        One of :func:`faults_of`.
-    known : iterable of str
-        The fields of the model.
-    prefix : str
-        As it was given there.
-
-    Returns
-    -------
-    Fault
+    Other faults are returned unchanged. ``prefix`` is that of :func:`faults_from_validation`.
 
     Examples
     --------
@@ -134,7 +112,7 @@ def with_known_names(fault: Fault, known: Iterable[str], prefix: str = "") -> Fa
 
 
 def _is_union_branch(part: int | str) -> bool:
-    """Whether a part of a location names a branch of a union rather than a key."""
+    """Whether a part of pydantic's location is a branch of a union, not a key."""
     return isinstance(part, str) and ("[" in part or part in {"str", "int", "float", "none"})
 
 
@@ -145,7 +123,7 @@ def _allowed(entry: Any) -> str:
     if kind == "literal_error":
         return f"one of {context['expected']}"
     if kind == "missing":
-        return "a value; this key must be there"
+        return "a value; this key is required"
     if kind == "extra_forbidden":
         return _NO_KEY
     if kind == "value_error":
@@ -156,7 +134,7 @@ def _allowed(entry: Any) -> str:
         return f"text that matches {context['pattern']}"
     for start, words in _TYPE_WORDS.items():
         if kind.startswith(start):
-            # Text is what most give instead: they may not know how a list is written.
+            # Text instead of a list is common: show how a list is written.
             if words == "a list" and isinstance(entry["input"], str):
                 return _LIST
             return words

@@ -1,4 +1,4 @@
-"""What a caller of ``initialize_cluster`` asks for, checked at the door."""
+"""Arguments of ``initialize_cluster`` and the checked request made from them."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from hyperplane.units import (
 MAX_PORT = 65_535
 #: Value of an argument that the caller left out.
 OMITTED: Any = object()
-#: Seconds, some thirty years: a longer time is a slip.
+#: Longest accepted duration: about 30 years.
 MAX_SECONDS = 1e9
 
 
 def _check_integer(value: object) -> object:
-    """Let NumPy integers through and keep truth values out."""
+    """Accept integers of Python and NumPy and plain decimal text; refuse bools."""
     if is_truth_value(value):
         raise ValueError("a whole number")
     number = whole_number(value)
-    # Text with digits of other scripts and bytes are slips, though Python takes them for numbers.
+    # int() also accepts bytes and text with "_" or non-ASCII digits, which are likely mistakes.
     if number is None and (isinstance(value, bytes) or not _is_plain_number_text(value)):
         raise ValueError("a whole number")
     return value if number is None else number
 
 
 def _is_plain_number_text(value: object) -> bool:
-    """Whether a value is no text, or one of ASCII without ``_``, which Python reads in numbers."""
+    """Whether a value is not text, or is ASCII text without ``_``."""
     return not isinstance(value, str) or (value.isascii() and "_" not in value)
 
 
@@ -61,7 +61,7 @@ def _check_number(value: object) -> object:
 
 
 def _read_gigabytes(value: object) -> object:
-    """``2.4`` is 2.4 GB; text may carry its own unit."""
+    """Read gigabytes: a number, or text that may have a unit."""
     allowed = "a number of GB, or text such as '2.4GB'"
     if is_truth_value(value) or isinstance(value, bytes) or not _is_plain_number_text(value):
         raise ValueError(allowed)
@@ -87,7 +87,7 @@ def _check_port(value: object) -> str:
 
 
 def _read_duration(value: object) -> object:
-    """Seconds, or text such as "30 minutes"."""
+    """Read seconds, or text such as "30 minutes"."""
     allowed = "seconds, more than 0, or text such as '30 minutes'"
     if is_truth_value(value):
         raise ValueError(allowed)
@@ -99,7 +99,7 @@ def _read_duration(value: object) -> object:
 
 def _check_memory(value: str | None) -> str | None:
     if value is not None:
-        _parse_memory(value, "a quantity of memory such as '4Gi' or '4GB'")
+        _parse_memory(value, "a memory size such as '4Gi' or '4GB'")
     return value
 
 
@@ -184,10 +184,10 @@ _ARGUMENT_NAMES = tuple(one.name for one in fields(ClusterArguments) if one.name
 
 
 class ClusterRequest(CheckedModel):
-    """The arguments of ``initialize_cluster``, each one checked.
+    """The checked arguments of ``initialize_cluster``, with the documented defaults.
 
-    The defaults are the documented ones. Sizes are per node: ``nprocs`` worker processes of
-    ``nthreads`` threads and ``ram_gb_per_proc`` GB on each of ``num_workers`` nodes.
+    Sizes are per node: ``nprocs`` worker processes of ``nthreads`` threads and ``ram_gb_per_proc``
+    GB on each of ``num_workers`` nodes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -229,10 +229,10 @@ class ClusterRequest(CheckedModel):
 
     @model_validator(mode="after")
     def _one_process_per_gpu(self) -> Self:
-        """Without ``nprocs``, one process runs on each GPU of a node.
+        """Set one process per GPU of a node if ``nprocs`` was omitted.
 
-        The default of 15 would multiply ``ram_gb_per_proc`` by processes that never run. Memory
-        that was not given either is that of the default node, shared by the processes.
+        The default of 15 would multiply ``ram_gb_per_proc`` by processes that never run. If
+        ``ram_gb_per_proc`` was omitted too, the processes share the memory of the default node.
         """
         given = self.model_fields_set
         if not self.ngpus or "nprocs" in given:
@@ -245,13 +245,13 @@ class ClusterRequest(CheckedModel):
         return self
 
     def _set(self, name: str, value: object) -> None:
-        # The model is frozen for all others.
+        # Bypasses the frozen model, which only its validators may do.
         self.__dict__[name] = value
         self.__pydantic_fields_set__.add(name)
 
     @property
     def worker(self) -> WorkerSpec:
-        """The layout of one node as asked."""
+        """Requested layout of one node."""
         return WorkerSpec.from_gb(
             self.nprocs, self.nthreads, self.ram_gb_per_proc, self.cores_per_worker, self.ngpus
         )
@@ -260,16 +260,10 @@ class ClusterRequest(CheckedModel):
 def read_request(
     arguments: ClusterArguments, function: str = "initialize_cluster", own: Sequence[str] = ()
 ) -> tuple[ClusterRequest, list[Fault]]:
-    """Check arguments one by one and against each other.
+    """Check arguments one by one and against each other; return the request and all faults.
 
-    ``function`` and ``own``, its parameters that are not part of a request, appear in messages.
-
-    Returns
-    -------
-    request : ClusterRequest
-        The request, with the default in place of each faulty argument.
-    faults : list of Fault
-        Everything that is wrong; empty when the request can be planned.
+    The request has the default in place of each faulty argument. ``function``, and ``own``, its
+    parameters that are not part of a request, are named in messages.
     """
     faults = [
         _unknown_argument(name, value, function, own) for name, value in arguments.unknown.items()
@@ -325,8 +319,8 @@ def _unknown_argument(name: str, value: object, function: str, own: Sequence[str
 
 
 def _check_threads(request: ClusterRequest) -> list[Fault]:
-    # Published GPU examples run 8 threads on 2 cores: the GPU does the work there.
-    # A pool fills in what was not given; the pool is checked in the plan.
+    # Published GPU examples run 8 threads on 2 cores, because the GPU does the work.
+    # With a pool, the planner completes and checks the layout.
     threads = request.nprocs * request.nthreads
     both_sides = {"nprocs", "nthreads", "cores_per_worker"} <= request.model_fields_set
     of_pool = request.pool is not None and not both_sides

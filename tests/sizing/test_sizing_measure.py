@@ -51,7 +51,7 @@ class TestQuantities:
 
     @pytest.mark.parametrize("data", ["0GB", "0", 0, 0.0, -5, -0.1, (0, "GB"), 1e-10])
     def test_of_nothing_or_less_are_refused(self, data):
-        assert _fault(data).allowed == "more than nothing"
+        assert _fault(data).allowed == "a size above 0"
 
     @pytest.mark.parametrize(
         "data",

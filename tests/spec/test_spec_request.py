@@ -117,7 +117,7 @@ BAD = [
     ("logging", "loud", "one of 'quiet' or 'verbose'"),
     ("logging", None, "one of 'quiet' or 'verbose'"),
     ("node_selector", 5, "a mapping, or text"),
-    ("scheduler_ram", "lots", "a quantity of memory such as '4Gi'"),
+    ("scheduler_ram", "lots", "a memory size such as '4Gi'"),
     ("scheduler_ram", 4, "text"),
     ("scheduler_cpu", [1], "text, or a number"),
     ("scheduler_cpu", True, "a number"),
