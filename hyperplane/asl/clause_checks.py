@@ -1,4 +1,4 @@
-"""The parts of states: rules of a Choice, Retry, Catch, and those of a distributed Map."""
+"""Checks of nested fields: Choices, Retry, Catch, templates, ItemReader and ItemBatcher."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALL = "States.ALL"
 
 
 def check_rules(collector: ProblemCollector, value: Any, place: JsonLocation) -> None:
-    """The ``Choices`` of a Choice state."""
+    """Check the ``Choices`` of a Choice state."""
     for inside, rule in collector.read_objects(value, place):
         _rule(collector, rule, inside, top=True)
 
@@ -51,8 +51,8 @@ def _connective(collector: ProblemCollector, value: Any, place: JsonLocation) ->
 
 
 def check_clauses(collector: ProblemCollector, value: Any, place: JsonLocation) -> None:
-    """A ``Retry`` or a ``Catch``."""
-    if value == []:  # allowed, and as good as none
+    """Check a ``Retry`` or a ``Catch``."""
+    if value == []:  # allowed; has no effect
         return
     clauses = collector.read_objects(value, place)
     catching = place[-1] == "Catch"
@@ -72,7 +72,7 @@ def _errors(collector: ProblemCollector, names: Any, place: JsonLocation, last: 
 
 
 def check_template(collector: ProblemCollector, value: Any, place: JsonLocation) -> None:
-    """A payload template."""
+    """Check a payload template."""
     if not collector.check_object(value, place):
         return
     for inside, asked, why in templates.find_template_errors(value):
@@ -82,7 +82,7 @@ def check_template(collector: ProblemCollector, value: Any, place: JsonLocation)
 
 
 def check_reader(collector: ProblemCollector, reader: Any, place: JsonLocation) -> None:
-    """The ``ItemReader`` of a Map."""
+    """Check the ``ItemReader`` of a Map."""
     if not collector.check_object(reader, place):
         return
     collector.check_fields(reader, place, fields.READER)
@@ -103,7 +103,9 @@ def _headers(collector: ProblemCollector, config: dict[str, Any], place: JsonLoc
         for name in ("CSVHeaderLocation", "CSVHeaders", "CSVDelimiter"):
             if name in config:
                 collector.add(
-                    (*place, name), format_value(config[name]), 'nothing, unless InputType is "CSV"'
+                    (*place, name),
+                    format_value(config[name]),
+                    'no such field, unless InputType is "CSV"',
                 )
         return
     collector.check_required(config, place, ["CSVHeaderLocation"])
@@ -111,17 +113,17 @@ def _headers(collector: ProblemCollector, config: dict[str, Any], place: JsonLoc
     given = config.get("CSVHeaderLocation") == "GIVEN"
     fits = isinstance(headers, list) and headers and all(isinstance(one, str) for one in headers)
     if given and not fits:
-        collector.add((*place, "CSVHeaders"), format_value(headers), "a list of names of columns")
+        collector.add((*place, "CSVHeaders"), format_value(headers), "a list of column names")
     if not given and headers is not None:
         collector.add(
             (*place, "CSVHeaders"),
             format_value(headers),
-            'nothing, unless CSVHeaderLocation is "GIVEN"',
+            'no such field, unless CSVHeaderLocation is "GIVEN"',
         )
 
 
 def check_batcher(collector: ProblemCollector, batcher: Any, place: JsonLocation) -> None:
-    """The ``ItemBatcher`` of a Map."""
+    """Check the ``ItemBatcher`` of a Map."""
     if not collector.check_object(batcher, place):
         return
     collector.check_fields(batcher, place, fields.BATCHER)

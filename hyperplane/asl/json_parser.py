@@ -1,4 +1,4 @@
-"""The text of a machine as JSON, with the line of every value, and all that is wrong with it."""
+"""JSON parser that records the line of each value and duplicate fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from hyperplane.asl.json_values import parse_finite, reject_constant
 
-#: Levels of objects and lists in each other.
+#: Maximum nesting of objects and lists.
 MAX_DEPTH = 32
 
 JsonLocation = tuple[str | int, ...]
@@ -20,25 +20,18 @@ _DECODER = json.JSONDecoder(parse_constant=reject_constant, parse_float=parse_fi
 
 
 class JsonSyntaxError(ValueError):
-    """The text stops being JSON at a line."""
+    """The text is not valid JSON; ``line`` is the line of the error."""
 
-    def __init__(self, line: int, wrong: str) -> None:
-        super().__init__(wrong)
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
         self.line = line
 
 
 @dataclass
 class JsonDocument:
-    """JSON and where its parts stand.
+    """Parsed JSON with the line of each location, and the duplicate fields with their lines.
 
-    Parameters
-    ----------
-    value : JSON
-        What the text says; of fields that are there twice, the last.
-    lines : dict
-        Place of a value to its line, from 1.
-    twice : list
-        Places of fields that are there already.
+    Of duplicate fields, ``value`` has the last one.
     """
 
     value: Any = None
@@ -47,37 +40,23 @@ class JsonDocument:
 
 
 def parse_with_lines(text: str) -> JsonDocument:
-    r"""Read JSON text and remember the lines.
-
-    Parameters
-    ----------
-    text : str
-        All of it.
-
-    Returns
-    -------
-    Scanned
-
-    Raises
-    ------
-    NotJson
-        A ``ValueError`` with ``.line``: not JSON, or deeper than 32 levels.
+    r"""Parse JSON text; raise JsonSyntaxError if it is invalid or nested too deeply.
 
     Examples
     --------
-    >>> scan('{"a":\n [1, 2]}').lines[("a", 1)]
+    >>> parse_with_lines('{"a":\n [1, 2]}').lines[("a", 1)]
     2
     """
     parser = _JsonParser(text)
     parser.found.value = parser.parse_value((), parser.skip_blanks(0))
     end = parser.skip_blanks(parser.position)
     if end != len(text):
-        raise parser.error(end, "something after the end of the JSON")
+        raise parser.error(end, "text after the end of the JSON document")
     return parser.found
 
 
 class _JsonParser:
-    """A recursive reader: the depth limit keeps it far from Python's own."""
+    """Recursive-descent parser; MAX_DEPTH keeps it below Python's recursion limit."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -97,7 +76,7 @@ class _JsonParser:
 
     def expect(self, position: int, char: str, what: str) -> int:
         if not self.text.startswith(char, position):
-            raise self.error(position, f"{self.show_character(position)} where {what} may stand")
+            raise self.error(position, f"{self.show_character(position)}, expected {what}")
         return self.skip_blanks(position + 1)
 
     def show_character(self, position: int) -> str:
@@ -131,7 +110,7 @@ class _JsonParser:
                 position = self.expect(position, ",", "a comma or }")
             if not self.text.startswith('"', position):
                 raise self.error(
-                    position, f"{self.show_character(position)} where a name may stand"
+                    position, f"{self.show_character(position)}, expected a name in quotes"
                 )
             start = position
             name = self.parse_scalar(position)

@@ -102,11 +102,11 @@ def test_a_program_that_writes_a_lot_does_not_block():
 @pytest.mark.parametrize(
     ("code", "cause"),
     [
-        ("import sys; sys.exit('no such table')", "ended with status 1: no such table"),
-        ("import sys; sys.exit(3)", "ended with status 3"),
-        ("import os; os.kill(os.getpid(), 9)", "ended with status -9"),
-        ("print('done')", "is no JSON"),
-        ("print('NaN')", "is no JSON"),
+        ("import sys; sys.exit('no such table')", "ended with exit status 1: no such table"),
+        ("import sys; sys.exit(3)", "ended with exit status 3"),
+        ("import os; os.kill(os.getpid(), 9)", "ended with exit status -9"),
+        ("print('done')", "invalid JSON"),
+        ("print('NaN')", "invalid JSON"),
     ],
 )
 def test_a_program_that_fails_says_why(code, cause):
@@ -122,7 +122,7 @@ def test_a_program_that_is_not_there_fails_the_task(tmp_path):
 
 @pytest.mark.parametrize("argv", ["ls -l", [], [""], ["ls", 5], None, [None]])
 def test_a_command_is_a_list_of_texts(argv):
-    with pytest.raises(RequestError, match="a list of texts"):
+    with pytest.raises(RequestError, match="a list of strings"):
         Command(argv)
 
 

@@ -135,7 +135,7 @@ def test_a_machine_that_goes_in_circles_ends_with_its_time():
     }
     states["B"]["Default"] = "C"
     machine = read_machine({"StartAt": "A", "TimeoutSeconds": 95, "States": states})
-    with pytest.raises(MachineFailed, match="longer than its TimeoutSeconds"):
+    with pytest.raises(MachineFailed, match="exceeded its TimeoutSeconds"):
         run_machine(machine, None, {}, sleep=clock.sleep, now=clock.now)
     assert clock.waits == [10] * 9 + [5]
 
