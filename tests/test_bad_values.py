@@ -46,7 +46,7 @@ MADE_HERE = (
     "hyperplane.jobs.Submitted", "hyperplane.storage.Cleaned", "hyperplane.storage.SaveResult",
     "hyperplane.errors.check",
 )  # fmt: skip
-#: Modules that stand for something else: programs, what is not provided, and the configuration,
+#: Modules without functions to check: programs, modules that are not provided, the configuration,
 #: which no page of reference names.
 OTHERS = {"hyperplane.cli", "hyperplane.config", "hyperplane.hyper_nlp", "hyperplane.ray_common"}
 

@@ -85,7 +85,7 @@ def zarrs() -> str:
     return "folder"
 
 
-#: What is called -> what its error says. Several of one kind stand for their relatives.
+#: What is called -> what its error says. Each call represents several similar ones.
 CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "submit(None)": (lambda: hyperplane.jobs.submit(None), "path = 'None'"),
     "read_pipeline(3)": (lambda: hyperplane.jobs.read_pipeline(3), "path = '3'"),

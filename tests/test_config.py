@@ -134,7 +134,7 @@ class TestPools:
         assert nearest in error.faults[0].advice
 
     @pytest.mark.parametrize("asked", ["zzz", "", None, 1616])
-    def test_a_name_like_no_other_is_unknown_all_the_same(self, asked):
+    def test_a_name_unlike_any_other_is_unknown(self, asked):
         with pytest.raises(UnknownPool) as caught:
             config.get_pool(asked)
         assert caught.value.name == str(asked)
@@ -171,7 +171,7 @@ class TestSetInThePythonProcess:
         assert settings.reserve_fraction == 0.2
         assert settings.single_process_cores == 3
 
-    def test_settings_of_an_engine_that_nobody_configured_are_its_defaults(self):
+    def test_settings_of_an_engine_without_a_section_are_its_defaults(self):
         assert config.engine_settings("elsewhere", EngineSettings) == EngineSettings()
 
     def test_auto_engines(self):

@@ -68,7 +68,7 @@ EXAMPLES = [
     (ReadError("gs://a/b.csv", "it is cut off"), {"url": "gs://a/b.csv"}, OSError),
     (StorageError("gs://a/b", "no space"), {"url": "gs://a/b"}, OSError),
     (OutputExists("gs://a/b", "something"), {"url": "gs://a/b"}, FileExistsError),
-    (OutputConflict("gs://a/b", "somebody"), {"url": "gs://a/b"}, StorageError),
+    (OutputConflict("gs://a/b", "conflict"), {"url": "gs://a/b"}, StorageError),
     (
         BadLines("3 of 4 lines", "a.jsonl", 17, 3, 4),
         {"file": "a.jsonl", "line": 17, "bad": 3, "lines": 4},

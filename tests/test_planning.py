@@ -390,7 +390,7 @@ class TestFaults:
 
 
 class TestPlan:
-    def test_has_a_name_of_its_own_unless_one_is_given(self):
+    def test_has_a_unique_name_unless_one_is_given(self):
         uuid4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
         names = {hyperplane.plan_cluster().name for _ in range(3)}
         assert len(names) == 3

@@ -185,7 +185,7 @@ def test_public_functions_and_records_pickle():
     assert hyperplane.Shard(1, 2)._replace(idx=0) == hyperplane.Shard(idx=0, n=2)
 
 
-def test_a_step_is_told_its_fields():
+def test_a_step_lists_its_fields():
     with pytest.raises(UnknownArgument, match=r"depends_no.*did you mean depends_on\?"):
         hyperplane.jobs.Step(name="a", kind="command", argv=("ls",), depends_no=())
 
@@ -240,7 +240,7 @@ def test_a_value_that_cannot_be_printed_is_shown_by_its_type():
 @pytest.mark.parametrize(
     "value", [10**5000, "é" * 500, None, float("nan")], ids=["large", "long", "None", "nan"]
 )
-def test_any_value_can_be_told(value):
+def test_any_value_can_be_shown(value):
     with pytest.raises(UnknownArgument, match=r"^1 fault.*\n.*poool=") as caught:
         hyperplane.fit_workers("16_16", poool=value)
     assert len(str(caught.value)) < 300

@@ -39,7 +39,7 @@ def outcome(work: Callable[..., Any], refusal: type[Exception], *arguments: Any)
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """A clock that advances only in sleep()."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []

@@ -206,7 +206,7 @@ def test_what_cannot_run_here_is_refused_before_anything_runs():
         "B": {"Type": "Task", "Resource": "arn:aws:states:::sqs:sendMessage", "Next": "C"},
         "C": {"Type": "Task", "Resource": "arn:aws:states:::x:y.waitForTaskToken", "Next": "D"},
         "D": {"Type": "Task", "Resource": "arn:aws:states:::lambda:invoke", "Next": "E",
-              "Parameters": {"FunctionName": "nobody"}},
+              "Parameters": {"FunctionName": "unknown"}},
         "E": {"Type": "Map", "End": True, "ResultWriter": {},
               "ItemReader": {"Resource": "arn:aws:states:::s3:getObject"},
               "ItemProcessor": {**task("lost"), "ProcessorConfig": {"Mode": "DISTRIBUTED"}}},
@@ -226,7 +226,7 @@ def test_what_cannot_run_here_is_refused_before_anything_runs():
     assert calls == []
 
 
-def test_all_faults_of_the_arguments_are_told_at_once():
+def test_all_faults_of_the_arguments_are_reported_together():
     tasks = {"a": ["ls"], 5: print, "c": Command(["ls"])}
     with pytest.raises(RequestError) as refused:
         run_machine({}, {1, 2}, tasks, max_workers=0)

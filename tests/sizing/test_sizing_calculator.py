@@ -145,7 +145,7 @@ class TestPoolThatIsChosen:
         assert (advice.pool.name, advice.nodes) == ("8_64", math.ceil(800 / 57.999))
         assert "pool: 8_64, as requested" in advice.reasons
 
-    def test_may_be_one_that_nobody_configured(self):
+    def test_a_pool_need_not_be_configured(self):
         advice = hyperplane.size_cluster("10GB", "groupby", pool=OWN)
         assert advice.pool is OWN
         assert {option.pool.name for option in advice.alternatives} == set(hyperplane.pools())

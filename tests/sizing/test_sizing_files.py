@@ -213,7 +213,7 @@ class TestText:
         (tmp_path / "a.csv").write_text(text)
         assert 0 <= size_of(tmp_path / "a.csv") < 1000
 
-    def test_text_that_is_no_table_is_measured_all_the_same(self, tmp_path):
+    def test_text_that_is_not_a_table_is_measured(self, tmp_path):
         (tmp_path / "a.txt").write_text("Call me Ishmael.\nSome years ago, never mind\n" * 400)
         assert size_of(tmp_path / "a.txt") > 10_000
 

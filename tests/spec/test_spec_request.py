@@ -273,7 +273,7 @@ def test_a_name_of_plain_dask_gets_ours(name, ours):
     assert fault.advice == f"did you mean {ours}?"
 
 
-def test_an_argument_like_no_other_is_unknown_all_the_same():
+def test_a_name_unlike_any_argument_is_unknown():
     [fault] = _faults(zzz=1)
     assert fault.advice == ""
 
