@@ -226,7 +226,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: hyperplane.jobs.Resources(cores=np.True_), "cores = np.True_",
     ),
     "coords of a number": (
-        lambda: hyperplane.array.open_zarr_many("x", coords=1), "coords = 1: allowed is one of",
+        lambda: hyperplane.array.open_zarr_many("x", coords=1), "coords = 1: expected one of",
     ),
     "requirements of bytes": (
         lambda: hyperplane.jobs.Pipeline.from_steps("p", [step()], requirements=b"1"),

@@ -472,7 +472,7 @@ class TestFiles:
         file = str(in_new_process.folder / "site.yaml")
         assert {source for source, *_ in shown["faults"]} == {file}
         assert shown["pools"].startswith("5 faults in the configuration:\n")
-        assert f"{file}: hyperplane.pools.pool_1_1 = 11: allowed is a mapping" in shown["pools"]
+        assert f"{file}: hyperplane.pools.pool_1_1 = 11: expected a mapping" in shown["pools"]
 
     @pytest.mark.process
     def test_of_several_files_the_one_in_force_is_named(self, in_new_process):

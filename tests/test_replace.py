@@ -209,7 +209,7 @@ class TestReplace:
 
     @pytest.mark.parametrize("value", [1, "yes", None])
     def test_it_is_a_flag(self, started, value):
-        with pytest.raises(RequestError, match=r"replace = .*: allowed is True or False"):
+        with pytest.raises(RequestError, match=r"replace = .*: expected True or False"):
             hyperplane.initialize_cluster(**SMALL, replace=value)
         assert started == []
 

@@ -51,8 +51,8 @@ def check_machine(document: Mapping[str, Any]) -> list[Fault]:
     >>> machine = {"StartAt": "A", "States": {"A": {"Type": "Pass", "Next": "B"}}}
     >>> for fault in check_machine(machine):
     ...     print(fault)
-    States.A.Next = "B": allowed is the name of a state at the same level
-    States = no terminal state: allowed is one with "End": true, or of type Succeed or Fail
+    States.A.Next = "B": expected the name of a state at the same level
+    States = no terminal state: expected one with "End": true, or of type Succeed or Fail
     """
     try:
         copy = copy_json_to_depth(document, MAX_DEPTH)

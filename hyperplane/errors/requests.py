@@ -34,7 +34,13 @@ class Fault:
     def __str__(self) -> str:
         source = f"{self.source}: " if self.source else ""
         advice = f"; {self.advice}" if self.advice else ""
-        return f"{source}{self.where} = {self.asked}: allowed is {self.allowed}{advice}"
+        if self.asked == "nothing":
+            return f"{source}{self.where} is not set; expected {self.allowed}{advice}"
+        # "no such key" describes the fault itself, unlike all other texts.
+        expected = (
+            self.allowed if self.allowed.startswith("no such ") else f"expected {self.allowed}"
+        )
+        return f"{source}{self.where} = {self.asked}: {expected}{advice}"
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class UnknownName(Fault):
         end = "" if self.advice.endswith("?") else ";"
         advice = f"{self.advice}{end} " if self.advice else ""
         wrong = f"unknown argument of {self.function}"
-        return f"{self.where}={self.asked}: {wrong}; {advice}allowed is {self.allowed}"
+        return f"{self.where}={self.asked}: {wrong}; {advice}expected {self.allowed}"
 
 
 def _rebuild(cls: type[HyperplaneError], message: str, fields: dict[str, Any]) -> HyperplaneError:

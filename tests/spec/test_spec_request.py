@@ -414,11 +414,11 @@ def test_cannot_be_changed():
 @pytest.mark.parametrize(
     ("memory", "said"),
     [
-        ({"pauze": 0.8}, "memory.pauze = 0.8: allowed is one of target, spill, pause, terminate; "
+        ({"pauze": 0.8}, "memory.pauze = 0.8: expected one of target, spill, pause, terminate; "
          "did you mean pause?"),
-        ({1: 0.8}, "memory.1 = 0.8: allowed is one of target, spill, pause"),
-        ({"pause": 7}, "memory.pause = 7: allowed is a fraction in (0, 1]"),
-        ({"pause": "85%"}, "memory.pause = '85%': allowed is a fraction in (0, 1], or False"),
+        ({1: 0.8}, "memory.1 = 0.8: expected one of target, spill, pause"),
+        ({"pause": 7}, "memory.pause = 7: expected a fraction in (0, 1]"),
+        ({"pause": "85%"}, "memory.pause = '85%': expected a fraction in (0, 1], or False"),
     ],
 )  # fmt: skip
 def test_a_fault_of_the_memory_policy_is_said_once(memory, said):
