@@ -78,117 +78,117 @@ class _Checker:
         self.collector = ProblemCollector()
         self.names: dict[str, JsonLocation] = {}
 
-    def report_language(self, asked: Any, place: JsonLocation) -> None:
+    def report_language(self, asked: Any, location: JsonLocation) -> None:
         advice = "JSONata is not supported; use JSONPath"
-        self.collector.add(place, format_value(asked), '"JSONPath"', advice)
+        self.collector.add(location, format_value(asked), '"JSONPath"', advice)
 
-    def check_machine(self, machine: Any, place: JsonLocation, known: fields.Fields) -> None:
+    def check_machine(self, machine: Any, location: JsonLocation, known: fields.Fields) -> None:
         """Check a machine, a branch or a processor, which all contain states."""
-        if not self.collector.check_object(machine, place):
+        if not self.collector.check_object(machine, location):
             return
-        self.collector.check_fields(machine, place, known)
-        self.collector.check_required(machine, place, ["StartAt", "States"])
+        self.collector.check_fields(machine, location, known)
+        self.collector.check_required(machine, location, ["StartAt", "States"])
         config = machine.get("ProcessorConfig")
         if isinstance(config, dict):
             self.collector.check_fields(
-                config, (*place, "ProcessorConfig"), fields.PROCESSOR_CONFIG
+                config, (*location, "ProcessorConfig"), fields.PROCESSOR_CONFIG
             )
         states = machine.get("States")
         if not isinstance(states, dict):
             return
-        self.check_names(states, (*place, "States"))
+        self.check_names(states, (*location, "States"))
         for name, state in states.items():
-            self.check_state(state, (*place, "States", name))
-        self.check_graph(machine, states, place)
+            self.check_state(state, (*location, "States", name))
+        self.check_graph(machine, states, location)
 
-    def check_names(self, states: dict[str, Any], place: JsonLocation) -> None:
+    def check_names(self, states: dict[str, Any], location: JsonLocation) -> None:
         for name in states:
             if not 1 <= len(name) <= LONGEST_NAME:
                 asked = f"{len(name)} characters"
                 self.collector.add(
-                    (*place, name), asked, f"a name of 1 to {LONGEST_NAME} characters"
+                    (*location, name), asked, f"a name of 1 to {LONGEST_NAME} characters"
                 )
             if name in self.names:
                 allowed = "a name that is unique in the whole machine"
-                self.collector.add((*place, name), format_value(name), allowed, doubt=True)
-            self.names.setdefault(name, place)
+                self.collector.add((*location, name), format_value(name), allowed, doubt=True)
+            self.names.setdefault(name, location)
 
-    def check_state(self, state: Any, place: JsonLocation) -> None:
-        if not self.collector.check_object(state, place):
+    def check_state(self, state: Any, location: JsonLocation) -> None:
+        if not self.collector.check_object(state, location):
             return
         kind = state.get("Type")
         if not isinstance(kind, str) or kind not in fields.STATES:
             asked = format_value(kind) if "Type" in state else "nothing"
-            self.collector.add((*place, "Type"), asked, f"one of {', '.join(fields.STATES)}")
+            self.collector.add((*location, "Type"), asked, f"one of {', '.join(fields.STATES)}")
             return
         if state.get("QueryLanguage", "JSONPath") != "JSONPath":
-            self.report_language(state["QueryLanguage"], (*place, "QueryLanguage"))
+            self.report_language(state["QueryLanguage"], (*location, "QueryLanguage"))
             return
-        self.collector.check_fields(state, place, fields.STATES[kind])
-        self.collector.check_required(state, place, fields.NEEDED.get(kind, ()))
+        self.collector.check_fields(state, location, fields.STATES[kind])
+        self.collector.check_required(state, location, fields.NEEDED.get(kind, ()))
         for group in fields.EXACTLY_ONE.get(kind, ()):
-            self.collector.check_exactly_one(state, place, group)
+            self.collector.check_exactly_one(state, location, group)
         for group in fields.AT_MOST_ONE.get(kind, ()):
-            self.collector.check_at_most_one(state, place, group)
+            self.collector.check_at_most_one(state, location, group)
         for name, check in _CLAUSES.items():
             if name in state and name in fields.STATES[kind]:
-                check(self.collector, state[name], (*place, name))
-        self.check_transition(state, place)
-        self.check_type_rules(state, place)
+                check(self.collector, state[name], (*location, name))
+        self.check_transition(state, location)
+        self.check_type_rules(state, location)
 
-    def check_transition(self, state: dict[str, Any], place: JsonLocation) -> None:
+    def check_transition(self, state: dict[str, Any], location: JsonLocation) -> None:
         if "Next" not in fields.STATES[state["Type"]]:
             return
         if state.get("End") is True:
-            self.collector.check_at_most_one(state, place, ("Next", "End"))
+            self.collector.check_at_most_one(state, location, ("Next", "End"))
         elif "Next" not in state:
-            self.collector.add((*place, "Next"), "nothing", 'the next state, or "End": true')
+            self.collector.add((*location, "Next"), "nothing", 'the next state, or "End": true')
 
-    def check_type_rules(self, state: dict[str, Any], place: JsonLocation) -> None:
+    def check_type_rules(self, state: dict[str, Any], location: JsonLocation) -> None:
         """Check the rules that apply to one type of state only."""
         kind = state["Type"]
         if kind == "Task":
             beat, limit = state.get("HeartbeatSeconds"), state.get("TimeoutSeconds")
             if type(beat) is int and type(limit) is int and beat >= limit:
-                inside = (*place, "HeartbeatSeconds")
+                inside = (*location, "HeartbeatSeconds")
                 self.collector.add(inside, f"{beat}", f"less than TimeoutSeconds, which is {limit}")
         elif kind == "Parallel" and "Branches" in state:
             for inside, branch in self.collector.read_objects(
-                state["Branches"], (*place, "Branches")
+                state["Branches"], (*location, "Branches")
             ):
                 self.check_machine(branch, inside, fields.BRANCH)
         elif kind == "Map":
             for name in ("ItemProcessor", "Iterator"):
                 if name in state:
                     known = fields.PROCESSOR if name == "ItemProcessor" else fields.BRANCH
-                    self.check_machine(state[name], (*place, name), known)
-            self.check_distributed_fields(state, place)
+                    self.check_machine(state[name], (*location, name), known)
+            self.check_distributed_fields(state, location)
 
-    def check_distributed_fields(self, state: dict[str, Any], place: JsonLocation) -> None:
+    def check_distributed_fields(self, state: dict[str, Any], location: JsonLocation) -> None:
         if mode_of(state) == "DISTRIBUTED":
             return
         for name in fields.DISTRIBUTED:
             if name in state:
                 allowed = 'no such field, unless ProcessorConfig has "Mode": "DISTRIBUTED"'
-                self.collector.add((*place, name), format_value(state[name]), allowed)
+                self.collector.add((*location, name), format_value(state[name]), allowed)
 
     def check_graph(
-        self, machine: dict[str, Any], states: dict[str, Any], place: JsonLocation
+        self, machine: dict[str, Any], states: dict[str, Any], location: JsonLocation
     ) -> None:
         """Check the targets of transitions, terminal states and unreachable states."""
         start = machine.get("StartAt")
         if isinstance(start, str) and start not in states:
             self.collector.add(
-                (*place, "StartAt"), format_value(start), "the name of a state in States"
+                (*location, "StartAt"), format_value(start), "the name of a state in States"
             )
         for name, state in states.items():
             for inside, target in targets(state):
                 if target not in states:
-                    where = (*place, "States", name, *inside)
+                    where = (*location, "States", name, *inside)
                     self.collector.add(
                         where, format_value(target), "the name of a state at the same level"
                     )
-        inside = (*place, "States")
+        inside = (*location, "States")
         if not any(_ends(state) for state in states.values()):
             allowed = 'one with "End": true, or of type Succeed or Fail'
             self.collector.add(inside, "no terminal state", allowed)

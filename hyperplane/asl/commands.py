@@ -120,25 +120,25 @@ def run_function(
     A thread cannot be ended: after a timeout it continues, and its result is dropped.
     """
     done = threading.Event()
-    box: dict[str, Any] = {}
+    outcome: dict[str, Any] = {}
 
     def work() -> None:
         try:
-            box["result"] = variables.run(function, payload)
+            outcome["result"] = variables.run(function, payload)
         except BaseException as error:  # noqa: BLE001 - any exception is a failure of the task
-            box["error"] = error
+            outcome["error"] = error
         finally:
             done.set()
 
     threading.Thread(target=work, name="task", daemon=True).start()
     with scope.on_stop(done.set):
         done.wait(limit)
-    if "error" in box:
-        error = box.pop("error")
+    if "error" in outcome:
+        error = outcome.pop("error")
         raise StateError(type(error).__name__, str(error)) from error
-    if "result" in box:
+    if "result" in outcome:
         try:
-            return copy_json(box.pop("result"))
+            return copy_json(outcome.pop("result"))
         except ValueError as error:
             why = f"the task returned an invalid value: {error}"
             raise StateError("States.TaskFailed", why) from None

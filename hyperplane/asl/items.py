@@ -150,8 +150,8 @@ def make_batches(
     batcher: dict[str, Any], payloads: list[Any], data: Any, context: Any
 ) -> list[dict[str, Any]]:
     """Group items into batches, each with the ``BatchInput``."""
-    most = read_whole_number(batcher, "MaxItemsPerBatch", data, context, least=1)
-    largest = read_whole_number(batcher, "MaxInputBytesPerBatch", data, context, least=1)
+    max_items = read_whole_number(batcher, "MaxItemsPerBatch", data, context, least=1)
+    max_bytes = read_whole_number(batcher, "MaxInputBytesPerBatch", data, context, least=1)
     base: dict[str, Any] = {}
     if "BatchInput" in batcher:
         base["BatchInput"] = fill_template(batcher["BatchInput"], data, context)
@@ -159,11 +159,11 @@ def make_batches(
     found: list[dict[str, Any]] = []
     for payload in payloads:
         more = _json_size(payload) + 1  # the comma
-        if largest is not None and empty + more - 1 > largest:
-            cause = f"a batch of one item has {empty + more - 1} bytes, more than {largest}"
+        if max_bytes is not None and empty + more - 1 > max_bytes:
+            cause = f"a batch of one item has {empty + more - 1} bytes, more than {max_bytes}"
             raise StateError("States.DataLimitExceeded", cause)
-        full = bool(found) and len(found[-1]["Items"]) == most
-        if not found or full or (largest is not None and size + more - 1 > largest):
+        full = bool(found) and len(found[-1]["Items"]) == max_items
+        if not found or full or (max_bytes is not None and size + more - 1 > max_bytes):
             found.append({**base, "Items": []})
             size = empty
         found[-1]["Items"].append(payload)

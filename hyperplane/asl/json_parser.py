@@ -48,11 +48,11 @@ def parse_with_lines(text: str) -> JsonDocument:
     2
     """
     parser = _JsonParser(text)
-    parser.found.value = parser.parse_value((), parser.skip_blanks(0))
+    parser.document.value = parser.parse_value((), parser.skip_blanks(0))
     end = parser.skip_blanks(parser.position)
     if end != len(text):
         raise parser.error(end, "text after the end of the JSON document")
-    return parser.found
+    return parser.document
 
 
 class _JsonParser:
@@ -61,7 +61,7 @@ class _JsonParser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
-        self.found = JsonDocument()
+        self.document = JsonDocument()
         self.starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
     def line_at(self, position: int) -> int:
@@ -82,15 +82,17 @@ class _JsonParser:
     def show_character(self, position: int) -> str:
         return repr(self.text[position]) if position < len(self.text) else "the end of the text"
 
-    def parse_value(self, place: JsonLocation, position: int) -> Any:
-        self.found.lines[place] = self.line_at(position)
+    def parse_value(self, location: JsonLocation, position: int) -> Any:
+        self.document.lines[location] = self.line_at(position)
         start = self.text[position : position + 1]
         if start and start in "{[":
-            if len(place) >= MAX_DEPTH:
+            if len(location) >= MAX_DEPTH:
                 raise self.error(position, f"nested deeper than {MAX_DEPTH} levels")
             inner = self.skip_blanks(position + 1)
             return (
-                self.parse_object(place, inner) if start == "{" else self.parse_list(place, inner)
+                self.parse_object(location, inner)
+                if start == "{"
+                else self.parse_list(location, inner)
             )
         return self.parse_scalar(position)
 
@@ -103,7 +105,7 @@ class _JsonParser:
             raise self.error(position, str(error)) from None
         return value
 
-    def parse_object(self, place: JsonLocation, position: int) -> dict[str, Any]:
+    def parse_object(self, location: JsonLocation, position: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
         while not self.text.startswith("}", position):
             if found:
@@ -114,21 +116,21 @@ class _JsonParser:
                 )
             start = position
             name = self.parse_scalar(position)
-            inside = (*place, name)
+            inside = (*location, name)
             if name in found:
-                self.found.duplicates.append((inside, self.line_at(start)))
+                self.document.duplicates.append((inside, self.line_at(start)))
             position = self.expect(self.skip_blanks(self.position), ":", "a colon")
             found[name] = self.parse_value(inside, position)
             position = self.skip_blanks(self.position)
         self.position = position + 1
         return found
 
-    def parse_list(self, place: JsonLocation, position: int) -> list[Any]:
+    def parse_list(self, location: JsonLocation, position: int) -> list[Any]:
         found: list[Any] = []
         while not self.text.startswith("]", position):
             if found:
                 position = self.expect(position, ",", "a comma or ]")
-            found.append(self.parse_value((*place, len(found)), position))
+            found.append(self.parse_value((*location, len(found)), position))
             position = self.skip_blanks(self.position)
         self.position = position + 1
         return found

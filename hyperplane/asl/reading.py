@@ -80,27 +80,27 @@ def read_machine(
     else:
         raise RequestError([Fault("machine", type(source).__name__, "a path or a mapping")])
     found = [
-        *(Problem(place, "a duplicate field", "each field once") for place, _ in
+        *(Problem(location, "a duplicate field", "each field once") for location, _ in
           scanned.duplicates),
         *find_faults(scanned.value),
     ]  # fmt: skip
     lines = {**scanned.lines, **dict(scanned.duplicates)}
-    found.sort(key=lambda one: _line(one.place, lines))
-    faults = [(one, one.to_fault(_source(file, one.place, lines))) for one in found]
+    found.sort(key=lambda one: _line(one.location, lines))
+    faults = [(one, one.to_fault(_source(file, one.location, lines))) for one in found]
     check(fault for one, fault in faults if not (lenient and one.doubt))
     doubts = tuple(fault for _, fault in faults)
     return Machine(name or "machine", scanned.value, doubts)
 
 
-def _source(file: str, place: JsonLocation, lines: Mapping[JsonLocation, int]) -> str:
+def _source(file: str, location: JsonLocation, lines: Mapping[JsonLocation, int]) -> str:
     """File and line of a location, or of the nearest parent that exists."""
-    return f"{file}:{_line(place, lines)}" if file else ""
+    return f"{file}:{_line(location, lines)}" if file else ""
 
 
-def _line(place: JsonLocation, lines: Mapping[JsonLocation, int]) -> int:
-    while place and place not in lines:
-        place = place[:-1]
-    return lines.get(place, 1)
+def _line(location: JsonLocation, lines: Mapping[JsonLocation, int]) -> int:
+    while location and location not in lines:
+        location = location[:-1]
+    return lines.get(location, 1)
 
 
 def _parse_mapping(source: Mapping[str, Any]) -> JsonDocument:

@@ -116,11 +116,11 @@ def run_machine(
     """
     workers = min(32, (os.cpu_count() or 1) + 4) if max_workers is None else max_workers
     check(_argument_faults(machine, input, tasks, workers))
-    known = TaskRegistry(tasks)
-    check(find_run_faults(machine.document, known))
+    registry = TaskRegistry(tasks)
+    check(find_run_faults(machine.document, registry))
     data = copy_json(input)
     execution = Execution(
-        known, now, sleep, on_event, workers, contextvars.copy_context(), run_states
+        registry, now, sleep, on_event, workers, contextvars.copy_context(), run_states
     )
     started = now()
     seconds = machine.document.get("TimeoutSeconds")
@@ -209,8 +209,8 @@ def _run_state(
     entered = format_timestamp(execution.now())
     execution.emit("entered", path)
     while True:
-        about = {"EnteredTime": entered, "Name": name, "RetryCount": retry_counter.count}
-        context = {**frame.context, "State": about}
+        state_context = {"EnteredTime": entered, "Name": name, "RetryCount": retry_counter.count}
+        context = {**frame.context, "State": state_context}
         try:
             outcome = _run_handler(execution, state, data, context, frame)
         except StateError as error:

@@ -69,11 +69,11 @@ def find_task_faults(tasks: object) -> Iterator[Fault]:
 
 
 def iterate_states(
-    machine: Any, place: JsonLocation = ()
+    machine: Any, location: JsonLocation = ()
 ) -> Iterator[tuple[JsonLocation, dict[str, Any]]]:
     """Yield all states of a machine without faults, including nested ones."""
     for name, state in machine["States"].items():
-        inside = (*place, "States", name)
+        inside = (*location, "States", name)
         yield inside, state
         for number, branch in enumerate(state.get("Branches", ())):
             yield from iterate_states(branch, (*inside, "Branches", number))
@@ -84,48 +84,54 @@ def iterate_states(
 
 def find_run_faults(document: Any, tasks: TaskRegistry) -> Iterator[Fault]:
     """Yield the faults of a valid machine that prevent its execution with these tasks."""
-    for place, state in iterate_states(document):
+    for location, state in iterate_states(document):
         if state["Type"] == "Task":
-            yield from _find_resource_faults(state, place, tasks)
+            yield from _find_resource_faults(state, location, tasks)
         for name in ("HeartbeatSeconds", "HeartbeatSecondsPath"):
             if name in state:
                 advice = "TimeoutSeconds bounds the whole task"
                 yield _fault(
-                    place, name, state[name], "no such field: heartbeats are not supported", advice
+                    location,
+                    name,
+                    state[name],
+                    "no such field: heartbeats are not supported",
+                    advice,
                 )
         if "ResultWriter" in state:
             advice = "remove it; the results are the output of the state"
             yield _fault(
-                place, "ResultWriter", "a writer", "no such field: it is not supported", advice
+                location, "ResultWriter", "a writer", "no such field: it is not supported", advice
             )
         reader = state.get("ItemReader")
         if reader and tasks.find(reader["Resource"]) is None:
-            inside = (*place, "ItemReader")
+            inside = (*location, "ItemReader")
             yield _missing_task(inside, reader["Resource"], tasks)
 
 
 def _find_resource_faults(
-    state: dict[str, Any], place: JsonLocation, tasks: TaskRegistry
+    state: dict[str, Any], location: JsonLocation, tasks: TaskRegistry
 ) -> Iterator[Fault]:
     resource = state["Resource"]
     if resource.endswith(".waitForTaskToken"):
         allowed = "a task without a token: callbacks with task tokens are not supported"
-        yield _fault(place, "Resource", resource, allowed)
+        yield _fault(location, "Resource", resource, allowed)
     elif tasks.is_lambda_invoke(resource):
         parameters = state.get("Parameters", {})
         named = parameters.get("FunctionName")
         if "FunctionName.$" not in parameters and tasks.find_function(named) is None:
-            yield _missing_task((*place, "Parameters"), named, tasks, "FunctionName")
+            yield _missing_task((*location, "Parameters"), named, tasks, "FunctionName")
     elif tasks.find(resource) is None:
-        yield _missing_task(place, resource, tasks)
+        yield _missing_task(location, resource, tasks)
 
 
 def _missing_task(
-    place: JsonLocation, asked: object, tasks: TaskRegistry, name: str = "Resource"
+    location: JsonLocation, asked: object, tasks: TaskRegistry, name: str = "Resource"
 ) -> Fault:
     advice = "pass a task for it to run_machine, under the ARN or the name in it"
-    return _fault(place, name, asked, f"one of the tasks: {tasks.names}", advice)
+    return _fault(location, name, asked, f"one of the tasks: {tasks.names}", advice)
 
 
-def _fault(place: JsonLocation, name: str, asked: object, allowed: str, advice: str = "") -> Fault:
-    return Fault(format_location((*place, name)), str(asked), allowed, advice)
+def _fault(
+    location: JsonLocation, name: str, asked: object, allowed: str, advice: str = ""
+) -> Fault:
+    return Fault(format_location((*location, name)), str(asked), allowed, advice)
