@@ -1,4 +1,4 @@
-"""Helpers of collections with bad values: an error of this package soon, or a right answer."""
+"""Collection helpers with bad values: a prompt hyperplane error or a correct result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saving, loading and reading with bad values: an error of this package soon, or a right answer."""
+"""Saving, loading and reading with bad values: a prompt hyperplane error or a correct result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typed views of the configuration, the three ways to override it, and what is said of faults.
+"""Typed views of the configuration, the three ways to override it, and its faults.
 
 What a file or a variable does is tried in a new process, because Dask reads both as it is
 imported.
@@ -56,7 +56,7 @@ print(json.dumps({
 
 @pytest.fixture
 def in_new_process(tmp_path):
-    """Read the configuration in a new process, with files and variables as given."""
+    """Read the configuration in a new process with these files and variables."""
     folder = tmp_path / "dask"
 
     def show(*operations, files=None, **variables):
@@ -201,7 +201,7 @@ def _the_fault(view):
 
 
 class TestFaults:
-    """What was set from Python; files and variables are below."""
+    """Faults of values set in Python; those of files and variables are below."""
 
     @pytest.mark.parametrize(
         ("key", "view"),

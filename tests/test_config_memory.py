@@ -1,4 +1,4 @@
-"""The freeze policy written in Dask's own keys holds, or a line names the one that does."""
+"""Memory thresholds in Dask's keys apply, or a note names the value that overrides them."""
 
 from __future__ import annotations
 

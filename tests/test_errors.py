@@ -1,4 +1,4 @@
-"""Errors: what they say, what they carry and that they travel."""
+"""Errors: messages, attributes and pickling."""
 
 import copy
 import pickle
@@ -42,7 +42,7 @@ PAUSE = Fault("memory.pause", "7", "a fraction", "say 0.8", source="/etc/dask/si
 UNKNOWN = UnknownName("nproc", "2", "one of nprocs", "did you mean nprocs?", function="f")
 PROCS = Fault("nprocs", "0", "at least 1")
 
-# Each error with its fields and with the built-in exception that one would expect.
+# Each error with its attributes and its built-in base class.
 EXAMPLES = [
     (HyperplaneError("no"), {}, Exception),
     (RequestError([PROCS, PAUSE]), {"faults": (PROCS, PAUSE)}, ValueError),

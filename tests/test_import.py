@@ -1,4 +1,4 @@
-"""What ``import hyperplane`` brings, and what it leaves for later."""
+"""Public names of ``import hyperplane``, and imports on first use."""
 
 import ast
 import importlib

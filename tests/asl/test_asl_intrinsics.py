@@ -1,4 +1,4 @@
-"""Intrinsic functions: their grammar, their limits, and that nothing escapes them."""
+"""Intrinsic functions: grammar, limits, and that they raise no other errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def count(call):
 
 
 def written(argument, blank):
-    """An expression as text."""
+    """Format an expression as text."""
     if isinstance(argument, JsonPath):
         return argument.text
     if isinstance(argument, TextLiteral):

@@ -1,4 +1,4 @@
-"""Every machine of the corpus does what the file beside it says."""
+"""Every machine of the corpus has the result in its case file."""
 
 from __future__ import annotations
 

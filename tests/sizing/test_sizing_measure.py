@@ -1,4 +1,4 @@
-"""How many bytes of data there are: quantities, files and collections."""
+"""Size of data given as quantities, files and collections."""
 
 import importlib
 from decimal import Decimal

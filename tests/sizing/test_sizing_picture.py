@@ -1,4 +1,4 @@
-"""Memory needed against memory given, as a picture."""
+"""Plot of the memory needed and the memory of each pool."""
 
 import importlib
 import sys
@@ -44,7 +44,7 @@ def test_the_chosen_pool_stands_out(advice):
         assert colors.to_hex(bar.get_facecolor()) == wanted
 
 
-def test_bars_and_the_need_are_labelled(advice):
+def test_bars_and_the_need_are_labeled(advice):
     axes = advice.plot()
     texts = [text.get_text() for text in axes.texts]
     options = {o.pool.name: o for o in [advice.found.option, *advice.alternatives]}

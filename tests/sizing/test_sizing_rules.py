@@ -1,4 +1,4 @@
-"""The rules as values: weights of operations and what is an aggregation."""
+"""Sizing rules: weights of operations and aggregations."""
 
 import pytest
 import yaml

@@ -1,4 +1,4 @@
-"""Profiles of settings of Dask, as data."""
+"""Tuning profiles."""
 
 import json
 
