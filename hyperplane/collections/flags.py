@@ -13,7 +13,7 @@ def flag_faults(**given: object) -> list[Fault]:
     Examples
     --------
     >>> print(*flag_faults(utc="no", dayfirst=False))
-    utc = 'no': expected True or False
+    utc = 'no': allowed is True or False
     """
     return [
         Fault(where, repr(value)[:80], "True or False")

@@ -30,7 +30,7 @@ def object_faults(obj: Any, kind: str) -> list[Fault]:
     --------
     >>> import pandas as pd
     >>> print(*object_faults(pd.DataFrame({0: [1]}), "table"))
-    obj = with a column 0: expected names that are text; write df.rename(columns=str)
+    obj = with a column 0: allowed is names that are text; write df.rename(columns=str)
     """
     faults = _awaited(obj)
     if kind in ("table", "dataframe"):

@@ -163,7 +163,7 @@ def _line(item: Any, number: int, form: str) -> str:
         return _whole(item) if form == "text" else json_text(item, "item")
     except RequestError as error:
         fault = error.faults[0]
-        wrong = f"expected {fault.allowed}; {fault.advice or 'convert it first'}"
+        wrong = f"allowed is {fault.allowed}; {fault.advice or 'convert it first'}"
         raise WrongType(
             fault.where,
             fault.asked,

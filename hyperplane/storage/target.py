@@ -156,7 +156,7 @@ def place_faults(target: Target) -> list[Fault]:
     Examples
     --------
     >>> print(*place_faults(target_of("memory://docs/out_{idx:05d}.csv", None)))
-    url = 'memory:///docs/out_{idx:05d}.csv': expected a name without {}; write ...
+    url = 'memory:///docs/out_{idx:05d}.csv': allowed is a name without {}; write ...
     """
     faults = read_only_faults(target)
     if has_field(target.path):

@@ -87,7 +87,7 @@ def infer(name: str, values: Sequence[Any]) -> str | Fault:
     >>> infer("a", [1, None]), infer("a", [1, 2.5]), infer("a", ["2024-05-01", None])
     ('Int64', 'float64', 'datetime64[us]')
     >>> print(infer("id", [1, "x"]))
-    types['id'] = numbers such as 1, text such as "x": expected one type; write ...
+    types['id'] = numbers such as 1, text such as "x": allowed is one type; write ...
     """
     given = [value for value in values if value is not None]
     some_null = len(given) < len(values)
