@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from hyperplane.column_cast import cast_column
 from hyperplane.errors import ReadError
 from hyperplane.storage.part_frames import empty_frame
 from hyperplane.storage.plain import shortened
@@ -255,7 +256,7 @@ def _converted(column: Any, dtype: Any, name: Any, url: str) -> Any:
         return had
     try:
         with np.errstate(all="raise"):
-            made = column.astype(dtype)
+            made = cast_column(column, dtype)
     except (ArithmeticError, TypeError, ValueError) as error:
         bad = next((value for value in had if not _fits(value, dtype)), None)
         raise _misfit(url, name, bad, dtype) from error

@@ -25,6 +25,7 @@ from hyperplane.errors import Fault, check
 
 Side = Literal["left", "right"]
 DAY = 86_400 * 10**9
+_HOUR = 3_600 * 10**9
 #: Characters that the text of a width may have.
 _LONGEST = 100
 #: Column of partial tables that holds the cell.
@@ -136,6 +137,9 @@ def windows(like: pd.DataFrame, time: str, every: str, closed: Any, label: Any) 
     zone = _zone(dtype)
     if width is not None and not (zone and isinstance(offset, pd.offsets.Day)):
         step = math.gcd(width, _granule(zone))
+        if isinstance(offset, pd.offsets.Day):
+            # pandas 3.0 adds a window without rows before the first day closed on the right.
+            every = f"{width // _HOUR}h"
         return Windows(time, every, closed, label, step, step == width, None, 0, width)
     fixed = _fixed_offset(zone)
     exact = isinstance(offset, pd.offsets.Day) and offset.n == 1

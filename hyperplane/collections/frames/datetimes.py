@@ -19,10 +19,12 @@ from hyperplane.collections.frames.arguments import collect_faults, columns_faul
 from hyperplane.collections.frames.convert import values_of_categories
 from hyperplane.collections.frames.source import Frame, collection
 from hyperplane.collections.frames.task_errors import run_in_partition
+from hyperplane.column_cast import cast_column
 from hyperplane.errors import DataError, Fault
 from hyperplane.public_calls import check_call
 
 _UNITS = ("s", "ms", "us", "ns")
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SHOWN = 5
 #: An offset stands after a time of day; without one, it is the year of a date with dashes.
 _OFFSET = r"(?:\d:\d\d(?:[.,]\d+)?|T\d{4,6}(?:[.,]\d+)?)\s*(?:Z|[+-]\d\d:?(?:\d\d)?)$"
@@ -207,12 +209,12 @@ def _in_unit_of(times: Any, like: Any) -> Any:
     units = [each for each in _UNITS if each in (own, unit, "us")]
     for each in units[units.index(min(own, unit, key=_UNITS.index)) : units.index(own)]:
         try:
-            made = times.astype(_with_unit(like, each))
+            made = cast_column(times, _with_unit(like, each))
         except pa.ArrowException:  # of Arrow, which refuses to cut digits off
             continue
-        if made.astype(times.dtype).equals(times):
+        if cast_column(made, times.dtype).equals(times):
             return made
-    return times.astype(_with_unit(like, own))
+    return cast_column(times, _with_unit(like, own))
 
 
 def _with_unit(dtype: Any, unit: str) -> str:
@@ -298,14 +300,23 @@ def _from_numbers(values: pd.Series[Any], unit: str) -> pd.Series[Any]:
     # Beside an infinite number pandas takes others for out of bounds.
     finite = values.where(~values.isin([float("inf"), float("-inf")]))
     if not pd.api.types.is_float_dtype(finite.dtype):
-        return read(finite)
+        return _in_unit(read(finite), _kept(unit))
     # So it does beside a fraction, for which it counts all of them in nanoseconds.
     numbers = finite.to_numpy("float64", na_value=float("nan"))
     fractions = pd.Series(numbers % 1 > 0, finite.index)
-    times = read(finite.mask(fractions)).dt.as_unit(_kept(unit))
+    times = _in_unit(read(finite.mask(fractions)), _kept(unit))
     if fractions.any():
-        times[fractions] = read(finite[fractions]).dt.as_unit(_kept(unit))
+        times[fractions] = _in_unit(read(finite[fractions]), _kept(unit))
     return times
+
+
+def _in_unit(times: Any, unit: str) -> Any:
+    """Return times in a unit; those that it cannot hold are missing, as in pandas 3.1."""
+    finer = _PER_SECOND[unit] // _PER_SECOND[times.dt.unit]
+    if finer > 1:  # pandas 3.0 has an error for all of them
+        ticks = times.astype("int64")
+        times = times.where(ticks.abs() <= np.iinfo("int64").max // finer)
+    return times.dt.as_unit(unit)
 
 
 def _from_text(

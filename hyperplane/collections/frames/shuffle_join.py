@@ -28,6 +28,7 @@ from hyperplane.collections.frames.convert import (
 from hyperplane.collections.frames.fitting import nullable_dtype
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.task_errors import run_in_partition, run_task
+from hyperplane.column_cast import cast_column
 from hyperplane.errors import DataError
 
 #: Column with the number of the partition where a row is joined.
@@ -156,7 +157,7 @@ def _is_beyond_floats(values: pd.Series[Any]) -> bool:
 def _cast(values: pd.Series[Any], declared: Any, name: str, is_key: bool) -> pd.Series[Any]:
     there = values.notna()
     try:
-        kept = values.astype(declared)
+        kept = cast_column(values, declared)
         back = kept[there].astype(object)
         lost = np.array(
             [not _equal(a, b) for a, b in zip(values[there].astype(object), back, strict=True)],
@@ -224,7 +225,7 @@ def _merge(
         whole = _numbers(dtype)
         was_whole = whole is not None and whole.kind in "iu"
         if is_half or (was_whole and one[key].dtype not in (dtype, left[key].dtype)):
-            made[key] = made[key].astype(dtype)
+            made[key] = cast_column(made[key], dtype)
     return made
 
 

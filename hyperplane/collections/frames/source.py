@@ -21,6 +21,7 @@ from hyperplane.collections.frames.convert import from_pandas
 from hyperplane.collections.frames.parts import Part
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources.plan import USUAL
+from hyperplane.column_cast import cast_column
 from hyperplane.errors import DataError, Fault, RequestError
 from hyperplane.parquet_index import check_index
 
@@ -160,13 +161,13 @@ def exactly(values: pd.Series[Any], declared: Any) -> pd.Series[Any]:
         When they are none of this type, or the type does not hold them.
     """
     if values.dtype == declared or values.isna().all():
-        return values.astype(declared)
+        return cast_column(values, declared)
     zones = [values.dt.tz if _is_time(values.dtype) else "", pd.Series(dtype=declared).dt.tz]
     kept = None
     if "" not in zones and (zones[0] is None) == (zones[1] is None):
         with suppress(ValueError, ArithmeticError, pa.ArrowException):
-            kept = values.astype(declared)
-    if kept is None or not (kept.astype(values.dtype).dropna() == values.dropna()).all():
+            kept = cast_column(values, declared)
+    if kept is None or not (cast_column(kept, values.dtype).dropna() == values.dropna()).all():
         there = values.dropna()
         lost = there if kept is None else there[kept[there.index] != there]
         raise DataError(

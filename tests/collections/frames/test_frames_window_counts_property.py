@@ -37,6 +37,8 @@ def check(data, files, keys, targets, **more):
     sides = {"closed": data.draw(SIDES, "closed"), "label": data.draw(SIDES, "label")}
     df = data.draw(in_partitions(frame, files), "df")
     held = df.compute()
+    # Beside keys pandas 3.0 has an AttributeError where no row has a time.
+    assume(not truth.IS_PANDAS_3_0 or not keys or held.time.notna().any())
     want = truth.window_counts(held, "time", every, targets, keys, **sides)
     first = held.time.min()
     zoned = first is not pd.NaT and first.tz is not None
