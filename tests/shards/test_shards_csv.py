@@ -12,6 +12,7 @@ import pytest
 from counting_store import fresh, read_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pandas_3_0 import read_csv
 from scale import scaled
 
 import hyperplane
@@ -78,7 +79,7 @@ def test_shares_of_any_file_are_what_pandas_reads(
         patch.setattr(stretches, "PIECE", piece)
         found = whole(path, n)
     assert found.dtypes.equals(shard_rows(path, 1, 0).dtypes)
-    same(found.astype(object), pd.read_csv(path).astype(object))
+    same(found.astype(object), read_csv(path).astype(object))
 
 
 @settings(max_examples=scaled(10, 30), suppress_health_check=list(HealthCheck))
@@ -102,7 +103,7 @@ def test_a_share_may_begin_within_a_value_of_many_lines(tmp_path, multiline):
     frame = pd.DataFrame({"n": range(30), "poem": [poem * (i % 3) + "end" for i in range(30)]})
     frame.to_csv(path, index=False)
     for n in (2, 7, 40):
-        same(whole(path, n, multiline=multiline), pd.read_csv(path))
+        same(whole(path, n, multiline=multiline), read_csv(path))
 
 
 def test_lines_that_are_no_values_of_several_need_no_look_at_quotes(tmp_path):

@@ -8,10 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pandas as pd
-from packaging.version import Version
-
-#: Whether pandas has faults that are mended in 3.1; this package's answers are those of 3.1.
-IS_PANDAS_3_0 = Version(pd.__version__) < Version("3.1")
+from pandas_3_0 import IS_PANDAS_3_0
 
 
 def grouper(time, every, closed, label, zone=None):

@@ -23,6 +23,7 @@ from frame_strategies import QUICK, functions_of
 from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pandas_3_0 import IS_PANDAS_3_0
 from scale import scaled
 
 from hyperplane.dataframe import window_agg, window_counts
@@ -71,7 +72,7 @@ def grouper(how, rows):
 
 def named_index(groups, by, how):
     """Return groups with the names of their keys, which pandas 3.0 leaves out for Arrow's times."""
-    return groups.rename_axis([*by, how["time"]]) if truth.IS_PANDAS_3_0 else groups
+    return groups.rename_axis([*by, how["time"]]) if IS_PANDAS_3_0 else groups
 
 
 def rows_in_declared_zone(case, keys):
@@ -119,7 +120,7 @@ def check_agg(case, how, plain):
     windows = grouper(how, whole)
     keys = [*by, windows] if by else windows
     want = pandas_answer(lambda: whole.groupby(keys, observed=True).agg(spec))
-    if want is None or (truth.IS_PANDAS_3_0 and whole.empty):
+    if want is None or (IS_PANDAS_3_0 and whole.empty):
         return NO_ANSWER
     want = named_index(want, by or [], how)
     most, short = largest(whole[list(spec)])
@@ -179,7 +180,7 @@ def check_counts(case, how, plain):
     windows = grouper(how, whole)
     keys = [*by, windows] if by else windows
     want = pandas_answer(lambda: dummies.groupby(keys, observed=True)[counted].sum())
-    if want is None or (truth.IS_PANDAS_3_0 and whole.empty):
+    if want is None or (IS_PANDAS_3_0 and whole.empty):
         return NO_ANSWER
     want = named_index(want, by, how)
     if not column.honest:  # its values are named after their type in each: 1 and 1.0

@@ -11,11 +11,11 @@ from decimal import Decimal
 
 import dask
 import dask.dataframe as dd
-import frame_truth as truth
 import pandas as pd
 import pyarrow as pa
 import pytest
 from frame_strategies import arrow, functions_of
+from pandas_3_0 import IS_PANDAS_3_0
 from scale import scaled
 
 from hyperplane.dataframe import (
@@ -142,7 +142,7 @@ def calls(name):
     """Helper -> what it, plain Dask and pandas are asked, for a column as values and as a key."""
     frame = WHOLE[["k", "t", name]].rename(columns={name: "v"})
     df, functions = parts(frame), functions_of(frame["v"].dtype)
-    if truth.IS_PANDAS_3_0 and name == "decimal":
+    if IS_PANDAS_3_0 and name == "decimal":
         functions = [each for each in functions if each not in ("std", "var")]  # it has none
     one = parts(frame, 1)  # which costs Dask half of two
     of_dask = {"v": [each for each in functions if each != "nunique"]}  # which Dask's agg lacks
