@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from hyperplane.errors import Fault, check
-from hyperplane.stores.secrets import shown
+from hyperplane.stores.redaction import shown
 
 
 def check_index(collection: Any, where: str) -> None:

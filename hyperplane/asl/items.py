@@ -18,9 +18,9 @@ from hyperplane.asl.templates import fill
 from hyperplane.asl.values import parse_json
 from hyperplane.errors import Fault, StorageError, check
 from hyperplane.public_calls import check_call
-from hyperplane.stores.contact import StoreUnreachable, waiting
 from hyperplane.stores.listing import place_of
-from hyperplane.stores.secrets import shown
+from hyperplane.stores.reachability import StoreUnreachable, waiting
+from hyperplane.stores.redaction import shown
 
 _DELIMITERS = {"COMMA": ",", "PIPE": "|", "SEMICOLON": ";", "SPACE": " ", "TAB": "\t"}
 

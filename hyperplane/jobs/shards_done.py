@@ -67,7 +67,7 @@ def of(step: Step, job: Job, store: JobStore) -> Found:
 
 def _there(url: str) -> tuple[Manifest | None, set[int]]:
     """What is published at a place, and in how many shards something is being saved there."""
-    from hyperplane.storage.place import commits_of
+    from hyperplane.storage.commit_selection import commits_of
     from hyperplane.storage.target import target_of
 
     target = target_of(url, {})

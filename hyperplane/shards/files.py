@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
-from hyperplane.shards.frozen import frozen_files, sorted_files
 from hyperplane.shards.identity import Shard, found, rows_of
+from hyperplane.shards.listing_snapshot import frozen_files, sorted_files
 
 
 @check_call

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
-from hyperplane.shards import runners
-from hyperplane.shards.runners import Said, Task
+from hyperplane.shards import runner_environment
+from hyperplane.shards.runner_environment import Said, Task
 
 
 @check_call
@@ -109,10 +109,10 @@ def found(
 
 def _told(given: Task) -> tuple[Task, list[Fault]]:
     """What is not given, by the environment; nothing may contradict what is."""
-    ours, faults = runners.ours(os.environ)
+    ours, faults = runner_environment.ours(os.environ)
     runner = Task()
     if not (given.index or ours.index):  # who gives a number of his own does not ask the runner
-        runner, wrong = runners.of_runner(os.environ)
+        runner, wrong = runner_environment.of_runner(os.environ)
         faults += wrong
     counts = [task.count for task in (given, ours, runner) if task.count]
     for other in counts[1:]:
@@ -127,10 +127,12 @@ def _told(given: Task) -> tuple[Task, list[Fault]]:
 def _half(told: Task, names: tuple[str, str]) -> Fault:
     if told.index:
         allowed = "a number together with how many shards there are"
-        return Fault(*told.index.fault_of, allowed, f"give {names[1]}, or set {runners.COUNT}")
+        return Fault(
+            *told.index.fault_of, allowed, f"give {names[1]}, or set {runner_environment.COUNT}"
+        )
     count = told.count or Said(1, names[1])
     allowed = "a count together with the number of this shard"
-    return Fault(*count.fault_of, allowed, f"give {names[0]}, or set {runners.INDEX}")
+    return Fault(*count.fault_of, allowed, f"give {names[0]}, or set {runner_environment.INDEX}")
 
 
 def _said(value: Any, name: str, least: int, faults: list[Fault]) -> Said | None:

@@ -10,9 +10,9 @@ from hyperplane.collections.frames.sources.csv import CsvDecoder
 from hyperplane.collections.frames.sources.reader import reading
 from hyperplane.collections.frames.sources.spans import Span, SpanPart
 from hyperplane.errors import Fault, ReadError, RequestError
-from hyperplane.shards import quotes
+from hyperplane.shards import csv_quoting
 from hyperplane.shards.identity import Shard
-from hyperplane.shards.stretches import Stretch
+from hyperplane.shards.record_boundaries import Stretch
 
 
 @dataclass(frozen=True, order=True)
@@ -60,7 +60,7 @@ def share(part: SpanPart, shard: Shard, multiline: bool | None) -> SpanPart | No
     )
     if last < first:
         # One of the two was taken for the end of a record and lies within quotes.
-        raise ReadError(spans[last.number].file.url, quotes.CONTRADICTION)
+        raise ReadError(spans[last.number].file.url, csv_quoting.CONTRADICTION)
     mine: list[Span] = []
     for number in range(first.number, min(last.number + 1, len(spans))):
         span = spans[number]
@@ -106,7 +106,9 @@ def _record_after(span: Span, target: int, multiline: bool | None) -> int:
     if multiline:
         return next(samples.outside_quotes(span.file, span.start, [target]), span.file.size)
     form = span.decoder.form
-    return quotes.record_after(span.file, target, quotes.Rows(len(form.names), form.separator))
+    return csv_quoting.record_after(
+        span.file, target, csv_quoting.Rows(len(form.names), form.separator)
+    )
 
 
 def _stretch(span: Span, start: int, stop: int, multiline: bool | None) -> Stretch:

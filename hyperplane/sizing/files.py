@@ -20,10 +20,10 @@ from hyperplane.errors import Fault, RequestError
 from hyperplane.optional import need
 from hyperplane.sizing.footers import decoded
 from hyperplane.stores import listing
-from hyperplane.stores.contact import has_answered, waiting
-from hyperplane.stores.naming import DAMAGE, format_of, unpacked
-from hyperplane.stores.places import File, Place
-from hyperplane.stores.secrets import said, shown
+from hyperplane.stores.file_names import DAMAGE, format_of, unpacked
+from hyperplane.stores.locations import File, Place
+from hyperplane.stores.reachability import has_answered, waiting
+from hyperplane.stores.redaction import said, shown
 from hyperplane.units import format_bytes, plural
 
 #: Bytes of uncompressed text that are read from each sampled file.

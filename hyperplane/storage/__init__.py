@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hyperplane.storage.cleaning import Cleaned, clean
+from hyperplane.storage.cleanup import Cleaned, clean
 from hyperplane.storage.result import SaveResult
-from hyperplane.storage.shards import missing_shards
+from hyperplane.storage.shard_saving import missing_shards
 
 __all__ = ["Cleaned", "SaveResult", "clean", "missing_shards"]
 

@@ -8,15 +8,15 @@ from typing import Any
 
 from hyperplane.errors import Fault, ReadError, RequestError, StorageError
 from hyperplane.optional import need
-from hyperplane.storage.commits import Commits, State, conflict
-from hyperplane.storage.files import exists
+from hyperplane.storage.commit_protocol import Commits, State, conflict
+from hyperplane.storage.commit_selection import commits_of
 from hyperplane.storage.manifest import Manifest, Part
-from hyperplane.storage.parts import attempt_at, verify
-from hyperplane.storage.place import commits_of
+from hyperplane.storage.part_saving import attempt_at, verify
 from hyperplane.storage.progress import run
 from hyperplane.storage.request import Request
 from hyperplane.storage.result import SaveResult
-from hyperplane.stores.secrets import said
+from hyperplane.storage.single_file import exists
+from hyperplane.stores.redaction import said
 
 #: What Zarr and xarray raise of metadata that they do not understand.
 _OF_METADATA = (AttributeError, KeyError, TypeError, ValueError)
@@ -84,16 +84,16 @@ def _written(
 ) -> tuple[Part, ...]:
     """Have all files written aside that are not there already; the metadata comes last."""
     need("zarr", "array")
-    from hyperplane.storage import chunks
+    from hyperplane.storage import zarr_chunks
 
-    template, target = chunks.template_of(obj), commits.target
+    template, target = zarr_chunks.template_of(obj), commits.target
     refuse = target.url if refuses else ""
-    writing = chunks.Writing(target.store, staged, template.documents, there, refuse)
+    writing = zarr_chunks.Writing(target.store, staged, template.documents, there, refuse)
     for name, data in template.documents.items():
         writing.part(name, data)  # refused before anything is computed
     put_all = partial(commits.shelf.each, lambda item: writing.put(*item))
     parts = put_all(list(template.chunks.items()))
-    for some in run(chunks.tasks_of(template, writing), f"saving {target.url}"):
+    for some in run(zarr_chunks.tasks_of(template, writing), f"saving {target.url}"):
         parts += some
     parts += put_all(list(template.documents.items()))
     return tuple(sorted(parts, key=lambda part: part.name))
@@ -120,7 +120,7 @@ def load_array(commits: Commits, manifest: Manifest) -> Any:
     if all(part.sha256 for part in manifest.parts):
         import zarr
 
-        from hyperplane.storage.zarrs import Reader
+        from hyperplane.storage.zarr_store import Reader
 
         folders = list(dict.fromkeys((folder, target.path)))
         place: Any = Reader(target.store, folders, manifest.parts)

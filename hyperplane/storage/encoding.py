@@ -15,10 +15,10 @@ from hyperplane.optional import need
 from hyperplane.storage.avro import write_avro
 from hyperplane.storage.object_columns import mixed_kinds
 from hyperplane.storage.part_schemas import recorded_schema
-from hyperplane.storage.plain import json_text, lines_of
-from hyperplane.storage.rows import check_like
+from hyperplane.storage.record_tables import check_like
+from hyperplane.storage.text_formats import json_text, lines_of
 from hyperplane.storage.text_tables import to_csv, to_json_lines
-from hyperplane.storage.zones import check_zones
+from hyperplane.storage.time_zones import check_zones
 
 #: Any time that a zip file can hold, the same for all.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)

@@ -30,17 +30,17 @@ from hyperplane.errors import (
 )
 from hyperplane.public_calls import check_call
 from hyperplane.storage.arrays import load_array
-from hyperplane.storage.commits import FOREIGN
+from hyperplane.storage.commit_protocol import FOREIGN
+from hyperplane.storage.commit_selection import commits_of
 from hyperplane.storage.decoding import decoded
 from hyperplane.storage.formats import PARTS, SUFFIXES
 from hyperplane.storage.manifest import Manifest
+from hyperplane.storage.object_store import Shelf
 from hyperplane.storage.part_files import FrameReader, PartFile, read_records
 from hyperplane.storage.part_schemas import restored_schema, unified
-from hyperplane.storage.place import commits_of
 from hyperplane.storage.request import suffix_of
-from hyperplane.storage.shelf import Shelf
 from hyperplane.storage.target import Target, check_options, target_of
-from hyperplane.stores.secrets import said
+from hyperplane.stores.redaction import said
 
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
 #: Looks at a place before it is said that nothing, or not all, is there.

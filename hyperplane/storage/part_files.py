@@ -16,14 +16,14 @@ from hyperplane.collections.frames.sources.footers import leaf_count
 from hyperplane.errors import ReadError
 from hyperplane.storage.avro import read_avro
 from hyperplane.storage.manifest import Part
+from hyperplane.storage.object_store import Shelf
 from hyperplane.storage.part_frames import to_frame
 from hyperplane.storage.part_schemas import fitted, restored_schema
 from hyperplane.storage.retrying import attempt, passes
-from hyperplane.storage.shelf import Shelf
 from hyperplane.storage.target import Target
 from hyperplane.storage.text_tables import from_csv, from_json_lines
-from hyperplane.stores.places import Store
-from hyperplane.stores.secrets import said
+from hyperplane.stores.locations import Store
+from hyperplane.stores.redaction import said
 
 GONE = "is gone: somebody has replaced it; load it again"
 T = TypeVar("T")

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from hyperplane.errors import ReadError
 from hyperplane.storage.part_frames import empty_frame
-from hyperplane.storage.plain import shortened
 from hyperplane.storage.text_columns import value_type
+from hyperplane.storage.text_formats import shortened
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeGuard, get_args
 
 from hyperplane.errors import Fault, check
 from hyperplane.storage.formats import FILES, PARTS, SUFFIXES, kind_of
-from hyperplane.storage.objects import object_faults
+from hyperplane.storage.object_checks import object_faults
 from hyperplane.storage.target import Target, place_faults
 
 _RUN = re.compile(r"[A-Za-z0-9._-]{1,64}")

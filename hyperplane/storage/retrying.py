@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import tenacity
 
 from hyperplane.errors import HyperplaneError, StorageError
-from hyperplane.stores.contact import STARTING, StoreUnreachable, has_answered, waiting
-from hyperplane.stores.places import Store
-from hyperplane.stores.secrets import said
+from hyperplane.stores.locations import Store
+from hyperplane.stores.reachability import STARTING, StoreUnreachable, has_answered, waiting
+from hyperplane.stores.redaction import said
 
 T = TypeVar("T")
 #: Seconds for all attempts together.

@@ -13,12 +13,12 @@ from hyperplane.parquet_index import check_index
 from hyperplane.public_calls import check_call
 from hyperplane.storage.arrays import save_array
 from hyperplane.storage.column_levels import with_flat_columns
-from hyperplane.storage.copies import save_path
-from hyperplane.storage.files import save_file
-from hyperplane.storage.parts import save_parts
+from hyperplane.storage.local_files import save_path
+from hyperplane.storage.part_saving import save_parts
 from hyperplane.storage.request import Mode, is_shard, understood
 from hyperplane.storage.result import SaveResult
-from hyperplane.storage.shards import save_shard
+from hyperplane.storage.shard_saving import save_shard
+from hyperplane.storage.single_file import save_file
 from hyperplane.storage.target import check_options, check_partitioned, has_field, target_of
 from hyperplane.stores.templates import fill_template
 

@@ -18,9 +18,9 @@ from fsspec.implementations.local import LocalFileSystem
 from hyperplane.errors import Fault, RequestError, StorageError, check
 from hyperplane.public_calls import unknown_name
 from hyperplane.storage.retrying import NO_CONNECTION
-from hyperplane.stores.contact import StoreUnreachable, opening
-from hyperplane.stores.places import Store
-from hyperplane.stores.secrets import said, shown
+from hyperplane.stores.locations import Store
+from hyperplane.stores.reachability import StoreUnreachable, opening
+from hyperplane.stores.redaction import said, shown
 
 #: Bytes of a name on a local disk; others are made of it, and disks take 255.
 LONGEST_NAME = 200

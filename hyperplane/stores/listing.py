@@ -15,10 +15,10 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from hyperplane.errors import Fault, RequestError, check
-from hyperplane.stores.contact import StoreUnreachable, opening, waiting
 from hyperplane.stores.links import BROKEN, Followed, asking
-from hyperplane.stores.places import File, Folder, Place, Store
-from hyperplane.stores.secrets import given, said
+from hyperplane.stores.locations import File, Folder, Place, Store
+from hyperplane.stores.reachability import StoreUnreachable, opening, waiting
+from hyperplane.stores.redaction import given, said
 from hyperplane.units import is_iterable
 
 #: Questions to a store at once.

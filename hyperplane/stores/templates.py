@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hyperplane.errors import Fault
-from hyperplane.stores.secrets import shown
+from hyperplane.stores.redaction import shown
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _FIELD = re.compile(r"(idx|n|)(?::(0?[0-9]{0,2})d?)?", re.ASCII)

@@ -7,7 +7,7 @@ import fsspec
 import numpy as np
 import pandas as pd
 
-from hyperplane.storage.place import commits_of
+from hyperplane.storage.commit_selection import commits_of
 from hyperplane.storage.target import target_of
 
 #: For ``pytest.fixture(params=PLACES)(places)``.

@@ -11,10 +11,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import hyperplane
 from hyperplane.errors import StorageError
-from hyperplane.storage import shards
-from hyperplane.storage.numbers import Numbers
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.shelf import Shelf
+from hyperplane.storage import shard_saving
+from hyperplane.storage.commit_selection import commits_of
+from hyperplane.storage.manifest_commit import Numbers
+from hyperplane.storage.object_store import Shelf
 from hyperplane.storage.target import target_of
 
 URL = "memory://moments/out"
@@ -69,15 +69,15 @@ def test_a_shard_that_is_done_leaves_what_another_one_still_copies(monkeypatch):
     # This one has looked for the other shards just before the last of them was there.
     order = []
 
-    def record(run, index, read=shards._Run.record):
+    def record(run, index, read=shard_saving._Run.record):
         found = read(run, index)
         order.append((index, found is not None))
         if len(order) == 4:  # its own, and those of the three
-            monkeypatch.setattr(shards._Run, "record", read)
+            monkeypatch.setattr(shard_saving._Run, "record", read)
             return last_shard_publishes(found)
         return found
 
-    monkeypatch.setattr(shards._Run, "record", record)
+    monkeypatch.setattr(shard_saving._Run, "record", record)
     assert save_shard(0).complete
     assert order == [(0, True), (0, True), (1, True), (2, False)]
     assert published_files() == []

@@ -12,7 +12,7 @@ from scale import scaled
 import hyperplane
 from hyperplane.errors import StorageError
 from hyperplane.storage import retrying
-from hyperplane.storage.place import commits_of
+from hyperplane.storage.commit_selection import commits_of
 from hyperplane.storage.target import target_of
 
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import hyperplane
 from hyperplane.errors import DataError, ReadError, WrongType
 from hyperplane.storage.avro import read_avro, write_avro
-from hyperplane.storage.rows import check_like
+from hyperplane.storage.record_tables import check_like
 
 
 @pytest.fixture(autouse=True)

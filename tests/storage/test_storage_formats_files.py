@@ -22,8 +22,8 @@ from numpy.lib import format as npy
 
 import hyperplane
 from hyperplane.errors import ReadError
-from hyperplane.storage.shelf import Shelf
-from hyperplane.stores.places import Store
+from hyperplane.storage.object_store import Shelf
+from hyperplane.stores.locations import Store
 
 
 @pytest.fixture(autouse=True)

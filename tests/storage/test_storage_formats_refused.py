@@ -25,8 +25,8 @@ from scale import scaled
 
 import hyperplane
 from hyperplane.errors import DataError, RequestError, WrongType
-from hyperplane.storage.objects import object_faults
-from hyperplane.storage.plain import in_part, json_text, lines_of
+from hyperplane.storage.object_checks import object_faults
+from hyperplane.storage.text_formats import in_part, json_text, lines_of
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ import json, os, pathlib, random, signal, sys, time
 sys.path.insert(0, sys.argv[3])
 import dask, dask.dataframe as dd, pandas as pd, pyarrow
 import hyperplane, hyperplane.storage
-from hyperplane.storage.place import commits_of
+from hyperplane.storage.commit_selection import commits_of
 from hyperplane.storage.target import target_of
 
 dask.config.set({"scheduler": "sync", "dataframe.convert-string": False})

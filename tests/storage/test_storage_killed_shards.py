@@ -25,7 +25,7 @@ SCRIPT = """
 import json, os, pathlib, random, signal, sys, time
 import dask, dask.dataframe as dd, pandas as pd, pyarrow
 import hyperplane, hyperplane.storage
-from hyperplane.storage.place import commits_of
+from hyperplane.storage.commit_selection import commits_of
 from hyperplane.storage.target import target_of
 
 sys.path.insert(0, sys.argv[3])

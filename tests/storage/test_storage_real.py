@@ -13,7 +13,7 @@ import pytest
 
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, StorageError
-from hyperplane.storage.place import commits_of
+from hyperplane.storage.commit_selection import commits_of
 from hyperplane.storage.target import target_of
 
 pytestmark = [

@@ -18,11 +18,11 @@ import pytest
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, RequestError, StorageError
 from hyperplane.storage import missing_shards
-from hyperplane.storage.numbers import Numbers
-from hyperplane.storage.parts import attempt_at
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.renames import Renames
-from hyperplane.storage.shelf import Shelf
+from hyperplane.storage.commit_selection import commits_of
+from hyperplane.storage.manifest_commit import Numbers
+from hyperplane.storage.object_store import Shelf
+from hyperplane.storage.part_saving import attempt_at
+from hyperplane.storage.rename_commit import Renames
 from hyperplane.storage.target import target_of
 
 
@@ -135,7 +135,7 @@ def test_arrays_of_one_shape_are_told_apart_when_a_save_is_cut_off(tmp_path, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("hyperplane.storage.renames._exchange", cut_off)
+        patch.setattr("hyperplane.storage.rename_commit._exchange", cut_off)
         with pytest.raises(KeyboardInterrupt):
             hyperplane.save(da.ones((4, 4), chunks=2) * 7, url, mode="overwrite")
     assert (hyperplane.load(url).compute() == 1).all()

@@ -12,7 +12,7 @@ from saving_cases import PLACES, flights, in_this_thread, parts_of, places
 
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists
-from hyperplane.storage.place import commits_of
+from hyperplane.storage.commit_selection import commits_of
 from hyperplane.storage.target import target_of
 
 _here = pytest.fixture(autouse=True)(in_this_thread)

@@ -14,7 +14,7 @@ import pytest
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, RequestError, StorageError
 from hyperplane.storage import missing_shards
-from hyperplane.storage.place import commits_of
+from hyperplane.storage.commit_selection import commits_of
 from hyperplane.storage.target import target_of
 
 

@@ -15,8 +15,8 @@ import zarr
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, ReadError, RequestError
 from hyperplane.storage import arrays
-from hyperplane.storage.numbers import Numbers
-from hyperplane.storage.renames import Renames
+from hyperplane.storage.manifest_commit import Numbers
+from hyperplane.storage.rename_commit import Renames
 
 # Of text and times, which Zarr may write otherwise one day.
 pytestmark = pytest.mark.filterwarnings("ignore:The data type")
@@ -245,7 +245,7 @@ def test_a_folder_with_the_number_of_an_older_one_is_another(tmp_path, monkeypat
     def numbered(key, path):  # a disk that has only two numbers
         return f"{key}-{seen.setdefault(path.stat().st_ino, len(seen) % 2)}"
 
-    monkeypatch.setattr("hyperplane.storage.renames._version", numbered)
+    monkeypatch.setattr("hyperplane.storage.rename_commit._version", numbered)
     save(numbers(), place)
     verify = arrays.verify
 

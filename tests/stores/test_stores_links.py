@@ -7,7 +7,7 @@ import pytest
 import hyperplane
 from hyperplane.errors import RequestError
 from hyperplane.stores.listing import find, named
-from hyperplane.stores.places import File, Folder
+from hyperplane.stores.locations import File, Folder
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hyperplane.errors import RequestError
 from hyperplane.stores import listing
 from hyperplane.stores.listing import find, named, natural, place_of
-from hyperplane.stores.places import File, Folder, Store
+from hyperplane.stores.locations import File, Folder, Store
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from hyperplane.collections.flags import flag_faults, is_one_of
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import unknown_name
 from hyperplane.stores import listing
-from hyperplane.stores.contact import StoreUnreachable
-from hyperplane.stores.secrets import given, said
+from hyperplane.stores.reachability import StoreUnreachable
+from hyperplane.stores.redaction import given, said
 
 if TYPE_CHECKING:
     from hyperplane.collections.arrays.stores import KeepingStore

@@ -16,9 +16,9 @@ from hyperplane.collections.arrays.asking import advice_on
 from hyperplane.collections.arrays.reading import Part
 from hyperplane.collections.arrays.stores import KeepingStore
 from hyperplane.errors import Fault, RequestError
-from hyperplane.stores.contact import reach, waiting
 from hyperplane.stores.listing import place_of
-from hyperplane.stores.secrets import shown, without_secrets
+from hyperplane.stores.reachability import reach, waiting
+from hyperplane.stores.redaction import shown, without_secrets
 
 #: Reads that wait for their stores at the same time.
 THREADS = 32

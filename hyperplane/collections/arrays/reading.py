@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from hyperplane.errors import HyperplaneError
-from hyperplane.stores.secrets import said
+from hyperplane.stores.redaction import said
 
 
 class Part:

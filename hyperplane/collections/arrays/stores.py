@@ -17,7 +17,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
 from hyperplane.errors import HyperplaneError
-from hyperplane.stores.contact import opening
+from hyperplane.stores.reachability import opening
 
 #: The message wherever data in the memory of one process is asked of another.
 ELSEWHERE = (

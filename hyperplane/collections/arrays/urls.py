@@ -9,7 +9,7 @@ from typing import Any
 
 from hyperplane.errors import Fault, RequestError
 from hyperplane.stores.listing import is_glob, named
-from hyperplane.stores.secrets import given
+from hyperplane.stores.redaction import given
 from hyperplane.units import is_iterable
 
 _ALLOWED = "a path, URL or glob of Zarr stores, or a list of them"

@@ -10,8 +10,8 @@ from typing import Any
 from hyperplane.collections.in_use import threads
 from hyperplane.errors import Fault, RequestError
 from hyperplane.stores import listing
-from hyperplane.stores.naming import format_of
-from hyperplane.stores.places import File
+from hyperplane.stores.file_names import format_of
+from hyperplane.stores.locations import File
 
 #: Bytes of text in a partition, at most and at least, when the caller does not say.
 LARGEST, SMALLEST = 64_000_000, 8_000_000
@@ -88,7 +88,7 @@ def split(files: Sequence[File], blocksize: int | None) -> list[Part]:
 
     Examples
     --------
-    >>> from hyperplane.stores.places import Store
+    >>> from hyperplane.stores.locations import Store
     >>> here = Store("file", "file:///", {})
     >>> small = [File(here, f"{i}.txt", 1000, "") for i in range(500)]
     >>> [len(part) for part in split(small, 50_000_000)]

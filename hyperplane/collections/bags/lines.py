@@ -8,8 +8,8 @@ from typing import Any
 
 from hyperplane.collections.bags.files import Span
 from hyperplane.errors import ReadError
-from hyperplane.stores.naming import DAMAGE, unpacked
-from hyperplane.stores.secrets import said, shown
+from hyperplane.stores.file_names import DAMAGE, unpacked
+from hyperplane.stores.redaction import said, shown
 
 #: Bytes that are read and parsed at once; so a reader that stops early has read little.
 STEP = 1 << 20

@@ -23,7 +23,7 @@ from hyperplane.collections.frames.sources.text_plan import TextOptions
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.stores import listing
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 if TYPE_CHECKING:
     import dask.dataframe as dd

@@ -17,10 +17,10 @@ from hyperplane.collections import in_use
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import folders, plan, quoting, samples, times, types
 from hyperplane.errors import Fault, SkippedFile
+from hyperplane.stores.file_names import suffix_of
 from hyperplane.stores.listing import natural
-from hyperplane.stores.naming import suffix_of
-from hyperplane.stores.places import File, Store
-from hyperplane.stores.secrets import shown
+from hyperplane.stores.locations import File, Store
+from hyperplane.stores.redaction import shown
 
 
 @given(sizes=st.lists(st.integers(1, 10**9), max_size=40), partition_size=st.integers(1, 10**9))

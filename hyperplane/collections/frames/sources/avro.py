@@ -24,7 +24,7 @@ from hyperplane.collections.frames.sources.avro_values import arrow_values
 from hyperplane.collections.frames.sources.spans import Span
 from hyperplane.errors import ReadError
 from hyperplane.optional import need
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 #: What ends each block: 16 bytes that are drawn anew for each file.
 SYNC = 16

@@ -18,7 +18,7 @@ from hyperplane.collections.frames.sources.missing import USUAL, MissingValues
 from hyperplane.collections.frames.sources.spans import Span
 from hyperplane.collections.frames.sources.times import TimeFormat
 from hyperplane.errors import ReadError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 #: What files of UTF-8 may begin with.
 BOM = b"\xef\xbb\xbf"

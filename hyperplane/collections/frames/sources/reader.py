@@ -16,8 +16,8 @@ from hyperplane.collections.frames.convert import to_pandas
 from hyperplane.collections.frames.sources.names import columns
 from hyperplane.collections.frames.sources.recipe import InexactValue
 from hyperplane.errors import ReadError
-from hyperplane.stores import naming
-from hyperplane.stores.secrets import said
+from hyperplane.stores import file_names
+from hyperplane.stores.redaction import said
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: What reading a damaged file can raise, in any of the libraries below.
 DAMAGE = (
-    *naming.DAMAGE,
+    *file_names.DAMAGE,
     OverflowError,
     pa.ArrowException,
     pl.exceptions.PolarsError,

@@ -10,7 +10,7 @@ from itertools import repeat
 from hyperplane.collections.frames.sources.footers import READERS
 from hyperplane.collections.frames.sources.reader import reading
 from hyperplane.errors import ReadError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 #: Bytes of the head of a sampled file, of its middle and its end, and of the head of the others.
 HEAD = 500_000

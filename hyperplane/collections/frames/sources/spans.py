@@ -13,7 +13,7 @@ from hyperplane.collections.frames.sources.file_parts import FilePart
 from hyperplane.collections.frames.sources.filters import Filters
 from hyperplane.collections.frames.sources.recipe import Recipe
 from hyperplane.collections.frames.sources.request import OnError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 
 class Decoder(Protocol):

@@ -13,7 +13,7 @@ from hyperplane.collections.frames.sources import types
 from hyperplane.errors import ReadError
 
 if TYPE_CHECKING:
-    from hyperplane.stores.places import File
+    from hyperplane.stores.locations import File
 
 #: Separators that files have in place of the one that was expected.
 SEPARATORS = (",", ";", "\t", "|")

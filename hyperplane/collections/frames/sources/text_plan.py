@@ -16,7 +16,7 @@ from hyperplane.collections.frames.sources.recipe import Recipe
 from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.collections.frames.sources.spans import Decoder, Span, SpanPart
 from hyperplane.errors import Fault, check
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 Kinds = dict[str, pl.DataType]
 _DTYPES = "a pandas type: 'int64', 'Int64', 'float64', 'bool', 'boolean', 'str' or a shorter number"

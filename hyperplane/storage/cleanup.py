@@ -15,10 +15,10 @@ from typing import Any
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.storage.attempts import is_attempt, is_of_here, runs
-from hyperplane.storage.commits import Commits, State
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.shards import FIRST
-from hyperplane.storage.shelf import Shelf
+from hyperplane.storage.commit_protocol import Commits, State
+from hyperplane.storage.commit_selection import commits_of
+from hyperplane.storage.object_store import Shelf
+from hyperplane.storage.shard_saving import FIRST
 from hyperplane.storage.target import Target, check_options, read_only_faults, target_of
 from hyperplane.units import format_bytes, parse_seconds, plural
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import fsspec
 
-from hyperplane.stores.naming import packing_of, unpacked
-from hyperplane.stores.secrets import shown
+from hyperplane.stores.file_names import packing_of, unpacked
+from hyperplane.stores.redaction import shown
 
 
 @dataclass(frozen=True)

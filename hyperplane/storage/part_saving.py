@@ -13,20 +13,20 @@ from typing import Any
 from dask.tokenize import tokenize
 
 from hyperplane.errors import OutputExists, StorageError
-from hyperplane.storage.appending import already_added, appended
+from hyperplane.storage.append import already_added, appended
 from hyperplane.storage.attempts import attempt
-from hyperplane.storage.commits import Commits
+from hyperplane.storage.commit_protocol import Commits
+from hyperplane.storage.commit_selection import commits_of
 from hyperplane.storage.encoding import ENCODERS, Encoded, records
-from hyperplane.storage.files import exists
 from hyperplane.storage.formats import SUFFIX_OF
 from hyperplane.storage.manifest import Manifest, Part
-from hyperplane.storage.place import commits_of
-from hyperplane.storage.plain import in_part
+from hyperplane.storage.object_store import Shelf
 from hyperplane.storage.progress import run
 from hyperplane.storage.request import Request
 from hyperplane.storage.result import SaveResult
-from hyperplane.storage.shelf import Shelf
-from hyperplane.stores.places import Store
+from hyperplane.storage.single_file import exists
+from hyperplane.storage.text_formats import in_part
+from hyperplane.stores.locations import Store
 
 #: Seconds until a listing must show what was written; some stores take their time.
 LISTED_WITHIN = 60.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from hyperplane.errors import OutputExists
+from hyperplane.storage.commit_selection import commits_of
 from hyperplane.storage.encoding import encoded
-from hyperplane.storage.place import commits_of
+from hyperplane.storage.object_store import Shelf
 from hyperplane.storage.request import Request
 from hyperplane.storage.result import SaveResult
-from hyperplane.storage.shelf import Shelf
 
 
 class Content(Protocol):

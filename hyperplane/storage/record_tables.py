@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hyperplane.storage.plain import wrong_item
+from hyperplane.storage.text_formats import wrong_item
 
 
 def check_like(items: Sequence[Any], form: str) -> Any:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hyperplane.errors import StorageError
+from hyperplane.storage.object_store import Shelf, type_options
 from hyperplane.storage.retrying import attempt, told
-from hyperplane.storage.shelf import Shelf, type_options
 from hyperplane.storage.target import Target
 
 T = TypeVar("T")

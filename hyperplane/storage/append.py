@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from hyperplane.errors import Fault, OutputConflict, check
-from hyperplane.storage.commits import FOREIGN
+from hyperplane.storage.commit_protocol import FOREIGN
 from hyperplane.storage.formats import SUFFIX_OF
 from hyperplane.storage.manifest import Manifest, Part
 from hyperplane.storage.request import Request

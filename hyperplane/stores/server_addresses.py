@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import fsspec
 
 if TYPE_CHECKING:
-    from hyperplane.stores.places import Store
+    from hyperplane.stores.locations import Store
 
 _PORTS = {"http": 80, "https": 443}
 _GOOGLE, _AMAZON, _AZURE = ("gs", "gcs"), ("s3", "s3a"), ("abfs", "abfss", "az", "adl")

@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 #: Bytes that are read at first, and bytes after which no quote is waited for any more.
 STEP, ENOUGH = 1 << 16, 1 << 22

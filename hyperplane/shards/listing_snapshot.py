@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hyperplane.errors import Fault, RequestError
-from hyperplane.storage.shelf import Shelf
+from hyperplane.storage.object_store import Shelf
 from hyperplane.storage.target import target_of
 from hyperplane.stores import listing
 

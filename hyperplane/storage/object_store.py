@@ -21,7 +21,7 @@ from fsspec.spec import AbstractFileSystem
 from hyperplane.errors import StorageError
 from hyperplane.storage.retrying import attempt
 from hyperplane.storage.throttle import MANY, Throttle
-from hyperplane.stores.places import Store
+from hyperplane.stores.locations import Store
 
 T = TypeVar("T")
 

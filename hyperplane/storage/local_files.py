@@ -8,16 +8,16 @@ from pathlib import Path
 from fsspec.asyn import AsyncFileSystem
 
 from hyperplane.errors import Fault, RequestError
-from hyperplane.storage.files import Content, Held, exists, save_content
+from hyperplane.storage.commit_selection import commits_of
 from hyperplane.storage.manifest import Manifest, Part
-from hyperplane.storage.parts import attempt_at, verify
-from hyperplane.storage.place import commits_of
+from hyperplane.storage.multipart_upload import BLOCK, LargeFile, hashed
+from hyperplane.storage.part_saving import attempt_at, verify
 from hyperplane.storage.progress import bar
 from hyperplane.storage.request import Request
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.retrying import told
-from hyperplane.storage.uploads import BLOCK, LargeFile, hashed
-from hyperplane.stores.places import Store
+from hyperplane.storage.single_file import Content, Held, exists, save_content
+from hyperplane.stores.locations import Store
 
 
 def save_path(path: Path, request: Request) -> SaveResult:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.collections.frames.sources import samples
-from hyperplane.shards import quotes
-from hyperplane.shards.quotes import Rows, record_after
+from hyperplane.shards import csv_quoting
+from hyperplane.shards.csv_quoting import Rows, record_after
 from hyperplane.stores import listing
 
 VALUES = st.text(alphabet='ab,\n"\r', max_size=6)
@@ -76,7 +76,7 @@ def test_every_cut_is_the_next_true_beginning(
     [file] = listing.find(path)
     true = starts(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quotes, "STEP", step)
+        patch.setattr(csv_quoting, "STEP", step)
         for target in range(1, len(text)):
             after = unquoted(text, target)
             expected = min(start for start in true if start > after or start == len(text))
@@ -115,7 +115,7 @@ def test_counting_all_quotes_gives_the_same_beginnings(rows, step, tmp_path_fact
     ],
 )
 def test_one_run_of_quotes_tells_the_side(text, within):
-    found = quotes.known(text, False, Rows(3, ","))
+    found = csv_quoting.known(text, False, Rows(3, ","))
     assert (found.within if found else None) is within
 
 
@@ -126,8 +126,8 @@ def test_a_quote_in_a_value_without_quotes_is_text(keep):
 
 
 def test_where_no_quote_tells_the_shape_of_lines_does(keep, monkeypatch):
-    monkeypatch.setattr(quotes, "STEP", 16)
-    monkeypatch.setattr(quotes, "ENOUGH", 64)
+    monkeypatch.setattr(csv_quoting, "STEP", 16)
+    monkeypatch.setattr(csv_quoting, "ENOUGH", 64)
     rows = b"1,2\n" * 500
     assert record_after(keep(rows), 42, Rows(2, ",")) == 44
     poem = b'1,"' + b"a line\n" * 300 + b'"\n2,b\n'
@@ -147,4 +147,4 @@ def test_few_bytes_are_read_where_there_are_no_quotes(keep, monkeypatch):
 
     monkeypatch.setattr(type(file), "between", counted)
     assert record_after(file, 10_000_001, Rows(2, ",")) == 10_000_004
-    assert sum(read) <= quotes.ENOUGH
+    assert sum(read) <= csv_quoting.ENOUGH

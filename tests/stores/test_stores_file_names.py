@@ -12,9 +12,9 @@ import pytest
 from hyperplane import bag
 from hyperplane.errors import ReadError, RequestError
 from hyperplane.sizing.files import measure_files
+from hyperplane.stores.file_names import DAMAGE, PACKED, format_of, packing_of, suffix_of, unpacked
 from hyperplane.stores.listing import find
-from hyperplane.stores.naming import DAMAGE, PACKED, format_of, packing_of, suffix_of, unpacked
-from hyperplane.stores.places import File, Store
+from hyperplane.stores.locations import File, Store
 
 TEXT = b"".join(b"%d,%d\n" % (n, n * 7919 % 1000) for n in range(50_000))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hyperplane.storage.commits import Commits
-from hyperplane.storage.numbers import Numbers
-from hyperplane.storage.renames import Renames
-from hyperplane.storage.shelf import Shelf
+from hyperplane.storage.commit_protocol import Commits
+from hyperplane.storage.manifest_commit import Numbers
+from hyperplane.storage.object_store import Shelf
+from hyperplane.storage.rename_commit import Renames
 from hyperplane.storage.target import Target
 
 

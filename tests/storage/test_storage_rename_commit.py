@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 
 import hyperplane
-from hyperplane.storage import renames
+from hyperplane.storage import rename_commit
 
 
 @pytest.fixture(autouse=True)
 def _no_exchange(monkeypatch):
-    monkeypatch.setattr(renames, "_swapped", lambda one, other: False)
+    monkeypatch.setattr(rename_commit, "_swapped", lambda one, other: False)
     with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
         yield
 
@@ -37,9 +37,9 @@ def version_at(url):
 KILLED = """
 import os, pathlib, sys
 import dask, dask.dataframe as dd, pandas as pd, hyperplane
-from hyperplane.storage import renames
+from hyperplane.storage import rename_commit
 
-renames._swapped = lambda one, other: False
+rename_commit._swapped = lambda one, other: False
 rename, done = pathlib.Path.rename, []
 
 def dying(self, to):

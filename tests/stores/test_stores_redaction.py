@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hyperplane.stores.secrets import given, said, secrets_of, shown
+from hyperplane.stores.redaction import given, said, secrets_of, shown
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from typing import Any
 
 from hyperplane.errors import Fault, OutputConflict, RequestError, StorageError, check
 from hyperplane.public_calls import check_call
-from hyperplane.storage.commits import Commits, conflict
-from hyperplane.storage.files import exists
+from hyperplane.storage.commit_protocol import Commits, conflict
+from hyperplane.storage.commit_selection import commits_of
 from hyperplane.storage.manifest import Manifest, Part
-from hyperplane.storage.parts import check_writable, verify, written_parts
-from hyperplane.storage.place import commits_of
+from hyperplane.storage.part_saving import check_writable, verify, written_parts
 from hyperplane.storage.request import Request
 from hyperplane.storage.result import SaveResult
+from hyperplane.storage.single_file import exists
 from hyperplane.storage.target import check_options, read_only_faults, target_of
 
 _RECORD = re.compile(r"shards-([0-9]+)-([^/]+)/records/([0-9]+)\.json")

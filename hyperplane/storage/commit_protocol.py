@@ -1,8 +1,8 @@
 """What others see of a place, and how it changes in one step.
 
 On a local disk the folder of parts takes the place of the old one by one rename
-(:mod:`~hyperplane.storage.renames`). On an object store, which has no rename, a numbered manifest
-that can be created only once is the step (:mod:`~hyperplane.storage.numbers`).
+(:mod:`~hyperplane.storage.rename_commit`). On an object store, which has no rename, a numbered
+manifest that can be created only once is the step (:mod:`~hyperplane.storage.manifest_commit`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from hyperplane.errors import OutputConflict
 from hyperplane.storage.manifest import Manifest, Part
-from hyperplane.storage.shelf import Shelf
+from hyperplane.storage.object_store import Shelf
 from hyperplane.storage.target import Target
 
 #: Stands in the manifest for what another program wrote.

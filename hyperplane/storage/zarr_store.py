@@ -15,9 +15,9 @@ from zarr.core.buffer import Buffer, BufferPrototype
 
 from hyperplane.errors import ReadError
 from hyperplane.storage.manifest import Part
-from hyperplane.storage.shelf import Shelf
+from hyperplane.storage.object_store import Shelf
 from hyperplane.storage.target import Target
-from hyperplane.stores.places import Store
+from hyperplane.stores.locations import Store
 
 _GONE = "is gone: somebody has replaced or removed it since it was loaded; load it again"
 _OTHER = (

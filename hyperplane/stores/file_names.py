@@ -17,7 +17,7 @@ from hyperplane.errors import Fault, check
 from hyperplane.units import plural
 
 if TYPE_CHECKING:
-    from hyperplane.stores.places import File
+    from hyperplane.stores.locations import File
 
 #: How a file is packed, by the ending of its name.
 PACKED = {

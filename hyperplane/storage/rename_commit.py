@@ -13,9 +13,9 @@ from pathlib import Path
 
 from hyperplane.folder_entries import find_in
 from hyperplane.storage.attempts import attempt
-from hyperplane.storage.commits import State, conflict, foreign
+from hyperplane.storage.commit_protocol import State, conflict, foreign
 from hyperplane.storage.manifest import Manifest, key_of
-from hyperplane.storage.shelf import Shelf
+from hyperplane.storage.object_store import Shelf
 from hyperplane.storage.target import Target
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of linux/fs.h

@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, Any
 
 from fsspec.utils import tokenize
 
-from hyperplane.stores.addresses import (
+from hyperplane.stores.redaction import shown
+from hyperplane.stores.server_addresses import (
     Address,
     address_before_opening,
     address_in,
     address_of,
     chooses_hosts,
 )
-from hyperplane.stores.secrets import shown
 
 if TYPE_CHECKING:
-    from hyperplane.stores.places import Place, Store
+    from hyperplane.stores.locations import Place, Store
 
 #: Seconds for which a server that starts beside its caller may still refuse connections.
 STARTING = 2.0

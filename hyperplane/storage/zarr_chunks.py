@@ -29,9 +29,9 @@ from hyperplane.collections.frames import plan
 from hyperplane.errors import Fault, OutputExists, RequestError
 from hyperplane.optional import need
 from hyperplane.storage.manifest import Part
-from hyperplane.storage.shelf import Shelf
-from hyperplane.stores.places import Store
-from hyperplane.stores.secrets import said
+from hyperplane.storage.object_store import Shelf
+from hyperplane.stores.locations import Store
+from hyperplane.stores.redaction import said
 
 _DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 #: Names by which xarray finds an array in a file that cannot hold it under its own.

@@ -11,9 +11,9 @@ from collections.abc import Set
 from dataclasses import replace
 
 from hyperplane.errors import StorageError
-from hyperplane.storage.commits import State, conflict, foreign
+from hyperplane.storage.commit_protocol import State, conflict, foreign
 from hyperplane.storage.manifest import Manifest
-from hyperplane.storage.shelf import Shelf
+from hyperplane.storage.object_store import Shelf
 from hyperplane.storage.target import Target
 
 _COMMIT = re.compile(r"commit-([0-9]{8})\.json")
