@@ -1,4 +1,4 @@
-"""Where records of CSV begin, found from the bytes around a place and not from all before it.
+"""Where records of CSV begin, found from the bytes around a state and not from all before it.
 
 A line end is the end of a record unless it stands within quotes, and whether it does follows from
 all bytes before it, or from one quote after it that can only be the first of a value, or only the
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from hyperplane.stores.locations import File
 
 #: Bytes that are read at first, and bytes after which no quote is waited for any more.
-STEP, ENOUGH = 1 << 16, 1 << 22
+READ_BYTES, MAX_LOOKAHEAD = 1 << 16, 1 << 22
 
 #: What to say when cuts turn out to be wrong.
 CONTRADICTION = (
@@ -37,7 +37,7 @@ _QUOTED = re.compile(rb'"[^"]*("|\Z)')
 
 
 @dataclass(frozen=True)
-class Rows:
+class RecordLayout:
     """How records look.
 
     Parameters
@@ -53,23 +53,23 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Place:
-    """What is known of a place in a text.
+class QuoteState:
+    """What is known of a state in a text.
 
     Parameters
     ----------
-    at : int
-        The place.
-    within : bool
+    offset : int
+        The state.
+    in_quotes : bool
         Whether it is within quotes.
     """
 
-    at: int
-    within: bool
+    offset: int
+    in_quotes: bool
 
 
-def record_after(file: File, target: int, rows: Rows) -> int:
-    """Where the first record begins after a place; the end of the file when there is none.
+def find_record_start(file: File, target: int, rows: RecordLayout) -> int:
+    """Where the first record begins after a state; the end of the file when there is none.
 
     A value within quotes that goes on for more than ``ENOUGH`` bytes in which no quote tells, and
     whose lines all have as many values as the file has columns, is taken for such lines.
@@ -79,31 +79,31 @@ def record_after(file: File, target: int, rows: Rows) -> int:
     file : File
         Not packed.
     target : int
-        The place, after the beginning of the first record.
+        The state, after the beginning of the first record.
     rows : Rows
         How the records look.
     """
-    begin, length = target - 1, STEP
-    text = file.between(begin, min(file.size, begin + length))
+    begin, length = target - 1, READ_BYTES
+    text = file.read_range(begin, min(file.size, begin + length))
     while True:
         whole = begin + len(text) >= file.size
-        place = known(text, whole, rows)
-        if place is None and len(text) >= ENOUGH:
-            place = Place(_first(text), not _are_rows(text, rows))
-        if place is not None:
-            return _line_end(file, begin, text, place)
+        state = infer_quote_state(text, whole, rows)
+        if state is None and len(text) >= MAX_LOOKAHEAD:
+            state = QuoteState(_first_offset(text), not _has_layout(text, rows))
+        if state is not None:
+            return _find_record_end(file, begin, text, state)
         length *= 2
-        text += file.between(begin + len(text), min(file.size, begin + length))
+        text += file.read_range(begin + len(text), min(file.size, begin + length))
 
 
-def _first(text: bytes) -> int:
-    """The first place after the first byte that has no quote before it."""
+def _first_offset(text: bytes) -> int:
+    """The first state after the first byte that has no quote before it."""
     run = _RUN.match(text)
     return run.end() if run else 1
 
 
-def known(text: bytes, whole: bool, rows: Rows) -> Place | None:
-    """What the first run of quotes that can be only one thing says of a place near the start.
+def infer_quote_state(text: bytes, whole: bool, rows: RecordLayout) -> QuoteState | None:
+    """What the first run of quotes that can be only one thing says of a state near the start.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def known(text: bytes, whole: bool, rows: Rows) -> Place | None:
         None when more of the file must be seen.
     """
     ends = b"\r\n" + rows.separator.encode()
-    first = _first(text)
+    first = _first_offset(text)
     before = 0
     for run in _RUN.finditer(text, first):
         if run.end() == len(text) and not whole:
@@ -132,23 +132,23 @@ def known(text: bytes, whole: bool, rows: Rows) -> Place | None:
         outside = opens and (not last if odd else closes)
         within = closes if odd else not last
         if outside != within:
-            return Place(first, within != (before % 2 == 1))
+            return QuoteState(first, within != (before % 2 == 1))
         if not outside:
-            return Place(run.end(), False)
+            return QuoteState(run.end(), False)
         before += len(run[0])
-    return Place(first, before % 2 == 1) if whole else None
+    return QuoteState(first, before % 2 == 1) if whole else None
 
 
-def _are_rows(text: bytes, rows: Rows) -> bool:
+def _has_layout(text: bytes, rows: RecordLayout) -> bool:
     """Whether all whole records of a text that begins outside of quotes are such rows."""
     separator = rows.separator.encode()
-    lines = _QUOTED.sub(b"", text[_first(text) :]).split(b"\n")[1:-1]
+    lines = _QUOTED.sub(b"", text[_first_offset(text) :]).split(b"\n")[1:-1]
     return all(line.count(separator) == rows.columns - 1 for line in lines if line.strip(b"\r"))
 
 
-def _line_end(file: File, begin: int, text: bytes, place: Place) -> int:
-    """Where the line after a place begins that ends outside of quotes."""
-    quotes, done = int(place.within), place.at
+def _find_record_end(file: File, begin: int, text: bytes, state: QuoteState) -> int:
+    """Where the line after a state begins that ends outside of quotes."""
+    quotes, done = int(state.in_quotes), state.offset
     while True:
         line = text.find(b"\n", done)
         if line < 0:
@@ -156,7 +156,7 @@ def _line_end(file: File, begin: int, text: bytes, place: Place) -> int:
             begin, done = begin + len(text), 0
             if begin >= file.size:
                 return file.size
-            text = file.between(begin, min(file.size, begin + STEP))
+            text = file.read_range(begin, min(file.size, begin + READ_BYTES))
             continue
         quotes += text.count(b'"', done, line)
         done = line + 1

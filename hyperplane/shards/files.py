@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
-from hyperplane.shards.identity import Shard, found, rows_of
-from hyperplane.shards.listing_snapshot import frozen_files, sorted_files
+from hyperplane.shards.identity import Shard, resolve_shard, row_range
+from hyperplane.shards.listing_snapshot import list_files, read_or_create_snapshot
 
 
 @check_call
@@ -65,23 +65,23 @@ def shard_files(
     >>> [Path(file).name for file in shard_files(folder / "*.csv", n_machines=4, idx=3)]
     ['part-9.csv', 'part-10.csv']
     """
-    share, faults = found(idx, n_machines, ("idx", "n_machines"))
+    share, faults = resolve_shard(idx, n_machines, ("idx", "n_machines"))
     if not isinstance(by, str) or by not in ("count", "bytes"):
         faults.append(Fault("by", repr(by)[:80], "'count' or 'bytes'"))
     check(faults)
     if frozen is None:
-        files = sorted_files(urls, storage_options, sized=by == "bytes")
+        files = list_files(urls, storage_options, sized=by == "bytes")
     else:
-        files = frozen_files(urls, frozen, storage_options)
+        files = read_or_create_snapshot(urls, frozen, storage_options)
     sizes = [size for _, size in files]
-    first, last = _by_bytes(sizes, share) if by == "bytes" else rows_of(share, len(files))
+    first, last = _range_by_bytes(sizes, share) if by == "bytes" else row_range(share, len(files))
     return [address for address, _ in files[first:last]]
 
 
-def _by_bytes(sizes: Sequence[int], share: Shard) -> tuple[int, int]:
+def _range_by_bytes(sizes: Sequence[int], share: Shard) -> tuple[int, int]:
     total = sum(sizes)
     if not total:
-        return rows_of(share, len(sizes))
+        return row_range(share, len(sizes))
     owners, before = [], 0
     for size in sizes:
         middle = 2 * before + size  # twice, to be whole

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.shards import runner_environment
-from hyperplane.shards.runner_environment import Said, Task
+from hyperplane.shards.runner_environment import ArrayTask, EnvironmentValue
 
 
 @check_call
@@ -67,12 +67,12 @@ def shard(index: int | None = None, count: int | None = None) -> Shard:
     >>> shard(2, 8)
     Shard(idx=2, n=8)
     """
-    made, faults = found(index, count)
+    made, faults = resolve_shard(index, count)
     check(faults)
     return made
 
 
-def found(
+def resolve_shard(
     index: Any, count: Any, names: tuple[str, str] = ("index", "count")
 ) -> tuple[Shard, list[Fault]]:
     """The shard of two arguments and the environment, and what is wrong with them.
@@ -90,52 +90,58 @@ def found(
         The shard means nothing where there are faults.
     """
     faults: list[Fault] = []
-    given = Task(_said(index, names[0], 0, faults), _said(count, names[1], 1, faults))
+    given = ArrayTask(
+        _parse_argument(index, names[0], 0, faults), _parse_argument(count, names[1], 1, faults)
+    )
     if faults:
         return Shard(0, 1), faults
-    told, wrong = (given, []) if given.index and given.count else _told(given)
+    told, wrong = (given, []) if given.index and given.count else _merge_environment(given)
     if wrong:
         return Shard(0, 1), wrong
     if told.index is None and (told.count is None or told.count.value == 1):
         return Shard(0, 1), []
     if told.index is None or told.count is None:
-        return Shard(0, 1), [_half(told, names)]
+        return Shard(0, 1), [_incomplete_fault(told, names)]
     made = Shard(told.index.value, told.count.value)
     if made.idx >= made.n:
-        allowed = f"0 to {made.n - 1}, as {told.count.where} is {made.n}"
-        return made, [Fault(*told.index.fault_of, allowed, "shards are numbered from 0")]
+        allowed = f"0 to {made.n - 1}, as {told.count.source} is {made.n}"
+        return made, [Fault(*told.index.fault_fields, allowed, "shards are numbered from 0")]
     return made, []
 
 
-def _told(given: Task) -> tuple[Task, list[Fault]]:
+def _merge_environment(given: ArrayTask) -> tuple[ArrayTask, list[Fault]]:
     """What is not given, by the environment; nothing may contradict what is."""
-    ours, faults = runner_environment.ours(os.environ)
-    runner = Task()
+    ours, faults = runner_environment.read_own_variables(os.environ)
+    runner = ArrayTask()
     if not (given.index or ours.index):  # who gives a number of his own does not ask the runner
-        runner, wrong = runner_environment.of_runner(os.environ)
+        runner, wrong = runner_environment.read_runner_variables(os.environ)
         faults += wrong
     counts = [task.count for task in (given, ours, runner) if task.count]
     for other in counts[1:]:
         if other.value != counts[0].value:
             advice = "give both the number and the count, or let them agree"
-            allowed = f"{counts[0].value}, as {counts[0].where} says"
-            faults.append(Fault(*other.fault_of, allowed, advice))
+            allowed = f"{counts[0].value}, as {counts[0].source} says"
+            faults.append(Fault(*other.fault_fields, allowed, advice))
     index = given.index or ours.index or runner.index
-    return Task(index, counts[0] if counts else None), faults
+    return ArrayTask(index, counts[0] if counts else None), faults
 
 
-def _half(told: Task, names: tuple[str, str]) -> Fault:
+def _incomplete_fault(told: ArrayTask, names: tuple[str, str]) -> Fault:
     if told.index:
         allowed = "a number together with how many shards there are"
         return Fault(
-            *told.index.fault_of, allowed, f"give {names[1]}, or set {runner_environment.COUNT}"
+            *told.index.fault_fields, allowed, f"give {names[1]}, or set {runner_environment.COUNT}"
         )
-    count = told.count or Said(1, names[1])
+    count = told.count or EnvironmentValue(1, names[1])
     allowed = "a count together with the number of this shard"
-    return Fault(*count.fault_of, allowed, f"give {names[0]}, or set {runner_environment.INDEX}")
+    return Fault(
+        *count.fault_fields, allowed, f"give {names[0]}, or set {runner_environment.INDEX}"
+    )
 
 
-def _said(value: Any, name: str, least: int, faults: list[Fault]) -> Said | None:
+def _parse_argument(
+    value: Any, name: str, least: int, faults: list[Fault]
+) -> EnvironmentValue | None:
     if value is None:
         return None
     try:
@@ -145,10 +151,10 @@ def _said(value: Any, name: str, least: int, faults: list[Fault]) -> Said | None
     if isinstance(value, bool) or number < least:
         faults.append(Fault(name, repr(value)[:80], f"a whole number, at least {least}"))
         return None
-    return Said(number, name)
+    return EnvironmentValue(number, name)
 
 
-def rows_of(shard: Shard, total: int) -> tuple[int, int]:
+def row_range(shard: Shard, total: int) -> tuple[int, int]:
     """The first of a shard's things and the one after the last, as ``numpy.array_split`` has it.
 
     Examples

@@ -8,25 +8,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hyperplane.errors import Fault, RequestError
-from hyperplane.storage.object_store import Shelf
-from hyperplane.storage.target import target_of
+from hyperplane.storage.object_store import ObjectStore
+from hyperplane.storage.target import resolve_target
 from hyperplane.stores import listing
 
 #: A file's address and its bytes.
-Listed = tuple[str, int]
+ListedFile = tuple[str, int]
 
 
-def sorted_files(urls: Any, options: Mapping[str, Any] | None, *, sized: bool) -> list[Listed]:
+def list_files(urls: Any, options: Mapping[str, Any] | None, *, sized: bool) -> list[ListedFile]:
     """Files in natural order, whatever order the store or the list has."""
-    files = listing.find(urls, options, sized=sized)
+    files = listing.find_files(urls, options, sized=sized)
     # Names that differ in leading zeros only are equal in natural order.
-    files.sort(key=lambda file: (listing.natural(file.address), file.address))
+    files.sort(key=lambda file: (listing.natural_sort_key(file.address), file.address))
     return [(file.address, file.size) for file in files]
 
 
-def frozen_files(
+def read_or_create_snapshot(
     urls: Any, frozen: str | os.PathLike[str], options: Mapping[str, Any] | None
-) -> list[Listed]:
+) -> list[ListedFile]:
     """Files as they were when the first one looked.
 
     Raises
@@ -34,26 +34,26 @@ def frozen_files(
     RequestError
         When the listing is one of other files, or no listing at all.
     """
-    target = target_of(frozen, options)
-    shelf = Shelf(target.store)
+    target = resolve_target(frozen, options)
+    shelf = ObjectStore(target.store)
     found = shelf.get(target.path)
     if found is None:
-        files = sorted_files(urls, options, sized=True)
-        made = json.dumps({"asked": _asked(urls), "files": files}, indent=1).encode()
+        files = list_files(urls, options, sized=True)
+        made = json.dumps({"asked": _url_texts(urls), "files": files}, indent=1).encode()
         try:
             shelf.put_new(target.path, made)
             found = made
         except FileExistsError:  # another shard was first
             found = shelf.get(target.path) or b""
-    return _read(found, urls, target.url)
+    return _parse_snapshot(found, urls, target.url)
 
 
-def _asked(urls: Any) -> list[str]:
+def _url_texts(urls: Any) -> list[str]:
     many = [urls] if isinstance(urls, (str, os.PathLike)) else list(urls)
     return [os.fspath(url) for url in many]
 
 
-def _read(found: bytes, urls: Any, shown: str) -> list[Listed]:
+def _parse_snapshot(found: bytes, urls: Any, shown: str) -> list[ListedFile]:
     advice = "for another run name another file"
     try:
         document = json.loads(found)
@@ -61,11 +61,11 @@ def _read(found: bytes, urls: Any, shown: str) -> list[Listed]:
     except (ValueError, KeyError, TypeError) as error:
         allowed = "a listing that shard_files has written, or a name that is free"
         raise RequestError([Fault("frozen", shown, allowed, advice)]) from error
-    if asked != _asked(urls):
+    if asked != _url_texts(urls):
         allowed = f"the listing of {', '.join(asked)[:200]}, which is what it was made of"
         raise RequestError([Fault("frozen", f"{shown} for other files", allowed, advice)])
     return files
 
 
-def _pairs(files: Sequence[Sequence[Any]]) -> list[Listed]:
+def _pairs(files: Sequence[Sequence[Any]]) -> list[ListedFile]:
     return [(str(address), int(size)) for address, size in files]

@@ -7,7 +7,7 @@ from typing import Any
 
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
-from hyperplane.shards.identity import found
+from hyperplane.shards.identity import resolve_shard
 from hyperplane.stores.templates import fill_template
 
 
@@ -52,10 +52,10 @@ def output_path(template: str, idx: int | None = None, n: int | None = None) -> 
     share: tuple[int, int | None]
     if idx is not None and n is None:
         # Any count will do to check the number alone.
-        (number, _), faults = found(idx, _more_than(idx), ("idx", "n"))
+        (number, _), faults = resolve_shard(idx, _more_than(idx), ("idx", "n"))
         share = (number, None)
     else:
-        share, faults = found(idx, n, ("idx", "n"))
+        share, faults = resolve_shard(idx, n, ("idx", "n"))
     made, wrong = fill_template(template, *share)
     check([*faults, *wrong])
     return made

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from hyperplane.collections.frames.sources.parquet import ParquetPart, Piece
-from hyperplane.shards.identity import Shard, rows_of
+from hyperplane.shards.identity import Shard, row_range
 
 
 @dataclass(frozen=True)
-class Rows(Piece):
+class ParquetRowRange(Piece):
     """Some rows of neighbouring row groups.
 
     Parameters
@@ -37,7 +37,7 @@ class Rows(Piece):
         )
 
 
-def share(parts: Sequence[ParquetPart], shard: Shard) -> ParquetPart | None:
+def select_rows(parts: Sequence[ParquetPart], shard: Shard) -> ParquetPart | None:
     """The rows of one shard.
 
     Parameters
@@ -53,23 +53,23 @@ def share(parts: Sequence[ParquetPart], shard: Shard) -> ParquetPart | None:
         None when nothing is left for this shard.
     """
     pieces = [piece for part in parts for piece in part.pieces if piece.rows]
-    first, last = rows_of(shard, sum(piece.rows for piece in pieces))
-    mine: list[Rows] = []
+    first, last = row_range(shard, sum(piece.rows for piece in pieces))
+    mine: list[ParquetRowRange] = []
     before = 0
     for piece in pieces:
         start, stop = max(first - before, 0), min(last - before, piece.rows)
         before += piece.rows
         if start < stop:
-            mine.append(_rows(piece, start, stop))
-            if len(mine) > 1 and _go_on(mine[-2], mine[-1]):
+            mine.append(_slice_piece(piece, start, stop))
+            if len(mine) > 1 and _is_adjacent(mine[-2], mine[-1]):
                 one, other = mine[-2:]
                 groups, rows = one.groups + other.groups, one.rows + other.rows
                 mine[-2:] = [replace(one, groups=groups, rows=rows)]
     return replace(parts[0], pieces=tuple(mine)) if mine else None
 
 
-def _rows(piece: Piece, start: int, stop: int) -> Rows:
-    return Rows(
+def _slice_piece(piece: Piece, start: int, stop: int) -> ParquetRowRange:
+    return ParquetRowRange(
         piece.file,
         piece.groups,
         piece.start + start,
@@ -83,5 +83,5 @@ def _rows(piece: Piece, start: int, stop: int) -> Rows:
     )
 
 
-def _go_on(one: Rows, other: Rows) -> bool:
+def _is_adjacent(one: ParquetRowRange, other: ParquetRowRange) -> bool:
     return one.file is other.file and one.start + one.rows == other.start

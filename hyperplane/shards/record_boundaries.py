@@ -10,11 +10,11 @@ import polars as pl
 from hyperplane.collections.frames.sources.spans import Span
 
 #: Bytes that are read and decoded at once.
-PIECE = 1 << 25
+PIECE_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
-class Stretch(Span):
+class RecordSpan(Span):
     """A span that begins and ends between records.
 
     Parameters
@@ -32,21 +32,21 @@ class Stretch(Span):
 
     def _pieces(self) -> Iterator[Span]:
         begin, rest = self.start, b""
-        for position in range(self.start, self.stop, PIECE):
-            stop = min(self.stop, position + PIECE)
-            text = rest + self.file.between(position, stop)
-            end = len(text) if stop == self.stop else _end(text, self.quoted)
+        for position in range(self.start, self.stop, PIECE_BYTES):
+            stop = min(self.stop, position + PIECE_BYTES)
+            text = rest + self.file.read_range(position, stop)
+            end = len(text) if stop == self.stop else _last_record_end(text, self.quoted)
             if end:
                 yield self._piece(begin, text[:end])
             begin, rest = begin + end, text[end:]
 
     def _piece(self, start: int, text: bytes) -> Span:
         stop = start + len(text)
-        return _Held(self.file, start, stop, self.decoder, self.recipe, self.nbytes, text)
+        return _LoadedSpan(self.file, start, stop, self.decoder, self.recipe, self.nbytes, text)
 
 
 @dataclass(frozen=True)
-class _Held(Span):
+class _LoadedSpan(Span):
     """A span whose bytes are here."""
 
     text: bytes
@@ -56,7 +56,7 @@ class _Held(Span):
         return self.text
 
 
-def _end(text: bytes, quoted: bool) -> int:
+def _last_record_end(text: bytes, quoted: bool) -> int:
     r"""Where the last record ends; 0 when none does.
 
     Examples

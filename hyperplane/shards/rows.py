@@ -20,7 +20,7 @@ from hyperplane.collections.frames.sources.spans import SpanPart
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.shards import parquet_rows, text_rows
-from hyperplane.shards.identity import found
+from hyperplane.shards.identity import resolve_shard
 from hyperplane.stores import listing
 
 
@@ -97,9 +97,9 @@ def shard_rows(
     >>> [shard_rows(file, n_machines=2, idx=idx).city.to_list() for idx in range(2)]
     [['Rome', 'Oslo\n(centre)'], ['Bonn']]
     """
-    share, faults = found(idx, n_machines, ("idx", "n_machines"))
+    share, faults = resolve_shard(idx, n_machines, ("idx", "n_machines"))
     check(faults)
-    files = listing.find(url, storage_options)
+    files = listing.find_files(url, storage_options)
     kind = formats.format_of(files, format, url)
     if kind == "avro":
         advice = "deal out whole files with shard_files"
@@ -120,13 +120,13 @@ def shard_rows(
     )
     part: ParquetPart | SpanPart | None
     if kind == "parquet":
-        part = parquet_rows.share(cast("Sequence[ParquetPart]", table.parts), share)
+        part = parquet_rows.select_rows(cast("Sequence[ParquetPart]", table.parts), share)
     else:
-        part = text_rows.share(cast(SpanPart, table.parts[0]), share, multiline)
-    return table.like if part is None else _in_pandas(part, table.like)
+        part = text_rows.select_spans(cast(SpanPart, table.parts[0]), share, multiline)
+    return table.like if part is None else _to_pandas(part, table.like)
 
 
-def _in_pandas(part: ParquetPart | SpanPart, like: pd.DataFrame) -> pd.DataFrame:
+def _to_pandas(part: ParquetPart | SpanPart, like: pd.DataFrame) -> pd.DataFrame:
     """The rows; each column is given up when pandas has it, so that few are there twice."""
     with reading(part):
         frame = part.collected([str(name) for name in like.columns])

@@ -18,103 +18,108 @@ _PAIRS = (
 
 
 @dataclass(frozen=True)
-class Said:
+class EnvironmentValue:
     """A number and where it stands.
 
     Parameters
     ----------
     value : int
         The number.
-    where : str
+    source : str
         The variable or the argument.
     """
 
     value: int
-    where: str
+    source: str
 
     @property
-    def fault_of(self) -> tuple[str, str]:
+    def fault_fields(self) -> tuple[str, str]:
         """Where and what, for a :class:`~hyperplane.errors.Fault`."""
-        return self.where, str(self.value)
+        return self.source, str(self.value)
 
 
 @dataclass(frozen=True)
-class Task:
+class ArrayTask:
     """What one source says; None for what it does not say."""
 
-    index: Said | None = None
-    count: Said | None = None
+    index: EnvironmentValue | None = None
+    count: EnvironmentValue | None = None
 
 
-def ours(environment: Mapping[str, str]) -> tuple[Task, list[Fault]]:
+def read_own_variables(environment: Mapping[str, str]) -> tuple[ArrayTask, list[Fault]]:
     """What the variables of this package say, and what is wrong with them."""
     faults: list[Fault] = []
-    task = Task(_number(environment, INDEX, 0, faults), _number(environment, COUNT, 1, faults))
+    task = ArrayTask(
+        _parse_number(environment, INDEX, 0, faults), _parse_number(environment, COUNT, 1, faults)
+    )
     return task, faults
 
 
-def of_runner(environment: Mapping[str, str]) -> tuple[Task, list[Fault]]:
+def read_runner_variables(environment: Mapping[str, str]) -> tuple[ArrayTask, list[Fault]]:
     """What the variables of runners say, which must not contradict each other."""
     faults: list[Fault] = []
     tasks = [
-        Task(_number(environment, index, 0, faults), _number(environment, count, 1, faults))
+        ArrayTask(
+            _parse_number(environment, index, 0, faults),
+            _parse_number(environment, count, 1, faults),
+        )
         for index, count in _PAIRS
         if index in environment or count in environment
     ]
     if f"{_SLURM}ID" in environment:
-        tasks.append(_slurm(environment, faults))
-    first = Task()
+        tasks.append(_read_slurm(environment, faults))
+    first = ArrayTask()
     for task in tasks:
-        faults += _contradictions(first, task)
-        first = Task(first.index or task.index, first.count or task.count)
+        faults += _conflict_faults(first, task)
+        first = ArrayTask(first.index or task.index, first.count or task.count)
     return first, faults
 
 
-def _contradictions(one: Task, other: Task) -> Iterator[Fault]:
+def _conflict_faults(one: ArrayTask, other: ArrayTask) -> Iterator[Fault]:
     for here, there in ((one.index, other.index), (one.count, other.count)):
         if here and there and here.value != there.value:
             advice = f"unset the one that is not the runner's, or set {INDEX} and {COUNT}"
-            yield Fault(*there.fault_of, f"{here.value}, as {here.where} says", advice)
+            yield Fault(*there.fault_fields, f"{here.value}, as {here.source} says", advice)
 
 
-def _number(
+def _parse_number(
     environment: Mapping[str, str], name: str, least: int, faults: list[Fault]
-) -> Said | None:
+) -> EnvironmentValue | None:
     text = environment.get(name)
     if text is None:
         return None
     if text.strip().isascii() and text.strip().isdecimal() and int(text) >= least:
-        return Said(int(text), name)
+        return EnvironmentValue(int(text), name)
     faults.append(Fault(name, repr(text), f"a whole number, at least {least}"))
     return None
 
 
-def _slurm(environment: Mapping[str, str], faults: list[Fault]) -> Task:
+def _read_slurm(environment: Mapping[str, str], faults: list[Fault]) -> ArrayTask:
     """A task of a Slurm array; its numbers may begin anywhere and go in steps."""
     named = {
-        name: _number(environment, f"{_SLURM}{name}", name in ("STEP", "COUNT"), faults)
+        name: _parse_number(environment, f"{_SLURM}{name}", name in ("STEP", "COUNT"), faults)
         for name in ("ID", "MIN", "MAX", "STEP", "COUNT")
     }
     number, least, most, count = (named[name] for name in ("ID", "MIN", "MAX", "COUNT"))
     step = named["STEP"].value if named["STEP"] else 1
     if number is None:
-        return Task()
+        return ArrayTask()
     if least is None:
         if f"{_SLURM}MIN" not in environment:
             allowed = f"together with {_SLURM}MIN, which Slurm sets"
-            faults.append(Fault(*number.fault_of, allowed))
-        return Task(count=count)
+            faults.append(Fault(*number.fault_fields, allowed))
+        return ArrayTask(count=count)
     place, over = divmod(number.value - least.value, step)
     tasks = (most.value - least.value) // step + 1 if most else None
     regular = "start an array in equal steps, such as --array=0-9 or --array=1-9:2"
     if over or place < 0:
         steps = f"{least.value} and more in steps of {step}"
-        faults.append(Fault(*number.fault_of, steps, regular))
-        return Task()
+        faults.append(Fault(*number.fault_fields, steps, regular))
+        return ArrayTask()
     if count and tasks and count.value != tasks:
         steps = f"{tasks}, from {_SLURM}MIN to {_SLURM}MAX in steps of {step}"
-        faults.append(Fault(*count.fault_of, steps, regular))
-        return Task()
+        faults.append(Fault(*count.fault_fields, steps, regular))
+        return ArrayTask()
     if count is None and most and tasks:
-        count = Said(tasks, most.where)
-    return Task(Said(place, number.where), count)
+        count = EnvironmentValue(tasks, most.source)
+    return ArrayTask(EnvironmentValue(place, number.source), count)

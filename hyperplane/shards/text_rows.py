@@ -12,7 +12,7 @@ from hyperplane.collections.frames.sources.spans import Span, SpanPart
 from hyperplane.errors import Fault, ReadError, RequestError
 from hyperplane.shards import csv_quoting
 from hyperplane.shards.identity import Shard
-from hyperplane.shards.record_boundaries import Stretch
+from hyperplane.shards.record_boundaries import RecordSpan
 
 
 @dataclass(frozen=True, order=True)
@@ -23,7 +23,7 @@ class _Cut:
     byte: int
 
 
-def share(part: SpanPart, shard: Shard, multiline: bool | None) -> SpanPart | None:
+def select_spans(part: SpanPart, shard: Shard, multiline: bool | None) -> SpanPart | None:
     """The spans of one shard.
 
     Parameters
@@ -48,14 +48,14 @@ def share(part: SpanPart, shard: Shard, multiline: bool | None) -> SpanPart | No
         When a file cannot be read, or its quotes contradict each other.
     """
     spans = part.spans
-    if shard.n > 1 and len(spans) == 1 and spans[0].file.packing:
+    if shard.n > 1 and len(spans) == 1 and spans[0].file.compression:
         file, allowed = spans[0].file, "a file that is not packed, or several files"
         advice = "a packed text can be read from its beginning only: unpack it, or pack pieces"
         raise RequestError([Fault("url", repr(file.url), allowed, advice)])
-    lengths = [_length(span) for span in spans]
+    lengths = [_stored_bytes(span) for span in spans]
     total = sum(lengths)
     first, last = (
-        _cut(spans, lengths, total * number // shard.n, multiline)
+        _find_cut(spans, lengths, total * number // shard.n, multiline)
         for number in (shard.idx, shard.idx + 1)
     )
     if last < first:
@@ -66,19 +66,19 @@ def share(part: SpanPart, shard: Shard, multiline: bool | None) -> SpanPart | No
         span = spans[number]
         start = first.byte if number == first.number else span.start
         stop = last.byte if number == last.number else span.stop
-        if span.file.packing:
+        if span.file.compression:
             if number < last.number:
                 mine.append(span)
         elif start < stop:
-            mine.append(_stretch(span, start, stop, multiline))
+            mine.append(_record_span(span, start, stop, multiline))
     return replace(part, spans=tuple(mine)) if mine else None
 
 
-def _length(span: Span) -> int:
-    return span.file.size if span.file.packing else span.stop - span.start
+def _stored_bytes(span: Span) -> int:
+    return span.file.size if span.file.compression else span.stop - span.start
 
 
-def _cut(
+def _find_cut(
     spans: Sequence[Span], lengths: Sequence[int], position: int, multiline: bool | None
 ) -> _Cut:
     """The cut that belongs to a byte of all files in a row; the same for all shards."""
@@ -87,11 +87,11 @@ def _cut(
             position -= length
             continue
         byte = span.start
-        if span.file.packing:
+        if span.file.compression:
             byte = span.stop if 2 * position > length else span.start
         elif position:
             with reading(span):
-                byte = _record_after(span, span.start + position, multiline)
+                byte = _find_record_start(span, span.start + position, multiline)
         if byte < span.stop:
             return _Cut(number, byte)
         break
@@ -100,22 +100,22 @@ def _cut(
     return _Cut(number + 1, spans[number + 1].start if number + 1 < len(spans) else 0)
 
 
-def _record_after(span: Span, target: int, multiline: bool | None) -> int:
+def _find_record_start(span: Span, target: int, multiline: bool | None) -> int:
     if not isinstance(span.decoder, CsvDecoder) or multiline is False:
         return samples.line_after(span.file, target)
     if multiline:
         return next(samples.outside_quotes(span.file, span.start, [target]), span.file.size)
     form = span.decoder.form
-    return csv_quoting.record_after(
-        span.file, target, csv_quoting.Rows(len(form.names), form.separator)
+    return csv_quoting.find_record_start(
+        span.file, target, csv_quoting.RecordLayout(len(form.names), form.separator)
     )
 
 
-def _stretch(span: Span, start: int, stop: int, multiline: bool | None) -> Stretch:
+def _record_span(span: Span, start: int, stop: int, multiline: bool | None) -> RecordSpan:
     decoder, quoted = span.decoder, False
     if isinstance(decoder, CsvDecoder):
         quoted = multiline is not False
         # Where cuts were found from what is near them, the decoder counts the quotes in between.
         form = replace(decoder.form, breaking=multiline is not None)
         decoder = replace(decoder, form=form)
-    return Stretch(span.file, start, stop, decoder, span.recipe, span.nbytes, quoted)
+    return RecordSpan(span.file, start, stop, decoder, span.recipe, span.nbytes, quoted)

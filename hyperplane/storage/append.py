@@ -7,15 +7,15 @@ from pathlib import PurePosixPath
 
 from hyperplane.errors import Fault, OutputConflict, check
 from hyperplane.storage.commit_protocol import FOREIGN
-from hyperplane.storage.formats import SUFFIX_OF
-from hyperplane.storage.manifest import Manifest, Part
-from hyperplane.storage.request import Request
+from hyperplane.storage.formats import PART_SUFFIXES
+from hyperplane.storage.manifest import Manifest, ManifestEntry
+from hyperplane.storage.request import SaveRequest
 
 #: Says in a manifest which run has appended which parts.
-_APPENDED = "appended"
+_APPENDED_KEY = "appended"
 
 
-def already_added(request: Request, there: Manifest | None) -> tuple[Part, ...]:
+def find_appended_parts(request: SaveRequest, there: Manifest | None) -> tuple[ManifestEntry, ...]:
     """What the same run has appended before.
 
     Raises
@@ -25,12 +25,12 @@ def already_added(request: Request, there: Manifest | None) -> tuple[Part, ...]:
     """
     if there is None:
         return ()
-    check(_unlike(request, there))
-    names = _runs(there).get(request.run, [])
+    check(_incompatibility_faults(request, there))
+    names = _appended_runs(there).get(request.run, [])
     return tuple(part for part in there.parts if part.name in names)
 
 
-def appended(manifest: Manifest, request: Request, there: Manifest | None) -> Manifest:
+def record_append(manifest: Manifest, request: SaveRequest, there: Manifest | None) -> Manifest:
     """A manifest with more parts than that which is there; it says which run appended what.
 
     Raises
@@ -39,7 +39,7 @@ def appended(manifest: Manifest, request: Request, there: Manifest | None) -> Ma
         When the same run has appended before, and other rows.
     """
     had = {part.name for part in there.parts} if there else set()
-    runs = _runs(there) if there else {}
+    runs = _appended_runs(there) if there else {}
     if request.run in runs:
         raise OutputConflict(
             request.target.url,
@@ -48,17 +48,17 @@ def appended(manifest: Manifest, request: Request, there: Manifest | None) -> Ma
         )
     if request.run:
         runs[request.run] = [part.name for part in manifest.parts if part.name not in had]
-    return replace(manifest, details={**manifest.details, _APPENDED: runs})
+    return replace(manifest, details={**manifest.details, _APPENDED_KEY: runs})
 
 
-def _runs(manifest: Manifest) -> dict[str, list[str]]:
-    return dict(manifest.details.get(_APPENDED, {}))
+def _appended_runs(manifest: Manifest) -> dict[str, list[str]]:
+    return dict(manifest.details.get(_APPENDED_KEY, {}))
 
 
-def _unlike(request: Request, there: Manifest) -> list[Fault]:
+def _incompatibility_faults(request: SaveRequest, there: Manifest) -> list[Fault]:
     """What keeps parts from being added to others."""
     endings = {PurePosixPath(part.name).suffix for part in there.parts}
-    alike = endings == {SUFFIX_OF[request.format]}
+    alike = endings == {PART_SUFFIXES[request.format]}
     if alike and there.kind in (FOREIGN, "bag" if request.kind == "bag" else "dataframe"):
         return []
     asked = f"'append' of {request.kind} as {request.format}"

@@ -26,12 +26,12 @@ _LABEL = "hyperplane-save-"
 
 
 @contextlib.contextmanager
-def attempt() -> Iterator[str]:
+def running_attempt() -> Iterator[str]:
     """A name for one attempt, which is seen to run for a block."""
     token = secrets.token_hex(6)
-    number = os.memfd_create(f"{_LABEL}{token}") if _has_labels() else None
+    number = os.memfd_create(f"{_LABEL}{token}") if _has_memfd_labels() else None
     try:
-        yield f"attempt-{these_processes()}-{os.getpid()}-{token}"
+        yield f"attempt-{process_namespace()}-{os.getpid()}-{token}"
     finally:
         if number is not None:
             os.close(number)
@@ -42,18 +42,18 @@ def is_attempt(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def is_of_here(name: str) -> bool:
+def is_local_attempt(name: str) -> bool:
     """Whether an attempt is of a process that can be seen here."""
     found = _NAME.fullmatch(name)
-    return found is not None and found[1] == these_processes()
+    return found is not None and found[1] == process_namespace()
 
 
-def runs(name: str) -> bool:
+def is_running(name: str) -> bool:
     """Whether an attempt of a process that can be seen here still runs."""
     found = _NAME.fullmatch(name)
     if found is None or not psutil.pid_exists(int(found[2])):
         return False
-    if not _has_labels():
+    if not _has_memfd_labels():
         return True
     descriptors = Path(f"/proc/{found[2]}/fd")
     try:
@@ -62,19 +62,19 @@ def runs(name: str) -> bool:
         return False
     except OSError:  # of another user
         return True
-    return any(f"{_LABEL}{found[3]}" in _label(link) for link in links)
+    return any(f"{_LABEL}{found[3]}" in _read_link(link) for link in links)
 
 
-def these_processes() -> str:
+def process_namespace() -> str:
     """Where a process number means the same as here; two containers may share a host name."""
     return f"{socket.gethostname()}-{hashlib.sha256(running_system().encode()).hexdigest()[:8]}"
 
 
-def _has_labels() -> bool:
+def _has_memfd_labels() -> bool:
     return hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir()
 
 
-def _label(link: Path) -> str:
+def _read_link(link: Path) -> str:
     try:
         return str(link.readlink())
     except OSError:  # closed meanwhile

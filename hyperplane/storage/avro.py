@@ -24,7 +24,7 @@ from hyperplane.errors import DataError
 from hyperplane.optional import need
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PLAIN = {
+_AVRO_TYPES = {
     pa.null(): "string",  # which is what most columns hold that are empty in one part
     pa.bool_(): "boolean",
     pa.int32(): "int",
@@ -40,9 +40,9 @@ _PLAIN = {
 _PER_DAY = {"day": 1, "ms": 86_400_000, "us": 86_400_000_000}
 _EPOCH = dt.date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = ((day - _EPOCH).days for day in (dt.date.min, dt.date.max))
-_TIMES = {"ms": "timestamp-millis", "us": "timestamp-micros", "ns": "timestamp-nanos"}
+_TIMESTAMP_TYPES = {"ms": "timestamp-millis", "us": "timestamp-micros", "ns": "timestamp-nanos"}
 #: What Avro has no type for, as the type with room for it.
-_WIDER = {
+_WIDER_TYPES = {
     pa.int8(): pa.int32(),
     pa.int16(): pa.int32(),
     pa.uint8(): pa.int32(),
@@ -60,7 +60,7 @@ _WIDER = {
 }
 
 
-class _NoForm(ValueError):
+class _UnsupportedType(ValueError):
     """A type that Avro has no form for."""
 
 
@@ -95,12 +95,12 @@ def write_avro(table: pa.Table) -> bytes:
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
             held = _without_categories(column.type)
-            normal = _normal(held)
-            rows.append({"name": _named(name), "type": _nullable(normal, [name])})
-            values = column.cast(held).cast(normal).cast(_stored(normal))
+            normal = _supported_type(held)
+            rows.append({"name": _check_name(name), "type": _nullable_schema(normal, [name])})
+            values = column.cast(held).cast(normal).cast(_storage_type(normal))
             _check_years(values, normal)
             columns.append(values.to_pylist())
-        except (_NoForm, pa.ArrowException) as error:
+        except (_UnsupportedType, pa.ArrowException) as error:
             said = " ".join(str(error).split())[:200]
             raise DataError(name, f"Avro has no form for it ({said}); convert it first") from error
         kept.append(pa.field(name, held))
@@ -121,7 +121,7 @@ def _without_categories(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _normal(kind: pa.DataType) -> pa.DataType:
+def _supported_type(kind: pa.DataType) -> pa.DataType:
     """The type among those of Avro that takes the values of another."""
     if pa.types.is_timestamp(kind) and kind.unit == "s":
         return pa.timestamp("ms", kind.tz)
@@ -130,22 +130,22 @@ def _normal(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_fixed_size_binary(kind):
         return pa.binary()
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(_normal(kind.value_type))
+        return pa.list_(_supported_type(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([(one.name, _normal(one.type)) for one in kind])
-    return _WIDER.get(kind, kind)
+        return pa.struct([(one.name, _supported_type(one.type)) for one in kind])
+    return _WIDER_TYPES.get(kind, kind)
 
 
-def _stored(kind: pa.DataType) -> pa.DataType:
+def _storage_type(kind: pa.DataType) -> pa.DataType:
     """Times as the numbers that they are stored as."""
     if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
         return pa.int64()
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         return pa.int32()
     if pa.types.is_list(kind):
-        return pa.list_(_stored(kind.value_type))
+        return pa.list_(_storage_type(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([(one.name, _stored(one.type)) for one in kind])
+        return pa.struct([(one.name, _storage_type(one.type)) for one in kind])
     return kind
 
 
@@ -158,37 +158,42 @@ def _check_years(values: Any, kind: pa.DataType) -> None:
     if ends["min"] is not None and not (
         _FIRST_DAY * per_day <= ends["min"] and ends["max"] < (_LAST_DAY + 1) * per_day
     ):
-        raise _NoForm("it has times outside of the years 1 to 9999")
+        raise _UnsupportedType("it has times outside of the years 1 to 9999")
 
 
-def _nullable(kind: pa.DataType, path: list[str]) -> Any:
+def _nullable_schema(kind: pa.DataType, path: list[str]) -> Any:
     """The type in a schema of Avro; all may be null, so that all parts have one schema."""
-    return ["null", _type(kind, path)]
+    return ["null", _avro_schema(kind, path)]
 
 
-def _type(kind: pa.DataType, path: list[str]) -> Any:
-    if kind in _PLAIN:
-        return _PLAIN[kind]
+def _avro_schema(kind: pa.DataType, path: list[str]) -> Any:
+    if kind in _AVRO_TYPES:
+        return _AVRO_TYPES[kind]
     if pa.types.is_timestamp(kind):
-        return {"type": "long", "logicalType": ("" if kind.tz else "local-") + _TIMES[kind.unit]}
+        return {
+            "type": "long",
+            "logicalType": ("" if kind.tz else "local-") + _TIMESTAMP_TYPES[kind.unit],
+        }
     if pa.types.is_decimal128(kind) and kind.scale >= 0:
         digits = {"precision": kind.precision, "scale": kind.scale}
         return {"type": "bytes", "logicalType": "decimal", **digits}
     if pa.types.is_list(kind):
-        return {"type": "array", "items": _nullable(kind.value_type, [*path, "item"])}
+        return {"type": "array", "items": _nullable_schema(kind.value_type, [*path, "item"])}
     if pa.types.is_struct(kind):
         inside = [
-            {"name": _named(one.name), "type": _nullable(one.type, [*path, one.name])}
+            {"name": _check_name(one.name), "type": _nullable_schema(one.type, [*path, one.name])}
             for one in kind
         ]
         # A name of its own for each record, as Avro wants it.
         return {"type": "record", "name": "row_" + "_".join(path), "fields": inside}
-    raise _NoForm(f"the type {kind}")
+    raise _UnsupportedType(f"the type {kind}")
 
 
-def _named(name: str) -> str:
+def _check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise _NoForm("names in Avro are letters of a to z, digits and _, and begin with no digit")
+        raise _UnsupportedType(
+            "names in Avro are letters of a to z, digits and _, and begin with no digit"
+        )
     return name
 
 
@@ -231,7 +236,9 @@ def read_avro(data: bytes) -> pa.Table:
     if ARROW_SCHEMA in reader.metadata:
         arrow = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(reader.metadata[ARROW_SCHEMA])))
         columns = [
-            pa.array([record[one.name] for record in records], _normal(one.type)).cast(one.type)
+            pa.array([record[one.name] for record in records], _supported_type(one.type)).cast(
+                one.type
+            )
             for one in arrow
         ]
         return pa.table(columns, schema=arrow)

@@ -14,12 +14,12 @@ from typing import Any
 
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
-from hyperplane.storage.attempts import is_attempt, is_of_here, runs
-from hyperplane.storage.commit_protocol import Commits, State
-from hyperplane.storage.commit_selection import commits_of
-from hyperplane.storage.object_store import Shelf
-from hyperplane.storage.shard_saving import FIRST
-from hyperplane.storage.target import Target, check_options, read_only_faults, target_of
+from hyperplane.storage.attempts import is_attempt, is_local_attempt, is_running
+from hyperplane.storage.commit_protocol import CommitProtocol, PublishedState
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.object_store import ObjectStore
+from hyperplane.storage.shard_saving import UNNAMED_RUN
+from hyperplane.storage.target import Target, check_options, read_only_faults, resolve_target
 from hyperplane.units import format_bytes, parse_seconds, plural
 
 _COMMIT = re.compile(r"commit-([0-9]{8})\.(?:json|done)")
@@ -27,7 +27,7 @@ _SHARDS = re.compile(r"shards-[0-9]+-(.+)")
 
 
 @dataclass(frozen=True)
-class Cleaned:
+class CleanupReport:
     """What was found beside a place.
 
     Parameters
@@ -63,7 +63,7 @@ def clean(
     dry_run: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
-) -> Cleaned:
+) -> CleanupReport:
     """Remove what killed and failed runs left beside a place, and finish what one had published.
 
     These leftovers are never read; they only take space. Shards that wait for others of the
@@ -97,36 +97,36 @@ def clean(
     0
     """
     check_options(url, options, clean)
-    target = target_of(url, storage_options, options)
-    age = _seconds(older_than)
+    target = resolve_target(url, storage_options, options)
+    age = _parse_age(older_than)
     faults = read_only_faults(target)
-    faults += [] if age is not None else [_time_fault(older_than)]
+    faults += [] if age is not None else [_age_fault(older_than)]
     asked: Any = dry_run
     if not isinstance(asked, bool):
         faults.append(Fault("dry_run", repr(dry_run)[:80], "True or False"))
     check(faults)
     assert age is not None  # noqa: S101 - or there are faults
-    commits = commits_of(target)
-    state = commits.state()
+    commits = commit_protocol_for(target)
+    state = commits.read_state()
     if not dry_run:
-        commits.settle(state)
-    shelf = commits.shelf
+        commits.finish_interrupted(state)
+    object_store = commits.object_store
     groups: dict[str, dict[str, int]] = {}
-    for name, info in shelf.listing(target.beside).items():
+    for name, info in object_store.list_files(target.beside).items():
         group = name.partition("/")[0]
         groups.setdefault(group, {})[name] = int(info["size"] or 0)
-    dead = [name for name in groups if _is_left(name, state, commits, groups[name], age)]
+    dead = [name for name in groups if _is_leftover(name, state, commits, groups[name], age)]
     kept = [name for name in groups if name not in dead and is_attempt(name)]
-    drafts = _drafts(target, age)
+    drafts = _find_drafts(target, age)
     sizes = [size for name in dead for size in groups[name].values()]
     sizes += [draft.stat().st_size for draft in drafts if draft.exists()]
     if not dry_run:
-        shelf.remove(f"{target.beside}/{file}" for name in dead for file in groups[name])
+        object_store.remove(f"{target.beside}/{file}" for name in dead for file in groups[name])
         for name in dead:
-            shelf.remove_folder(f"{target.beside}/{name}")
+            object_store.remove_folder(f"{target.beside}/{name}")
         for draft in drafts:
             draft.unlink(missing_ok=True)
-    return Cleaned(
+    return CleanupReport(
         target.url,
         tuple(sorted([*dead, *(draft.name for draft in drafts)])),
         sum(len(groups[name]) for name in dead) + len(drafts),
@@ -135,7 +135,7 @@ def clean(
     )
 
 
-def _seconds(older_than: Any) -> float | None:
+def _parse_age(older_than: Any) -> float | None:
     """An age in seconds; None for what is none."""
     try:
         age = parse_seconds(older_than)
@@ -144,43 +144,45 @@ def _seconds(older_than: Any) -> float | None:
     return age if 0 <= age < math.inf else None
 
 
-def _time_fault(older_than: Any) -> Fault:
+def _age_fault(older_than: Any) -> Fault:
     return Fault("older_than", repr(older_than)[:80], "a time such as '2h', or seconds from 0")
 
 
-def _is_left(
-    name: str, state: State, commits: Commits, files: Mapping[str, int], age: float
+def _is_leftover(
+    name: str, state: PublishedState, commits: CommitProtocol, files: Mapping[str, int], age: float
 ) -> bool:
     """Whether no process needs something beside the place any longer."""
-    target, shelf = commits.target, commits.shelf
-    if is_of_here(name):
+    target, object_store = commits.target, commits.object_store
+    if is_local_attempt(name):
         # In this order: what runs no longer is never published.
-        return not runs(name) and not commits.needs(f"{target.beside}/{name}")
+        return not is_running(name) and not commits.is_needed(f"{target.beside}/{name}")
     if is_attempt(name):
-        return all(_older(shelf, f"{target.beside}/{file}", age) for file in files)
+        return all(_is_older(object_store, f"{target.beside}/{file}", age) for file in files)
     shards = _SHARDS.fullmatch(name)
     if shards:
-        run = "" if shards[1] == FIRST else shards[1]
+        run = "" if shards[1] == UNNAMED_RUN else shards[1]
         ended = state.manifest is not None and state.manifest.details.get("run") == run
-        return ended or all(_older(shelf, f"{target.beside}/{file}", age) for file in files)
+        return ended or all(
+            _is_older(object_store, f"{target.beside}/{file}", age) for file in files
+        )
     commit = _COMMIT.fullmatch(name)
     if commit:
         return int(commit[1]) < int(state.version or 0)
     # A manifest is written just before its parts are published, so a fresh one may be of somebody.
     of_now = name == f"{state.version}.json"
     stale = name.endswith(".part") or (name.endswith(".json") and not of_now)
-    return stale and _older(shelf, f"{target.beside}/{name}", age)
+    return stale and _is_older(object_store, f"{target.beside}/{name}", age)
 
 
-def _older(shelf: Shelf, path: str, age: float) -> bool:
+def _is_older(object_store: ObjectStore, path: str, age: float) -> bool:
     with contextlib.suppress(OSError, NotImplementedError, KeyError):
-        written: dt.datetime = shelf.store.system.modified(path)
+        written: dt.datetime = object_store.store.system.modified(path)
         now = dt.datetime.now(tz=written.tzinfo or dt.UTC)
         return (now - written.replace(tzinfo=now.tzinfo)).total_seconds() >= age
     return False
 
 
-def _drafts(target: Target, age: float) -> list[Path]:
+def _find_drafts(target: Target, age: float) -> list[Path]:
     """Files of a local disk that were not written to their end."""
     if not target.store.local:
         return []

@@ -8,7 +8,7 @@ from typing import Any
 from hyperplane.public_calls import warn_caller
 
 
-def with_flat_columns(obj: Any) -> Any:
+def flatten_columns(obj: Any) -> Any:
     """The same dataframe with columns of one level; what is none, or has one level, as it is.
 
     A column's name is that of its levels with ``_`` between them, empty ones left out: of the
@@ -31,7 +31,7 @@ def with_flat_columns(obj: Any) -> Any:
     columns: Any = getattr(obj, "columns", None)
     if getattr(columns, "nlevels", 1) < 2:
         return obj
-    names = [flat_name(name) for name in columns]
+    names = [flatten_name(name) for name in columns]
     changed = [(old, new) for old, new in zip(columns, names, strict=True) if "" not in old]
     if changed:
         some = ", ".join(f"{old!r} as {new!r}" for old, new in changed[:2])
@@ -42,6 +42,6 @@ def with_flat_columns(obj: Any) -> Any:
     return made
 
 
-def flat_name(name: Sequence[Hashable]) -> str:
+def flatten_name(name: Sequence[Hashable]) -> str:
     """The name of a column of several levels as one text."""
     return "_".join(text for text in map(str, name) if text)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hyperplane.errors import OutputConflict
-from hyperplane.storage.manifest import Manifest, Part
-from hyperplane.storage.object_store import Shelf
+from hyperplane.storage.manifest import Manifest, ManifestEntry
+from hyperplane.storage.object_store import ObjectStore
 from hyperplane.storage.target import Target
 
 #: Stands in the manifest for what another program wrote.
@@ -20,7 +20,7 @@ FOREIGN = "foreign"
 
 
 @dataclass(frozen=True)
-class State:
+class PublishedState:
     """What others see of a place.
 
     Parameters
@@ -35,21 +35,21 @@ class State:
     manifest: Manifest | None = None
 
 
-class Commits(Protocol):
+class CommitProtocol(Protocol):
     """How a set of parts is published on one kind of store."""
 
     target: Target
-    shelf: Shelf
+    object_store: ObjectStore
 
-    def state(self) -> State:
+    def read_state(self) -> PublishedState:
         """What others see now."""
         ...
 
-    def settle(self, state: State) -> None:
+    def finish_interrupted(self, state: PublishedState) -> None:
         """Finish what somebody who published it, and was killed, has not."""
         ...
 
-    def publish(self, manifest: Manifest, staged: str, base: State) -> Manifest:
+    def publish(self, manifest: Manifest, staged: str, base: PublishedState) -> Manifest:
         """Make parts in a folder that only we see what all see.
 
         Raises
@@ -59,24 +59,24 @@ class Commits(Protocol):
         """
         ...
 
-    def needs(self, attempt: str) -> bool:
+    def is_needed(self, attempt: str) -> bool:
         """Whether others read what is in the folder of an attempt."""
         ...
 
-    def drop(self, attempt: str) -> None:
+    def discard_attempt(self, attempt: str) -> None:
         """Remove the folder of an attempt, if nobody needs what is in it."""
         ...
 
-    def where(self, manifest: Manifest) -> list[str]:
+    def part_paths(self, manifest: Manifest) -> list[str]:
         """The paths of the parts."""
         ...
 
-    def folder(self, manifest: Manifest) -> str:
+    def data_folder(self, manifest: Manifest) -> str:
         """The path of a folder that has all of them."""
         ...
 
 
-def conflict(target: Target) -> OutputConflict:
+def conflict_error(target: Target) -> OutputConflict:
     """The error of one who came second."""
     return OutputConflict(
         target.url,
@@ -85,9 +85,9 @@ def conflict(target: Target) -> OutputConflict:
     )
 
 
-def foreign(names: dict[str, int], saved: Manifest | None = None) -> Manifest:
+def foreign_manifest(names: dict[str, int], saved: Manifest | None = None) -> Manifest:
     """A manifest of what another program wrote, or changed since it was saved."""
-    parts = tuple(Part(name, size) for name, size in sorted(names.items()))
+    parts = tuple(ManifestEntry(name, size) for name, size in sorted(names.items()))
     details = {}
     if saved is not None:
         had = {part.name for part in saved.parts}

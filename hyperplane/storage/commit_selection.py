@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from hyperplane.storage.commit_protocol import Commits
-from hyperplane.storage.manifest_commit import Numbers
-from hyperplane.storage.object_store import Shelf
-from hyperplane.storage.rename_commit import Renames
+from hyperplane.storage.commit_protocol import CommitProtocol
+from hyperplane.storage.manifest_commit import ManifestCommit
+from hyperplane.storage.object_store import ObjectStore
+from hyperplane.storage.rename_commit import RenameCommit
 from hyperplane.storage.target import Target
 
 
-def commits_of(target: Target) -> Commits:
+def commit_protocol_for(target: Target) -> CommitProtocol:
     """How to publish at a place."""
-    shelf = Shelf(target.store)
-    return Renames(target, shelf) if target.store.local else Numbers(target, shelf)
+    object_store = ObjectStore(target.store)
+    return (
+        RenameCommit(target, object_store)
+        if target.store.local
+        else ManifestCommit(target, object_store)
+    )

@@ -11,11 +11,11 @@ from typing import Any
 from hyperplane.optional import need
 from hyperplane.storage.avro import read_avro
 from hyperplane.storage.part_frames import to_frame
-from hyperplane.storage.untyped_text import frame_of_csv, frame_of_lines
+from hyperplane.storage.untyped_text import parse_csv, parse_json_lines
 from hyperplane.units import format_bytes
 
 
-def decoded(data: bytes, kind: str, format: str) -> Any:  # noqa: A002
+def decode(data: bytes, kind: str, format: str) -> Any:  # noqa: A002
     """What a file holds.
 
     Raises
@@ -24,13 +24,13 @@ def decoded(data: bytes, kind: str, format: str) -> Any:  # noqa: A002
         When it is a model in a form that runs code when it is opened.
     """
     if kind == "table":
-        return _table(data, format)
+        return _decode_table(data, format)
     if kind == "text":
         return data.decode()
     if kind == "json":
         return json.loads(data)
     if kind == "numpy":
-        return _array(data)
+        return _load_npy(data)
     if kind == "model" and format == "skops":
         _check_skops(data)  # before the import, which loads scikit-learn and takes seconds
         return need("skops.io", "ml").loads(data)
@@ -39,7 +39,7 @@ def decoded(data: bytes, kind: str, format: str) -> Any:  # noqa: A002
     return data
 
 
-def _array(data: bytes) -> Any:
+def _load_npy(data: bytes) -> Any:
     import numpy as np
     from numpy.lib import format as npy
 
@@ -68,7 +68,7 @@ def _check_skops(data: bytes) -> None:
         raise ValueError("schema.json: no model of skops")
 
 
-def _table(data: bytes, format: str) -> Any:  # noqa: A002
+def _decode_table(data: bytes, format: str) -> Any:  # noqa: A002
     import pandas as pd
 
     if format == "parquet":
@@ -94,5 +94,5 @@ def _table(data: bytes, format: str) -> Any:  # noqa: A002
     if not data.strip():  # neither rows nor names of columns
         return pd.DataFrame()
     if format == "jsonl":
-        return frame_of_lines(data)
-    return frame_of_csv(data, "\t" if format == "tsv" else ",")
+        return parse_json_lines(data)
+    return parse_csv(data, "\t" if format == "tsv" else ",")

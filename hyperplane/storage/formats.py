@@ -22,12 +22,12 @@ SUFFIXES = {
     ".bin": "bytes",
 }  # fmt: skip
 #: Formats of parts, by what is saved; the first is taken when nothing says another.
-PARTS = {
+PART_FORMATS = {
     "dataframe": ("parquet", "csv", "tsv", "jsonl", "avro"),
     "bag": ("jsonl", "text", "parquet", "avro"),
 }
 #: Formats of one file, by what is saved.
-FILES = {
+FILE_FORMATS = {
     "table": ("parquet", "csv", "tsv", "jsonl", "avro"),
     "numpy": ("npy",),
     "json": ("json",),
@@ -39,13 +39,13 @@ FILES = {
     "model": ("skops", "joblib"),
 }  # fmt: skip
 #: The suffix of a part.
-SUFFIX_OF = {
+PART_SUFFIXES = {
     "parquet": ".parquet", "csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl", "text": ".txt",
     "avro": ".avro",
 }  # fmt: skip
 
 
-def kind_of(obj: Any) -> str:
+def detect_kind(obj: Any) -> str:
     """What an object is, among the kinds that can be saved.
 
     Raises

@@ -31,20 +31,20 @@ from hyperplane.errors import (
 from hyperplane.public_calls import check_call
 from hyperplane.storage.arrays import load_array
 from hyperplane.storage.commit_protocol import FOREIGN
-from hyperplane.storage.commit_selection import commits_of
-from hyperplane.storage.decoding import decoded
-from hyperplane.storage.formats import PARTS, SUFFIXES
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.decoding import decode
+from hyperplane.storage.formats import PART_FORMATS, SUFFIXES
 from hyperplane.storage.manifest import Manifest
-from hyperplane.storage.object_store import Shelf
+from hyperplane.storage.object_store import ObjectStore
 from hyperplane.storage.part_files import FrameReader, PartFile, read_records
-from hyperplane.storage.part_schemas import restored_schema, unified
-from hyperplane.storage.request import suffix_of
-from hyperplane.storage.target import Target, check_options, target_of
-from hyperplane.stores.redaction import said
+from hyperplane.storage.part_schemas import deserialize_schema, unify_schemas
+from hyperplane.storage.request import target_suffix
+from hyperplane.storage.target import Target, check_options, resolve_target
+from hyperplane.stores.redaction import describe_error
 
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
 #: Looks at a place before it is said that nothing, or not all, is there.
-_LOOKS = 5
+_STATE_READS = 5
 #: What a file of a format is loaded as.
 _KINDS = {
     "parquet": "table", "csv": "table", "tsv": "table", "jsonl": "table", "avro": "table",
@@ -97,16 +97,16 @@ def load(
     np.int64(42)
     """
     check_options(url, options, load)
-    target = target_of(url, storage_options, options)
-    shelf = Shelf(target.store)
-    if shelf.is_file(target.path):
-        return _file(target, shelf, trusted)
+    target = resolve_target(url, storage_options, options)
+    object_store = ObjectStore(target.store)
+    if object_store.is_file(target.path):
+        return _load_file(target, object_store, trusted)
     if target.store.protocol in ("http", "https"):  # which has no folders
         wrong = "there is no file, or nothing answers at that address; check the URL and its server"
         raise StorageError(target.url, wrong)
-    commits = commits_of(target)
-    for _ in range(_LOOKS):
-        manifest = commits.state().manifest
+    commits = commit_protocol_for(target)
+    for _ in range(_STATE_READS):
+        manifest = commits.read_state().manifest
         if manifest is not None and not manifest.details.get("missing"):
             break
         time.sleep(0.02)  # somebody may be replacing it just now
@@ -120,22 +120,22 @@ def load(
             )
         raise StorageError(target.url, f"there is nothing; {advice}")
     if manifest.format == FOREIGN:
-        manifest = _guessed(target, manifest)
+        manifest = _infer_foreign_format(target, manifest)
     if manifest.format == "files":
         raise StorageError(target.url, "is a folder of files; load each by its own URL")
     if manifest.format == "zarr":
         return load_array(commits, manifest)
-    paths = commits.where(manifest)
+    paths = commits.part_paths(manifest)
     files = [
         PartFile(target.store, path, part, manifest.format, f"{target.path}/{part.name}")
         for path, part in zip(paths, manifest.parts, strict=True)
     ]
     if manifest.kind == "bag":
         return db.from_delayed([delayed(read_records)(file) for file in files])
-    return _frame(target, manifest, files)
+    return _load_frame(target, manifest, files)
 
 
-def _frame(target: Target, manifest: Manifest, files: Sequence[PartFile]) -> Any:
+def _load_frame(target: Target, manifest: Manifest, files: Sequence[PartFile]) -> Any:
     """A Dask dataframe of parts, of types that hold the values of all of them."""
     if manifest.format != "parquet" and not all(file.part.schema for file in files):
         # Another program wrote some of them: the types are in the files, if anywhere.
@@ -145,16 +145,16 @@ def _frame(target: Target, manifest: Manifest, files: Sequence[PartFile]) -> Any
         options = dict(target.store.options)
         return read(urls, format=form, schema="union", separator=separator, storage_options=options)
     with ThreadPoolExecutor(min(READERS, len(files))) as pool:
-        found = list(pool.map(_schema, files))
-    files, schemas = _with_keys(files, found)
+        found = list(pool.map(_part_schema, files))
+    files, schemas = _add_partition_keys(files, found)
     urls = [file.url for file in files]
-    like = unified(schemas, [file.part.rows for file in files], urls)
+    like = unify_schemas(schemas, [file.part.rows for file in files], urls)
     with config.set({"dataframe.convert-string": False}):
         meta = clear_known_categories(like)
         return dd.from_map(FrameReader(like), files, meta=meta, label="load")
 
 
-def _with_keys(
+def _add_partition_keys(
     files: Sequence[PartFile], schemas: Sequence[pa.Schema]
 ) -> tuple[Sequence[PartFile], Sequence[pa.Schema]]:
     """Parts and their schemas with the columns that are in the names of folders."""
@@ -170,31 +170,31 @@ def _with_keys(
     )
 
 
-def _schema(file: PartFile) -> pa.Schema:
-    return restored_schema(file.part.schema) if file.part.schema else file.schema()
+def _part_schema(file: PartFile) -> pa.Schema:
+    return deserialize_schema(file.part.schema) if file.part.schema else file.read_schema()
 
 
-def _file(target: Target, shelf: Shelf, trusted: bool) -> Any:
-    form = SUFFIXES.get(suffix_of(target), "bytes")
+def _load_file(target: Target, object_store: ObjectStore, trusted: bool) -> Any:
+    form = SUFFIXES.get(target_suffix(target), "bytes")
     if form == "joblib" and not trusted:
         allowed = "True, for a file from somebody whom you trust: to open it runs code in it"
         raise RequestError([Fault("trusted", "False", allowed, "or save models as .skops")])
-    data = shelf.get(target.path)
+    data = object_store.get(target.path)
     if data is None:
         raise StorageError(target.url, "it was removed just now")
     try:
-        return decoded(data, _KINDS.get(form, "bytes"), form)
+        return decode(data, _KINDS.get(form, "bytes"), form)
     except DataError as error:
         raise ReadError(target.url, str(error)) from error
     except (HyperplaneError, MemoryError):
         raise
     except Exception as error:  # each library of a format has errors of its own for damage
-        raise ReadError(target.url, f"is damaged, or not what its name says ({said(error)})") from (
-            error
-        )
+        raise ReadError(
+            target.url, f"is damaged, or not what its name says ({describe_error(error)})"
+        ) from (error)
 
 
-def _guessed(target: Target, manifest: Manifest) -> Manifest:
+def _infer_foreign_format(target: Target, manifest: Manifest) -> Manifest:
     """What another program wrote, by the ends of the names."""
     missing, added = (manifest.details.get(what, []) for what in ("missing", "added"))
     if missing or added:
@@ -211,7 +211,7 @@ def _guessed(target: Target, manifest: Manifest) -> Manifest:
     if any(part.name.rpartition("/")[2] in _ZARR_MARKS for part in manifest.parts):
         return Manifest("zarr", "dataset", manifest.parts)
     forms = {SUFFIXES.get(_suffix(part.name), "") for part in manifest.parts}
-    if len(forms) != 1 or not forms <= set(PARTS["dataframe"]):
+    if len(forms) != 1 or not forms <= set(PART_FORMATS["dataframe"]):
         raise StorageError(
             target.url,
             "is a folder that hyperplane did not save, with files of several kinds; read it with "

@@ -8,19 +8,19 @@ from pathlib import Path
 from fsspec.asyn import AsyncFileSystem
 
 from hyperplane.errors import Fault, RequestError
-from hyperplane.storage.commit_selection import commits_of
-from hyperplane.storage.manifest import Manifest, Part
-from hyperplane.storage.multipart_upload import BLOCK, LargeFile, hashed
-from hyperplane.storage.part_saving import attempt_at, verify
-from hyperplane.storage.progress import bar
-from hyperplane.storage.request import Request
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.manifest import Manifest, ManifestEntry
+from hyperplane.storage.multipart_upload import BLOCK_BYTES, MultipartUpload, hash_file
+from hyperplane.storage.part_saving import staging_folder, verify_listing
+from hyperplane.storage.progress import show_progress
+from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
-from hyperplane.storage.retrying import told
-from hyperplane.storage.single_file import Content, Held, exists, save_content
+from hyperplane.storage.retrying import translate_errors
+from hyperplane.storage.single_file import BytesContent, FileContent, exists_error, save_content
 from hyperplane.stores.locations import Store
 
 
-def save_path(path: Path, request: Request) -> SaveResult:
+def save_path(path: Path, request: SaveRequest) -> SaveResult:
     """Save a file, or a folder with all that is in it.
 
     Raises
@@ -30,8 +30,8 @@ def save_path(path: Path, request: Request) -> SaveResult:
     """
     path = path.expanduser()
     if path.is_file():
-        with told(str(path)):
-            content = _content(path, request.target.store)
+        with translate_errors(str(path)):
+            content = _open_content(path, request.target.store)
         return save_content(content, None, request)
     files = sorted(file for file in path.rglob("*") if file.is_file())
     if not files:
@@ -39,41 +39,44 @@ def save_path(path: Path, request: Request) -> SaveResult:
     return _save_folder(path, files, request)
 
 
-def _save_folder(path: Path, files: list[Path], request: Request) -> SaveResult:
-    target, commits = request.target, commits_of(request.target)
-    base = commits.state()
-    commits.settle(base)
+def _save_folder(path: Path, files: list[Path], request: SaveRequest) -> SaveResult:
+    target, commits = request.target, commit_protocol_for(request.target)
+    base = commits.read_state()
+    commits.finish_interrupted(base)
     old = base.manifest
-    parts = tuple(_part(path, file) for file in files)
+    parts = tuple(_hash_entry(path, file) for file in files)
     manifest = Manifest("files", "files", parts)
     if manifest.same_content(old) or (old is not None and request.mode == "skip"):
         shown = old or manifest
         return SaveResult(target.url, len(shown.parts), None, shown.size)
     if old is not None and request.mode != "overwrite":
-        raise exists(request)
-    with attempt_at(commits) as staged, bar(f"saving {target.url}", len(parts)) as advance:
+        raise exists_error(request)
+    with (
+        staging_folder(commits) as staged,
+        show_progress(f"saving {target.url}", len(parts)) as advance,
+    ):
 
-        def send(part: Part) -> None:
-            with told(str(path / part.name)):
-                content = _content(path / part.name, target.store)
-            content.put(commits.shelf, f"{staged}/{part.name}")
+        def send(part: ManifestEntry) -> None:
+            with translate_errors(str(path / part.name)):
+                content = _open_content(path / part.name, target.store)
+            content.put(commits.object_store, f"{staged}/{part.name}")
             advance()
 
-        commits.shelf.each(send, parts)
-        verify(commits.shelf, staged, parts)
+        commits.object_store.map_concurrently(send, parts)
+        verify_listing(commits.object_store, staged, parts)
         commits.publish(manifest, staged, base)
     return SaveResult(target.url, len(parts), None, manifest.size, written=len(parts))
 
 
-def _content(file: Path, store: Store) -> Content:
+def _open_content(file: Path, store: Store) -> FileContent:
     """A file of this machine; the bytes of it only where they are few, or cannot come in pieces."""
-    large = LargeFile(file)
+    large = MultipartUpload(file)
     # Of others, fsspec's own way would show what has come when the sending breaks off.
     in_pieces = store.local or isinstance(store.system, AsyncFileSystem)
-    return large if large.size > BLOCK and in_pieces else Held(file.read_bytes())
+    return large if large.size > BLOCK_BYTES and in_pieces else BytesContent(file.read_bytes())
 
 
-def _part(folder: Path, file: Path) -> Part:
+def _hash_entry(folder: Path, file: Path) -> ManifestEntry:
     sha = hashlib.sha256()
-    size = hashed(file, sha.update)
-    return Part(file.relative_to(folder).as_posix(), size, sha.hexdigest())
+    size = hash_file(file, sha.update)
+    return ManifestEntry(file.relative_to(folder).as_posix(), size, sha.hexdigest())

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 #: Of the manifest's form; a newer one is not read.
-FORM = 1
+FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Part:
+class ManifestEntry:
     """One file.
 
     Parameters
@@ -66,7 +66,7 @@ class Manifest:
 
     format: str
     kind: str
-    parts: tuple[Part, ...]
+    parts: tuple[ManifestEntry, ...]
     shards: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ class Manifest:
     @property
     def key(self) -> str:
         """Follows from the names of the parts: whoever lists them finds their manifest."""
-        return key_of(part.name for part in self.parts)
+        return hash_names(part.name for part in self.parts)
 
     def same_content(self, other: Manifest | None) -> bool:
         """Whether other parts hold the same, byte for byte, in the same order."""
@@ -101,7 +101,7 @@ class Manifest:
         schemas = list(dict.fromkeys(part.schema for part in self.parts if part.schema))
         for part in fields["parts"]:
             part["schema"] = schemas.index(part["schema"]) if part["schema"] else None
-        return json.dumps({"form": FORM, **fields, "schemas": schemas}, indent=1)
+        return json.dumps({"form": FORMAT_VERSION, **fields, "schemas": schemas}, indent=1)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Manifest:
@@ -113,19 +113,19 @@ class Manifest:
             When it is none, or one of a newer version of hyperplane.
         """
         fields = json.loads(text)
-        if not isinstance(fields, dict) or fields.pop("form", None) != FORM:
+        if not isinstance(fields, dict) or fields.pop("form", None) != FORMAT_VERSION:
             raise ValueError("no manifest that this version of hyperplane can read")
         schemas = fields.pop("schemas", ())
-        parts = tuple(_part(part, schemas) for part in fields.pop("parts"))
+        parts = tuple(_parse_entry(part, schemas) for part in fields.pop("parts"))
         return cls(parts=parts, **fields)
 
 
-def _part(fields: Mapping[str, Any], schemas: Sequence[str]) -> Part:
+def _parse_entry(fields: Mapping[str, Any], schemas: Sequence[str]) -> ManifestEntry:
     number = fields.get("schema")
-    return Part(**{**fields, "schema": "" if number is None else schemas[number]})
+    return ManifestEntry(**{**fields, "schema": "" if number is None else schemas[number]})
 
 
-def key_of(names: Iterable[str]) -> str:
+def hash_names(names: Iterable[str]) -> str:
     """A key of the names of parts, in whatever order they are listed."""
     listed = "\n".join(sorted(names))
     return hashlib.sha256(listed.encode()).hexdigest()[:24]

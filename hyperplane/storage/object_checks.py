@@ -32,9 +32,9 @@ def object_faults(obj: Any, kind: str) -> list[Fault]:
     >>> print(*object_faults(pd.DataFrame({0: [1]}), "table"))
     obj = with a column 0: allowed is names that are text; write df.rename(columns=str)
     """
-    faults = _awaited(obj)
+    faults = _async_client_faults(obj)
     if kind in ("table", "dataframe"):
-        faults += _names(obj)
+        faults += _name_faults(obj)
     if type(obj).__module__.startswith("polars"):
         faults += [
             Fault(f"obj[{name!r}]", "a column of objects", _OBJECTS, "cast or drop it")
@@ -50,11 +50,11 @@ def object_faults(obj: Any, kind: str) -> list[Fault]:
     if kind == "numpy" and obj.dtype.hasobject:
         faults.append(Fault("obj", f"an array of {obj.dtype}", _OBJECTS, "convert it with astype"))
     if kind == "array":
-        faults += _arrays(obj)
+        faults += _array_faults(obj)
     return faults
 
 
-def _awaited(obj: Any) -> list[Fault]:
+def _async_client_faults(obj: Any) -> list[Fault]:
     """That the results of a collection would have to be awaited."""
     distributed = sys.modules.get("distributed")
     if distributed is None or not hasattr(obj, "__dask_graph__"):
@@ -69,7 +69,7 @@ def _awaited(obj: Any) -> list[Fault]:
     return [Fault("obj", "to be computed by an asynchronous client", "one that waits", advice)]
 
 
-def _names(obj: Any) -> list[Fault]:
+def _name_faults(obj: Any) -> list[Fault]:
     if type(obj).__name__ == "Series":
         if isinstance(obj.name, str):
             return []
@@ -97,7 +97,7 @@ def _names(obj: Any) -> list[Fault]:
     ]
 
 
-def _arrays(obj: Any) -> list[Fault]:
+def _array_faults(obj: Any) -> list[Fault]:
     """Arrays of objects; those of xarray may be text, which Zarr takes."""
     if type(obj).__module__.startswith("dask"):
         if not obj.dtype.hasobject:

@@ -25,7 +25,7 @@ _KINDS: tuple[tuple[type, str], ...] = (
 _LISTS = (list, tuple)
 
 
-def mixed_kinds(values: Iterable[Any]) -> list[str]:
+def find_mixed_kinds(values: Iterable[Any]) -> list[str]:
     """The kinds of values in a column, or in the lists and records of it, if they are several.
 
     Missing values do not count.
@@ -37,24 +37,24 @@ def mixed_kinds(values: Iterable[Any]) -> list[str]:
     """
     held = list(values)
     types = set(map(type, held))
-    names = {_kind(one) for one in types}
+    names = {_kind_name(one) for one in types}
     if float in types and len(names) > 1 and all(one != one for one in held if type(one) is float):
-        names = {_kind(one) for one in types - {float}}
+        names = {_kind_name(one) for one in types - {float}}
     names.discard("")
     if len(names) > 1:
         return sorted(names)
     if any(issubclass(one, _LISTS) for one in types):
-        return mixed_kinds([inner for one in held if isinstance(one, _LISTS) for inner in one])
+        return find_mixed_kinds([inner for one in held if isinstance(one, _LISTS) for inner in one])
     if dict in types:
         records = [one for one in held if isinstance(one, dict)]
         for name in dict.fromkeys(name for one in records for name in one):
-            found = mixed_kinds([one.get(name) for one in records])
+            found = find_mixed_kinds([one.get(name) for one in records])
             if found:
                 return found
     return []
 
 
-def _kind(held: type) -> str:
+def _kind_name(held: type) -> str:
     import numpy as np
     import pandas as pd
 

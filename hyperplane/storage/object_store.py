@@ -19,13 +19,13 @@ from typing import Any, TypeVar
 from fsspec.spec import AbstractFileSystem
 
 from hyperplane.errors import StorageError
-from hyperplane.storage.retrying import attempt
-from hyperplane.storage.throttle import MANY, Throttle
+from hyperplane.storage.retrying import call_with_retries
+from hyperplane.storage.throttle import MAX_LIMIT, Throttle
 from hyperplane.stores.locations import Store
 
 T = TypeVar("T")
 
-_TYPES = {
+_CONTENT_TYPES = {
     ".parquet": "application/vnd.apache.parquet",
     ".jsonl": "application/x-ndjson",
     ".ndjson": "application/x-ndjson",
@@ -36,16 +36,16 @@ _TYPES = {
 _throttles: dict[str, Throttle] = {}
 
 
-def content_type(name: str) -> str:
+def guess_content_type(name: str) -> str:
     """What a browser is told of a file by its name."""
     suffix = Path(name).suffix.lower()
-    return _TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return _CONTENT_TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
-def type_options(system: Any, path: str) -> dict[str, Any]:
+def content_type_options(system: Any, path: str) -> dict[str, Any]:
     """The way in which a file system is told what a file of that name is."""
     protocol = system.protocol if isinstance(system.protocol, str) else system.protocol[0]
-    kind = content_type(path)
+    kind = guess_content_type(path)
     if protocol in ("gs", "gcs"):
         return {"content_type": kind}
     if protocol in ("s3", "s3a"):
@@ -56,7 +56,7 @@ def type_options(system: Any, path: str) -> dict[str, Any]:
     return {}
 
 
-class Shelf:
+class ObjectStore:
     """One store, for whole files.
 
     Parameters
@@ -71,7 +71,9 @@ class Shelf:
 
     def put(self, path: str, data: Any) -> None:
         """Write a file; who looks at it sees the old one or all of the new one."""
-        self._do(path, partial(_replace if self.store.local else self._pipe, path, data))
+        self._call(
+            path, partial(_write_replacing if self.store.local else self._upload, path, data)
+        )
 
     def put_new(self, path: str, data: bytes) -> None:
         """Write a file that is not there yet.
@@ -82,7 +84,9 @@ class Shelf:
             When it is there, with something else in it.
         """
         try:
-            self._do(path, partial(_create if self.store.local else self._pipe_new, path, data))
+            self._call(
+                path, partial(_write_new if self.store.local else self._upload_new, path, data)
+            )
             return
         except FileExistsError as error:
             refused = error
@@ -94,45 +98,45 @@ class Shelf:
     def get(self, path: str) -> bytes | None:
         """All of a file; None when it is not there."""
         try:
-            found: bytes = self._do(path, partial(self.store.system.cat_file, path))
+            found: bytes = self._call(path, partial(self.store.system.cat_file, path))
             return found
         except (FileNotFoundError, StorageError) as error:
-            if self.missing(error):
+            if self.is_missing(error):
                 return None
             raise
 
-    def listing(self, folder: str) -> dict[str, dict[str, Any]]:
+    def list_files(self, folder: str) -> dict[str, dict[str, Any]]:
         """The files below a folder by their names there, with what the store says of each."""
         system = self.store.system
         system.invalidate_cache()
         # fsspec's own way of listing takes a folder that it cannot read for an empty one.
         own = type(system).find is AbstractFileSystem.find
-        listed = self._walked if own else partial(self._found, system)
+        listed = self._walk if own else partial(self._find, system)
         try:
             found = listed(folder)
         except (FileNotFoundError, StorageError) as error:
-            if self.missing(error):
+            if self.is_missing(error):
                 return {}
             raise
         prefix = folder.rstrip("/") + "/"
         inside = {path: info for path, info in found.items() if path.startswith(prefix)}
         return {path.removeprefix(prefix): info for path, info in inside.items()}
 
-    def _found(self, system: Any, folder: str) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = self._do(
+    def _find(self, system: Any, folder: str) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = self._call(
             folder, partial(system.find, folder, detail=True)
         )
         return found
 
-    def _walked(self, folder: str) -> dict[str, dict[str, Any]]:
+    def _walk(self, folder: str) -> dict[str, dict[str, Any]]:
         """The files below a folder by their paths; each folder is asked for until it answers."""
         found, todo = {}, [folder]
         while todo:
             here = todo.pop()
             try:
-                entries = self._do(here, partial(self.store.system.ls, here, detail=True))
+                entries = self._call(here, partial(self.store.system.ls, here, detail=True))
             except (FileNotFoundError, StorageError) as error:
-                if here == folder or not self.missing(error):
+                if here == folder or not self.is_missing(error):
                     raise
                 continue  # it was removed meanwhile
             for info in entries:
@@ -147,9 +151,9 @@ class Shelf:
         # Not fsspec's isfile, which says no whatever goes wrong.
         self.store.system.invalidate_cache()
         try:
-            info = self._do(path, partial(self.store.system.info, path))
+            info = self._call(path, partial(self.store.system.info, path))
         except (FileNotFoundError, StorageError) as error:
-            if self.missing(error):
+            if self.is_missing(error):
                 return False
             raise
         return bool(info["type"] == "file")
@@ -163,8 +167,8 @@ class Shelf:
             When it is of another size, or of another checksum where the store tells one.
         """
         self.store.system.invalidate_cache()
-        info = self._do(path, partial(self.store.system.info, path))
-        if int(info["size"] or 0) != len(data) or _told(info) not in ("", _md5(data)):
+        info = self._call(path, partial(self.store.system.info, path))
+        if int(info["size"] or 0) != len(data) or _reported_md5(info) not in ("", _md5(data)):
             raise StorageError(
                 path if self.store.local else self.store.system.unstrip_protocol(path),
                 f"has {info['size']} bytes in the store, and {len(data)} were written, or other "
@@ -173,61 +177,61 @@ class Shelf:
 
     def copy(self, path: str, to: str) -> None:
         """Copy a file within the store; no byte comes here, and on a disk none is copied."""
-        copy = _link if self.store.local else self.store.system.cp_file
-        self._do(to, partial(copy, path, to))
+        copy = _link_or_copy if self.store.local else self.store.system.cp_file
+        self._call(to, partial(copy, path, to))
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files that may be gone already."""
-        self.each(self._remove, list(paths))
+        self.map_concurrently(self._remove, list(paths))
 
     def remove_folder(self, folder: str) -> None:
         """Remove a folder with all that is in it."""
         if self.store.local:
             shutil.rmtree(folder, ignore_errors=True)
         else:
-            self.remove(f"{folder}/{name}" for name in self.listing(folder))
+            self.remove(f"{folder}/{name}" for name in self.list_files(folder))
 
-    def each(self, work: Callable[[Any], T], over: Sequence[Any]) -> list[T]:
+    def map_concurrently(self, work: Callable[[Any], T], over: Sequence[Any]) -> list[T]:
         """Do something for each of many, as many at once as the store takes."""
         if not over:
             return []
-        with ThreadPoolExecutor(min(MANY, len(over))) as pool:
+        with ThreadPoolExecutor(min(MAX_LIMIT, len(over))) as pool:
             return list(pool.map(work, over))
 
-    def missing(self, error: BaseException) -> bool:
+    def is_missing(self, error: BaseException) -> bool:
         """Whether an error says that a file is not there."""
         return isinstance(error, FileNotFoundError) or isinstance(
             error.__cause__, FileNotFoundError
         )
 
-    def _do(self, path: str, work: Callable[[], T]) -> T:
+    def _call(self, path: str, work: Callable[[], T]) -> T:
         url = path if self.store.local else self.store.system.unstrip_protocol(path)
 
         def in_turn() -> T:
-            with self.throttle.turn():
+            with self.throttle.acquire():
                 return work()
 
-        return attempt(in_turn, url, store=self.store, throttled=self.throttle.refused)
+        return call_with_retries(in_turn, url, store=self.store, throttled=self.throttle.reduce)
 
     def _remove(self, path: str) -> None:
         try:
-            self._do(path, partial(self.store.system.rm_file, path))
+            self._call(path, partial(self.store.system.rm_file, path))
         except (FileNotFoundError, StorageError) as error:
-            if not self.missing(error):
+            if not self.is_missing(error):
                 raise
 
-    def _pipe(self, path: str, data: Any, **options: Any) -> None:
+    def _upload(self, path: str, data: Any, **options: Any) -> None:
         system = self.store.system
-        kind = type_options(system, path)
+        kind = content_type_options(system, path)
         if "content_type" in kind:  # Google's: compare its checksum with ours; S3 does by itself
             options["consistency"] = "md5"
         system.pipe_file(path, bytes(data), **kind, **options)
 
-    def _pipe_new(self, path: str, data: bytes) -> None:
-        self._pipe(path, data, mode="create")
+    def _upload_new(self, path: str, data: bytes) -> None:
+        self._upload(path, data, mode="create")
 
 
-def _told(info: Mapping[str, Any]) -> str:
+def _reported_md5(info: Mapping[str, Any]) -> str:
     """The MD5 of a file as hexadecimal digits, where the store tells it; else empty."""
     if info.get("md5Hash"):
         return base64.b64decode(info["md5Hash"]).hex()
@@ -240,7 +244,7 @@ def _md5(data: Any) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
-def _draft(path: str, data: Any) -> Path:
+def _write_draft(path: str, data: Any) -> Path:
     """The data in a file of another name, in the same folder."""
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -254,7 +258,7 @@ def _draft(path: str, data: Any) -> Path:
     return draft
 
 
-def _link(path: str, to: str) -> None:
+def _link_or_copy(path: str, to: str) -> None:
     Path(to).parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(path, to)
@@ -264,8 +268,8 @@ def _link(path: str, to: str) -> None:
         shutil.copy2(path, to)
 
 
-def _replace(path: str, data: Any) -> None:
-    draft = _draft(path, data)
+def _write_replacing(path: str, data: Any) -> None:
+    draft = _write_draft(path, data)
     try:
         draft.replace(path)
     except BaseException:
@@ -273,8 +277,8 @@ def _replace(path: str, data: Any) -> None:
         raise
 
 
-def _create(path: str, data: bytes) -> None:
-    draft = _draft(path, data)
+def _write_new(path: str, data: bytes) -> None:
+    draft = _write_draft(path, data)
     try:
         os.link(draft, path)  # unlike a rename it fails when the name is taken
     finally:

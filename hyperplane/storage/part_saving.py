@@ -13,27 +13,27 @@ from typing import Any
 from dask.tokenize import tokenize
 
 from hyperplane.errors import OutputExists, StorageError
-from hyperplane.storage.append import already_added, appended
-from hyperplane.storage.attempts import attempt
-from hyperplane.storage.commit_protocol import Commits
-from hyperplane.storage.commit_selection import commits_of
-from hyperplane.storage.encoding import ENCODERS, Encoded, records
-from hyperplane.storage.formats import SUFFIX_OF
-from hyperplane.storage.manifest import Manifest, Part
-from hyperplane.storage.object_store import Shelf
-from hyperplane.storage.progress import run
-from hyperplane.storage.request import Request
+from hyperplane.storage.append import find_appended_parts, record_append
+from hyperplane.storage.attempts import running_attempt
+from hyperplane.storage.commit_protocol import CommitProtocol
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.encoding import ENCODERS, EncodedFile, encode_records
+from hyperplane.storage.formats import PART_SUFFIXES
+from hyperplane.storage.manifest import Manifest, ManifestEntry
+from hyperplane.storage.object_store import ObjectStore
+from hyperplane.storage.progress import compute_with_progress
+from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
-from hyperplane.storage.single_file import exists
-from hyperplane.storage.text_formats import in_part
+from hyperplane.storage.single_file import exists_error
+from hyperplane.storage.text_formats import name_part_in_errors
 from hyperplane.stores.locations import Store
 
 #: Seconds until a listing must show what was written; some stores take their time.
-LISTED_WITHIN = 60.0
+LISTING_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True)
-class Writing:
+class PartWriteOptions:
     """How tasks write parts.
 
     Parameters
@@ -57,18 +57,18 @@ class Writing:
     shard: int | None = None
 
 
-def save_parts(obj: Any, request: Request) -> SaveResult:
+def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
     """Save a collection as a folder of parts."""
-    commits = commits_of(request.target)
-    base = commits.state()
-    commits.settle(base)
+    commits = commit_protocol_for(request.target)
+    base = commits.read_state()
+    commits.finish_interrupted(base)
     if base.manifest is not None and request.mode == "skip":
-        return _result(request, base.manifest, written=0)
+        return _save_result(request, base.manifest, written=0)
     old = base.manifest.parts if base.manifest else ()
     appends = request.mode == "append"
-    added = already_added(request, base.manifest) if appends else ()
-    with attempt_at(commits) as staged:
-        manifest = written_parts(
+    added = find_appended_parts(request, base.manifest) if appends else ()
+    with staging_folder(commits) as staged:
+        manifest = write_parts(
             obj,
             request,
             staged,
@@ -77,23 +77,23 @@ def save_parts(obj: Any, request: Request) -> SaveResult:
             refuses=request.mode == "error" and base.manifest is not None,
         )
         if base.manifest is not None and manifest.parts == (*old, *added):
-            return _result(request, base.manifest, written=0)
+            return _save_result(request, base.manifest, written=0)
         if appends:
-            manifest = appended(manifest, request, base.manifest)
+            manifest = record_append(manifest, request, base.manifest)
         had = {part.name for part in old}
         new = [part for part in manifest.parts if part.name not in had]
-        verify(commits.shelf, staged, new)
+        verify_listing(commits.object_store, staged, new)
         published = commits.publish(manifest, staged, base)
-        return replace(_result(request, published, written=len(new)), published=True)
+        return replace(_save_result(request, published, written=len(new)), published=True)
 
 
-def written_parts(
+def write_parts(
     obj: Any,
-    request: Request,
+    request: SaveRequest,
     folder: str,
     *,
-    there: Sequence[Part],
-    kept: Sequence[Part] = (),
+    there: Sequence[ManifestEntry],
+    kept: Sequence[ManifestEntry] = (),
     refuses: bool = False,
 ) -> Manifest:
     """Have the parts of a collection written aside.
@@ -111,8 +111,8 @@ def written_parts(
     """
     pieces = obj.to_delayed() if hasattr(obj, "to_delayed") else [obj]
     if refuses and len(pieces) != len(there):
-        raise exists(request)
-    writing = Writing(
+        raise exists_error(request)
+    writing = PartWriteOptions(
         request.target.store,
         folder,
         request.format,
@@ -129,22 +129,24 @@ def written_parts(
         from hyperplane.collections.frames import plan
 
         tasks = plan.tasks("save", tokenize(request.target.path, folder), write_part, each)
-        parts = run(tasks, f"saving {request.target.url}")
+        parts = compute_with_progress(tasks, f"saving {request.target.url}")
     else:
         parts = [write_part(*arguments) for arguments in each]
     kind = "bag" if request.kind == "bag" else "dataframe"
     return Manifest(request.format, kind, (*kept, *parts))
 
 
-def write_part(piece: Any, number: int, writing: Writing, there: Part | None) -> Part:
+def write_part(
+    piece: Any, number: int, writing: PartWriteOptions, there: ManifestEntry | None
+) -> ManifestEntry:
     """Write one part, in a task; unless the same is there already."""
-    with in_part(number):
-        made = _encoded(piece, writing.format)
+    with name_part_in_errors(number):
+        made = _encode_part(piece, writing.format)
     sha = hashlib.sha256(made.data).hexdigest()
     prefix = "part-" if writing.shard is None else f"part-{writing.shard:05d}-"
     # A task may run twice; only the part that its result names is ever published.
-    name = f"{prefix}{number:05d}-{secrets.token_hex(4)}{SUFFIX_OF[writing.format]}"
-    part = Part(name, len(made.data), sha, made.rows, writing.shard, made.schema)
+    name = f"{prefix}{number:05d}-{secrets.token_hex(4)}{PART_SUFFIXES[writing.format]}"
+    part = ManifestEntry(name, len(made.data), sha, made.rows, writing.shard, made.schema)
     if there is not None and there.content == part.content:
         return replace(there, shard=writing.shard)
     if writing.refuse:
@@ -153,37 +155,37 @@ def write_part(piece: Any, number: int, writing: Writing, there: Part | None) ->
             f"part {number} is not the one that is there; write mode='overwrite' to replace what "
             "is there, or mode='skip' to keep it",
         )
-    Shelf(writing.store).put(f"{writing.folder}/{name}", made.data)
+    ObjectStore(writing.store).put(f"{writing.folder}/{name}", made.data)
     return part
 
 
-def _encoded(piece: Any, format: str) -> Encoded:  # noqa: A002
+def _encode_part(piece: Any, format: str) -> EncodedFile:  # noqa: A002
     if hasattr(piece, "columns"):
         return ENCODERS[format](piece)
-    return records(piece, format)
+    return encode_records(piece, format)
 
 
 @contextmanager
-def attempt_at(commits: Commits) -> Iterator[str]:
+def staging_folder(commits: CommitProtocol) -> Iterator[str]:
     """A folder for what is not yet published, which is there for a block."""
-    with attempt() as name:
+    with running_attempt() as name:
         folder = f"{commits.target.beside}/{name}"
         check_writable(commits, folder)
         try:
             yield f"{folder}/data"
         finally:
             with suppress(StorageError):  # leftovers; what has gone wrong is on its way already
-                commits.drop(folder)
+                commits.discard_attempt(folder)
 
 
-def check_writable(commits: Commits, attempt: str) -> None:
+def check_writable(commits: CommitProtocol, attempt: str) -> None:
     """Write next to nothing, so that a save that cannot be fails before a long computation."""
     probe = f"{attempt}/probe"
-    commits.shelf.put(probe, b"")
-    commits.shelf.remove([probe])
+    commits.object_store.put(probe, b"")
+    commits.object_store.remove([probe])
 
 
-def verify(shelf: Shelf, folder: str, parts: Sequence[Part]) -> None:
+def verify_listing(object_store: ObjectStore, folder: str, parts: Sequence[ManifestEntry]) -> None:
     """Compare what was written with what the store lists.
 
     Raises
@@ -191,9 +193,9 @@ def verify(shelf: Shelf, folder: str, parts: Sequence[Part]) -> None:
     StorageError
         When a part is missing, or of another size or checksum.
     """
-    deadline = time.monotonic() + LISTED_WITHIN
+    deadline = time.monotonic() + LISTING_TIMEOUT
     while True:
-        seen = shelf.listing(folder)
+        seen = object_store.list_files(folder)
         missing = [part for part in parts if part.name not in seen]
         if not missing or time.monotonic() > deadline:
             break
@@ -207,13 +209,15 @@ def verify(shelf: Shelf, folder: str, parts: Sequence[Part]) -> None:
     if wrong:
         some = ", ".join(wrong[:3]) + (", ..." if len(wrong) > 3 else "")
         raise StorageError(
-            folder if shelf.store.local else shelf.store.system.unstrip_protocol(folder),
+            folder
+            if object_store.store.local
+            else object_store.store.system.unstrip_protocol(folder),
             f"{len(wrong)} of {len(parts)} parts are not listed as they were written ({some}); "
             "nothing was published, save again",
         )
 
 
-def _result(request: Request, manifest: Manifest, *, written: int) -> SaveResult:
+def _save_result(request: SaveRequest, manifest: Manifest, *, written: int) -> SaveResult:
     return SaveResult(
         request.target.url, len(manifest.parts), manifest.rows, manifest.size, written
     )

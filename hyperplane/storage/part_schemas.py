@@ -17,17 +17,17 @@ import pyarrow as pa
 from hyperplane.errors import ReadError
 from hyperplane.storage.part_frames import empty_frame
 from hyperplane.storage.text_columns import value_type
-from hyperplane.storage.text_formats import shortened
+from hyperplane.storage.text_formats import shorten
 
 if TYPE_CHECKING:
     import pandas as pd
 
 #: In the metadata of a field, the categories of an ordered column.
 _CATEGORIES = b"hyperplane.categories"
-_PANDAS = b"pandas"
+_PANDAS_KEY = b"pandas"
 
 
-def recorded_schema(table: pa.Table) -> str:
+def serialize_schema(table: pa.Table) -> str:
     """The schema of a table as text, with ``nullable`` for columns that lack values.
 
     Parameters
@@ -41,20 +41,20 @@ def recorded_schema(table: pa.Table) -> str:
         if pa.types.is_dictionary(field.type) and field.type.ordered and column.num_chunks:
             # Of a part without rows, or with few words, Parquet does not give all of them back.
             words = pa.table({"words": column.chunk(0).dictionary})
-            kept = kept.with_metadata({_CATEGORIES: _bytes(words)})
+            kept = kept.with_metadata({_CATEGORIES: _to_ipc_bytes(words)})
         found.append(kept)
-    schema = pa.schema(found, _details(table.schema.metadata or {}))
+    schema = pa.schema(found, _strip_versions(table.schema.metadata or {}))
     return base64.b64encode(schema.serialize().to_pybytes()).decode()
 
 
-def _bytes(table: pa.Table) -> bytes:
+def _to_ipc_bytes(table: pa.Table) -> bytes:
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, table.schema) as writer:
         writer.write_table(table)
     return bytes(out.getvalue())
 
 
-def _words(field: pa.Field) -> Any:
+def _read_categories(field: pa.Field) -> Any:
     """The words of an ordered column, where they are recorded."""
     import pandas as pd
 
@@ -64,21 +64,23 @@ def _words(field: pa.Field) -> Any:
     return pd.Index(pa.ipc.open_stream(found).read_all().column(0).to_pandas())
 
 
-def _details(metadata: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+def _strip_versions(metadata: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """Metadata without the versions of libraries, after whose upgrade the types are the same."""
-    if _PANDAS not in metadata:
+    if _PANDAS_KEY not in metadata:
         return dict(metadata)
-    details = json.loads(metadata[_PANDAS])
+    details = json.loads(metadata[_PANDAS_KEY])
     kept = {name: one for name, one in details.items() if name not in ("creator", "pandas_version")}
-    return {**metadata, _PANDAS: json.dumps(kept).encode()}
+    return {**metadata, _PANDAS_KEY: json.dumps(kept).encode()}
 
 
-def restored_schema(text: str) -> pa.Schema:
+def deserialize_schema(text: str) -> pa.Schema:
     """The schema that :func:`recorded_schema` has made text of."""
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
-def unified(schemas: Sequence[pa.Schema], rows: Sequence[int | None], urls: Sequence[str]) -> Any:
+def unify_schemas(
+    schemas: Sequence[pa.Schema], rows: Sequence[int | None], urls: Sequence[str]
+) -> Any:
     """A frame without rows, of the columns and types that hold the values of all parts.
 
     Parameters
@@ -115,8 +117,8 @@ def unified(schemas: Sequence[pa.Schema], rows: Sequence[int | None], urls: Sequ
     made = first[1].copy()
     for place, label in enumerate(made.columns):
         dtypes = [frame[label].dtype for _, frame, _ in counted]
-        fields = [_field(schema, label) for schema, _, _ in counted]
-        made.isetitem(place, _empty(_common(dtypes, fields), made.index))
+        fields = [_schema_field(schema, label) for schema, _, _ in counted]
+        made.isetitem(place, _empty_column(_common_dtype(dtypes, fields), made.index))
     if len(counted) > 1 and any(
         frame.index.nlevels != made.index.nlevels for _, frame, _ in counted
     ):
@@ -140,18 +142,18 @@ def _check_columns(frame: Any, like: Any, url: str, other: str) -> None:
         )
 
 
-def _field(schema: pa.Schema, label: Any) -> pa.Field:
+def _schema_field(schema: pa.Schema, label: Any) -> pa.Field:
     place = schema.get_field_index(str(label))
     return schema.field(place) if place >= 0 else pa.field(str(label), pa.null())
 
 
-def _empty(dtype: Any, index: pd.Index) -> Any:
+def _empty_column(dtype: Any, index: pd.Index) -> Any:
     import pandas as pd
 
     return pd.Series(pd.Series([], dtype=dtype).array, index=index)
 
 
-def _common(dtypes: Sequence[Any], fields: Sequence[pa.Field]) -> Any:
+def _common_dtype(dtypes: Sequence[Any], fields: Sequence[pa.Field]) -> Any:
     """The type of pandas that holds the values of columns of several types."""
     import numpy as np
     import pandas as pd
@@ -164,8 +166,10 @@ def _common(dtypes: Sequence[Any], fields: Sequence[pa.Field]) -> Any:
     nothing = len(held) < len(dtypes)
     if not held:
         return dtypes[0]
-    if all(isinstance(dtype, pd.CategoricalDtype) for dtype, _ in held) and _alike(held):
-        words = _words(held[0][1])
+    if all(isinstance(dtype, pd.CategoricalDtype) for dtype, _ in held) and _can_combine_categories(
+        held
+    ):
+        words = _read_categories(held[0][1])
         return held[0][0] if words is None else pd.CategoricalDtype(words, ordered=True)
     kinds = [
         dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
@@ -185,7 +189,7 @@ def _common(dtypes: Sequence[Any], fields: Sequence[pa.Field]) -> Any:
     return found
 
 
-def _alike(held: Sequence[tuple[Any, pa.Field]]) -> bool:
+def _can_combine_categories(held: Sequence[tuple[Any, pa.Field]]) -> bool:
     """Whether columns of categories can be put together as such, with the order that they have."""
     if len({field.type.value_type for _, field in held}) > 1:
         return False
@@ -195,7 +199,7 @@ def _alike(held: Sequence[tuple[Any, pa.Field]]) -> bool:
     return len(held) == 1 or (len(orders) == 1 and None not in orders)
 
 
-def fitted(frame: Any, like: Any, url: str) -> Any:
+def convert_frame(frame: Any, like: Any, url: str) -> Any:
     """A part with the columns and types of the collection.
 
     Parameters
@@ -216,17 +220,17 @@ def fitted(frame: Any, like: Any, url: str) -> Any:
     made = frame if list(frame.columns) == list(like.columns) else frame[list(like.columns)]
     for place, (name, dtype) in enumerate(like.dtypes.items()):
         column = made.iloc[:, place]
-        if _is_like(column.dtype, dtype):
+        if _has_dtype(column.dtype, dtype):
             continue
         if made is frame:
             made = frame.copy(deep=False)
-        made.isetitem(place, _converted(column, dtype, name, url))
+        made.isetitem(place, _convert_column(column, dtype, name, url))
     if like.index.nlevels != made.index.nlevels:
         raise ReadError(url, "has an index of other levels than the other parts; save it again")
     return made
 
 
-def _is_like(had: Any, dtype: Any) -> bool:
+def _has_dtype(had: Any, dtype: Any) -> bool:
     """Whether a column has the type already; of categories, that of the words."""
     import pandas as pd
 
@@ -237,7 +241,7 @@ def _is_like(had: Any, dtype: Any) -> bool:
     return bool(had == dtype)
 
 
-def _converted(column: Any, dtype: Any, name: Any, url: str) -> Any:
+def _convert_column(column: Any, dtype: Any, name: Any, url: str) -> Any:
     import numpy as np
     import pandas as pd
 
@@ -249,7 +253,7 @@ def _converted(column: Any, dtype: Any, name: Any, url: str) -> Any:
         words = pd.Index(column.dropna().unique(), dtype=dtype.categories.dtype)
         return column.astype(pd.CategoricalDtype(words, ordered=dtype.ordered))
     if not len(column):
-        return pd.Series(_empty(dtype, column.index), index=column.index)
+        return pd.Series(_empty_column(dtype, column.index), index=column.index)
     had = column.astype(object)
     if dtype == np.dtype(object):
         return had
@@ -257,16 +261,16 @@ def _converted(column: Any, dtype: Any, name: Any, url: str) -> Any:
         with np.errstate(all="raise"):
             made = column.astype(dtype)
     except (ArithmeticError, TypeError, ValueError) as error:
-        bad = next((value for value in had if not _fits(value, dtype)), None)
-        raise _misfit(url, name, bad, dtype) from error
-    if not _surely_exact(column.dtype, dtype):
+        bad = next((value for value in had if not _is_castable(value, dtype)), None)
+        raise _misfit_error(url, name, bad, dtype) from error
+    if not _is_exact_cast(column.dtype, dtype):
         for value, other in zip(had, made.astype(object), strict=True):
-            if not _same(value, other):
-                raise _misfit(url, name, value, dtype)
+            if not _is_equal(value, other):
+                raise _misfit_error(url, name, value, dtype)
     return made
 
 
-def _surely_exact(had: Any, dtype: Any) -> bool:
+def _is_exact_cast(had: Any, dtype: Any) -> bool:
     """Whether NumPy holds every value of one type in the other."""
     import numpy as np
 
@@ -275,23 +279,23 @@ def _surely_exact(had: Any, dtype: Any) -> bool:
     return np.can_cast(had, dtype, "safe") and not (had.kind in "iu" and had.itemsize == 8)
 
 
-def _same(value: Any, other: Any) -> bool:
+def _is_equal(value: Any, other: Any) -> bool:
     import numpy as np
     import pandas as pd
 
     value, other = (one.tolist() if isinstance(one, np.ndarray) else one for one in (value, other))
     if isinstance(value, list):
         alike = isinstance(other, list) and len(value) == len(other)
-        return alike and all(map(_same, value, other))
+        return alike and all(map(_is_equal, value, other))
     if isinstance(value, dict):
         alike = isinstance(other, dict) and value.keys() == other.keys()
-        return alike and all(_same(one, other[name]) for name, one in value.items())
+        return alike and all(_is_equal(one, other[name]) for name, one in value.items())
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return bool(pd.isna(other))
     return bool(value == other)
 
 
-def _fits(value: Any, dtype: Any) -> bool:
+def _is_castable(value: Any, dtype: Any) -> bool:
     import pandas as pd
 
     try:
@@ -301,9 +305,9 @@ def _fits(value: Any, dtype: Any) -> bool:
     return True
 
 
-def _misfit(url: str, name: Any, value: Any, dtype: Any) -> ReadError:
+def _misfit_error(url: str, name: Any, value: Any, dtype: Any) -> ReadError:
     return ReadError(
         url,
-        f"column {name!r} holds {shortened(value)}, which does not fit {dtype}, the type that the "
+        f"column {name!r} holds {shorten(value)}, which does not fit {dtype}, the type that the "
         "parts have in common; save them with one type, as with df.astype",
     )

@@ -14,10 +14,10 @@ from dask.callbacks import Callback
 from hyperplane.collections.in_use import active_client
 
 #: Seconds after which a bar appears.
-AFTER = 2.0
+BAR_DELAY = 2.0
 
 
-def run(tasks: Sequence[Any], what: str) -> list[Any]:
+def compute_with_progress(tasks: Sequence[Any], what: str) -> list[Any]:
     """The results of tasks of one graph, in their order.
 
     When one fails, the others are not waited for.
@@ -27,10 +27,10 @@ def run(tasks: Sequence[Any], what: str) -> list[Any]:
     client = active_client()
     # One graph holds all tasks; to compute them as so many objects would merge it with itself.
     graph, keys = tasks[0].dask, [task.key for task in tasks]
-    with bar(what, len(tasks)) as advance:
+    with show_progress(what, len(tasks)) as advance:
         if client is None:
             get = get_scheduler() or threaded.get
-            with _Counter(set(keys), advance):
+            with _TaskCounter(set(keys), advance):
                 return list(get(graph, keys))
         from distributed import as_completed
 
@@ -47,7 +47,7 @@ def run(tasks: Sequence[Any], what: str) -> list[Any]:
         return results
 
 
-class _Counter(Callback):
+class _TaskCounter(Callback):
     def __init__(self, keys: set[Any], advance: Any) -> None:
         def posttask(key: Any, *rest: object) -> None:
             if key in keys:
@@ -57,7 +57,7 @@ class _Counter(Callback):
 
 
 @contextmanager
-def bar(what: str, total: int) -> Iterator[Any]:
+def show_progress(what: str, total: int) -> Iterator[Any]:
     """A way to count, shown on a terminal or in a notebook once it takes long."""
     if not (sys.stderr.isatty() or "ipykernel" in sys.modules):
         yield lambda: None
@@ -70,7 +70,7 @@ def bar(what: str, total: int) -> Iterator[Any]:
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     progress = Progress(*columns, console=Console(stderr=True), transient=True)
     task = progress.add_task(what, total=total)
-    begin = threading.Timer(AFTER, progress.start)
+    begin = threading.Timer(BAR_DELAY, progress.start)
     begin.daemon = True
     begin.start()
     try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hyperplane.storage.text_formats import wrong_item
+from hyperplane.storage.text_formats import item_error
 
 
-def check_like(items: Sequence[Any], form: str) -> Any:
+def build_table(items: Sequence[Any], form: str) -> Any:
     """Items of a bag as a table of Arrow that gives the same items back.
 
     Parameters
@@ -38,23 +38,23 @@ def check_like(items: Sequence[Any], form: str) -> Any:
     expected = dict.fromkeys(fields).keys()
     for number, item in enumerate(items):
         if not isinstance(item, dict) or not item:
-            raise wrong_item(
+            raise item_error(
                 "item", item, number, f"{form} takes dicts with fields; save it as jsonl"
             )
         if item.keys() != expected:
             name = next(iter(item.keys() ^ expected))
             wrong = "not in every item; fill it with None in all, or save as jsonl"
-            raise wrong_item(str(name), item.get(name), number, wrong)
+            raise item_error(str(name), item.get(name), number, wrong)
     for name in fields:
         if not isinstance(name, str):
-            raise wrong_item(f"the key {name!r}", name, 0, "names of fields are text")
-    columns = [_column(items, name, form) for name in fields]
+            raise item_error(f"the key {name!r}", name, 0, "names of fields are text")
+    columns = [_build_column(items, name, form) for name in fields]
     table = pa.table(columns, names=fields)
-    _compare(table.to_pylist(), items, form)
+    _check_round_trip(table.to_pylist(), items, form)
     return table
 
 
-def _column(items: Sequence[Mapping[str, Any]], name: str, form: str) -> Any:
+def _build_column(items: Sequence[Mapping[str, Any]], name: str, form: str) -> Any:
     import pyarrow as pa
 
     values = [item[name] for item in items]
@@ -72,10 +72,10 @@ def _column(items: Sequence[Mapping[str, Any]], name: str, form: str) -> Any:
         )
         said = " ".join(str(error).split())[:160]
         wrong = f"{form} needs values of one type in a field ({said}); convert it, or save as jsonl"
-        raise wrong_item(name, values[number], number, wrong) from error
+        raise item_error(name, values[number], number, wrong) from error
 
 
-def _compare(made: Sequence[Any], items: Sequence[Any], form: str) -> None:
+def _check_round_trip(made: Sequence[Any], items: Sequence[Any], form: str) -> None:
     """Find what would come back as something else."""
     try:
         if made == items:
@@ -83,27 +83,27 @@ def _compare(made: Sequence[Any], items: Sequence[Any], form: str) -> None:
     except ValueError:
         pass  # arrays inside
     for number, (one, item) in enumerate(zip(made, items, strict=True)):
-        found = _difference(one, item, "")
+        found = _find_difference(one, item, "")
         if found is not None:
             path, value = found
             wrong = f"in {form} it would come back as something else; convert it, or save as jsonl"
-            raise wrong_item(path, value, number, wrong)
+            raise item_error(path, value, number, wrong)
 
 
-def _difference(made: Any, item: Any, path: str) -> tuple[str, Any] | None:
+def _find_difference(made: Any, item: Any, path: str) -> tuple[str, Any] | None:
     """The first place where two values differ; NaN is like NaN, and a tuple like a list."""
     if isinstance(made, dict) and isinstance(item, dict):
         for key in {**item, **made}:
             inside = f"{path}.{key}" if path else str(key)
             if key not in made or key not in item:
                 return inside, item.get(key)
-            found = _difference(made[key], item[key], inside)
+            found = _find_difference(made[key], item[key], inside)
             if found is not None:
                 return found
         return None
     if isinstance(made, list) and isinstance(item, list | tuple) and len(made) == len(item):
         pairs = enumerate(zip(made, item, strict=True))
-        looked = (_difference(one, other, f"{path}[{n}]") for n, (one, other) in pairs)
+        looked = (_find_difference(one, other, f"{path}[{n}]") for n, (one, other) in pairs)
         return next((found for found in looked if found is not None), None)
     try:
         same = bool(made == item) or bool(made != made and item != item)

@@ -12,127 +12,133 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hyperplane.folder_entries import find_in
-from hyperplane.storage.attempts import attempt
-from hyperplane.storage.commit_protocol import State, conflict, foreign
-from hyperplane.storage.manifest import Manifest, key_of
-from hyperplane.storage.object_store import Shelf
+from hyperplane.storage.attempts import running_attempt
+from hyperplane.storage.commit_protocol import PublishedState, conflict_error, foreign_manifest
+from hyperplane.storage.manifest import Manifest, hash_names
+from hyperplane.storage.object_store import ObjectStore
 from hyperplane.storage.target import Target
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of linux/fs.h
 _AT_FDCWD = -100
 
 
-class Renames:
+class RenameCommit:
     """On a local disk: by a rename, which is one step for every reader."""
 
-    def __init__(self, target: Target, shelf: Shelf) -> None:
-        self.target, self.shelf = target, shelf
+    def __init__(self, target: Target, object_store: ObjectStore) -> None:
+        self.target, self.object_store = target, object_store
 
-    def state(self) -> State:
+    def read_state(self) -> PublishedState:
         """What others see now; the names in the folder say which manifest is of them."""
         if not os.path.lexists(self.target.path):
-            self._bring_back()
-        return self._now()
+            self._restore_moved_folder()
+        return self._read_stable_state()
 
-    def _now(self) -> State:
+    def _read_stable_state(self) -> PublishedState:
         while True:
             before = _inode(self.target.path)
-            state = self._found()
+            state = self._read_once()
             if _inode(self.target.path) == before:  # else it was replaced while it was listed
                 return state
 
-    def _found(self) -> State:
+    def _read_once(self) -> PublishedState:
         path = Path(self.target.path)
         if path.is_dir():
             sizes = {
-                name: int(info["size"]) for name, info in self.shelf.listing(str(path)).items()
+                name: int(info["size"])
+                for name, info in self.object_store.list_files(str(path)).items()
             }
             if not sizes:
-                return State()
+                return PublishedState()
         elif path.exists():
             sizes = {"": path.stat().st_size}
         else:
-            return State()
-        version = _version(key_of(sizes), path)
-        found = self.shelf.get(f"{self.target.beside}/{version}.json")
+            return PublishedState()
+        version = _version(hash_names(sizes), path)
+        found = self.object_store.get(f"{self.target.beside}/{version}.json")
         if found is None:  # the folder may have been brought back from a copy of it
-            found = self._only(key_of(sizes))
+            found = self._find_only_manifest(hash_names(sizes))
         if found is not None:
-            return State(version, Manifest.from_json(found))
-        return State(version, foreign(sizes, self._saved()))
+            return PublishedState(version, Manifest.from_json(found))
+        return PublishedState(version, foreign_manifest(sizes, self._find_saved_manifest()))
 
-    def _bring_back(self) -> None:
+    def _restore_moved_folder(self) -> None:
         """Undo the first of two renames, when whoever did it was killed before the second."""
-        if any(self._put_aside()):
-            with contextlib.suppress(OSError), self._alone():  # one who lives has finished by then
-                for aside in self._put_aside():
+        if any(self._moved_folders()):
+            with (
+                contextlib.suppress(OSError),
+                self._publish_lock(),
+            ):  # one who lives has finished by then
+                for aside in self._moved_folders():
                     if not os.path.lexists(self.target.path):
                         aside.rename(self.target.path)
 
-    def _put_aside(self) -> list[Path]:
+    def _moved_folders(self) -> list[Path]:
         return find_in(Path(self.target.beside), "attempt-*.old")
 
-    def _only(self, key: str) -> bytes | None:
+    def _find_only_manifest(self, key: str) -> bytes | None:
         """The one manifest of parts with these names."""
         files = find_in(Path(self.target.beside), f"{key}-*.json")
-        return self.shelf.get(str(files[0])) if len(files) == 1 else None
+        return self.object_store.get(str(files[0])) if len(files) == 1 else None
 
-    def _saved(self) -> Manifest | None:
+    def _find_saved_manifest(self) -> Manifest | None:
         """What was saved here before somebody else changed it."""
         for file in find_in(Path(self.target.beside), "*.json"):
             with contextlib.suppress(ValueError, TypeError, OSError):
                 return Manifest.from_json(file.read_bytes())
         return None
 
-    def settle(self, state: State) -> None:
+    def finish_interrupted(self, state: PublishedState) -> None:
         """Nothing: a rename is all or nothing."""
 
-    def publish(self, manifest: Manifest, staged: str, base: State) -> Manifest:
+    def publish(self, manifest: Manifest, staged: str, base: PublishedState) -> Manifest:
         """Rename the folder; see :class:`Commits`."""
         # A folder of its own, into which no task that runs twice can still write.
-        with attempt() as name:
+        with running_attempt() as name:
             whole = f"{self.target.beside}/{name}"
             try:
                 for part in manifest.parts:
                     fresh = Path(staged, part.name)
                     found = fresh if fresh.exists() else Path(self.target.path, part.name)
-                    self.shelf.copy(str(found), f"{whole}/{part.name}")
+                    self.object_store.copy(str(found), f"{whole}/{part.name}")
                 version = _version(manifest.key, Path(whole))
-                self._take_place(whole, manifest, version, base)
+                self._replace_target(whole, manifest, version, base)
             finally:
                 shutil.rmtree(whole, ignore_errors=True)
         return manifest
 
-    def _take_place(self, whole: str, manifest: Manifest, version: str, base: State) -> None:
+    def _replace_target(
+        self, whole: str, manifest: Manifest, version: str, base: PublishedState
+    ) -> None:
         told = f"{self.target.beside}/{version}.json"
-        self.shelf.put(told, manifest.to_json().encode())
-        with self._alone():
-            if self._now().version != base.version:
+        self.object_store.put(told, manifest.to_json().encode())
+        with self._publish_lock():
+            if self._read_stable_state().version != base.version:
                 Path(told).unlink(missing_ok=True)
-                raise conflict(self.target)
+                raise conflict_error(self.target)
             _exchange(whole, self.target.path)
             if base.version:
                 Path(self.target.beside, f"{base.version}.json").unlink(missing_ok=True)
 
-    def needs(self, attempt: str) -> bool:
+    def is_needed(self, attempt: str) -> bool:
         """Never: what was published is hard links."""
         del attempt
         return False
 
-    def drop(self, attempt: str) -> None:
+    def discard_attempt(self, attempt: str) -> None:
         """Remove the folder of an attempt."""
         shutil.rmtree(attempt, ignore_errors=True)
 
-    def where(self, manifest: Manifest) -> list[str]:
+    def part_paths(self, manifest: Manifest) -> list[str]:
         """The paths of the parts."""
         return [f"{self.target.path}/{part.name}".rstrip("/") for part in manifest.parts]
 
-    def folder(self, manifest: Manifest) -> str:
+    def data_folder(self, manifest: Manifest) -> str:
         """The path of a folder that has all of them."""
         return self.target.path
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _publish_lock(self) -> Iterator[None]:
         """Among those who publish at the same place; a process that dies lets go of it."""
         with Path(self.target.beside, "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -154,7 +160,7 @@ def _exchange(staged: str, path: str) -> None:
     """Put a folder where another thing may be; that is then where the folder was."""
     if not os.path.lexists(path):
         Path(staged).rename(path)
-    elif not _swapped(staged, path):
+    elif not _try_swap(staged, path):
         aside = Path(f"{staged}.old")
         Path(path).rename(aside)  # in this moment others find nothing, and never a half
         try:
@@ -167,7 +173,7 @@ def _exchange(staged: str, path: str) -> None:
         Path(staged).unlink()
 
 
-def _swapped(one: str, other: str) -> bool:
+def _try_swap(one: str, other: str) -> bool:
     """Whether two places could be exchanged in one step, as Linux can."""
     if not sys.platform.startswith("linux"):
         return False

@@ -9,16 +9,16 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeGuard, get_args
 
 from hyperplane.errors import Fault, check
-from hyperplane.storage.formats import FILES, PARTS, SUFFIXES, kind_of
+from hyperplane.storage.formats import FILE_FORMATS, PART_FORMATS, SUFFIXES, detect_kind
 from hyperplane.storage.object_checks import object_faults
-from hyperplane.storage.target import Target, place_faults
+from hyperplane.storage.target import Target, location_faults
 
 _RUN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 Mode = Literal["error", "overwrite", "append", "skip"]
 
 
 @dataclass(frozen=True)
-class Request:
+class SaveRequest:
     """What to save where, and how.
 
     Parameters
@@ -45,27 +45,27 @@ class Request:
     @property
     def suffix(self) -> str:
         """What the name ends in."""
-        return suffix_of(self.target)
+        return target_suffix(self.target)
 
     @property
     def in_parts(self) -> bool:
         """Whether it becomes a folder of parts, and not one file."""
-        return self.kind in PARTS or self.shard is not None
+        return self.kind in PART_FORMATS or self.shard is not None
 
 
-def suffix_of(target: Target) -> str:
+def target_suffix(target: Target) -> str:
     """What a name ends in, in small letters."""
     return PurePosixPath(target.path).suffix.lower()
 
 
-def understood(
+def parse_request(
     obj: Any,
     target: Target,
     format: str | None,  # noqa: A002
     mode: Any,
     shard: Any,
     run: str | None = None,
-) -> Request:
+) -> SaveRequest:
     """A request, or all that is wrong with it.
 
     Raises
@@ -73,8 +73,8 @@ def understood(
     RequestError
         With every fault.
     """
-    kind = kind_of(obj)
-    faults = [*object_faults(obj, kind), *place_faults(target)]
+    kind = detect_kind(obj)
+    faults = [*object_faults(obj, kind), *location_faults(target)]
     if not isinstance(mode, str) or mode not in get_args(Mode):
         faults.append(Fault("mode", repr(mode)[:80], "one of " + ", ".join(get_args(Mode))))
         mode = "error"
@@ -96,24 +96,30 @@ def understood(
         faults.append(Fault("mode", "'append'", "not with shard", "save to a URL of its own"))
     if kind == "series":
         faults.append(Fault("obj", "a Dask series", "a dataframe", "write series.to_frame()"))
-    if kind == "text" and len(obj) < 4096 and "\n" not in obj and _names_a_file(obj):
+    if kind == "text" and len(obj) < 4096 and "\n" not in obj and _is_file_name(obj):
         advice = f"for the file write pathlib.Path({obj!r}), for the text itself obj.encode()"
         faults.append(Fault("obj", repr(obj), "text that is not the name of a file here", advice))
-    many = kind in PARTS or (shard is not None and kind == "table")
-    known = PARTS["dataframe" if kind == "table" else kind] if many else FILES.get(kind, ())
+    many = kind in PART_FORMATS or (shard is not None and kind == "table")
+    known = (
+        PART_FORMATS["dataframe" if kind == "table" else kind]
+        if many
+        else FILE_FORMATS.get(kind, ())
+    )
     if shard is not None and not many and kind not in ("series",):
         allowed = "a dataframe, table or bag"
         faults.append(Fault("shard", f"with {type(obj).__name__}", allowed, "leave shard out"))
     if mode == "append" and not many:
         advice = "use a Dask collection, or overwrite"
         faults.append(Fault("mode", "'append'", "for folders of parts only", advice))
-    wanted = format or SUFFIXES.get(suffix_of(target), known[0] if many and known else "")
+    wanted = format or SUFFIXES.get(target_suffix(target), known[0] if many and known else "")
     if kind == "bytes" and format is None:
         wanted = "bytes"
     if kind == "text" and wanted not in known:
         wanted = "text"
     if kind not in ("path", "array", "series") and wanted not in known:
-        asked = repr(format) if format else f"{target.name!r}, which ends in {suffix_of(target)!r}"
+        asked = (
+            repr(format) if format else f"{target.name!r}, which ends in {target_suffix(target)!r}"
+        )
         near = difflib.get_close_matches(str(format or ""), known, 1)
         advice = f"did you mean {near[0]!r}?" if near else "say it with format="
         endings = [end for end, name in SUFFIXES.items() if name in known]
@@ -121,7 +127,7 @@ def understood(
         faults.append(Fault("format" if format else "url", asked, allowed, advice))
     check(faults)
     of = None if shard is None else (shard[0], shard[1])
-    return Request(target, kind, wanted, mode, of, run or "")
+    return SaveRequest(target, kind, wanted, mode, of, run or "")
 
 
 def is_shard(shard: Any) -> TypeGuard[tuple[int, int]]:
@@ -134,7 +140,7 @@ def is_shard(shard: Any) -> TypeGuard[tuple[int, int]]:
     )
 
 
-def _names_a_file(text: str) -> bool:
+def _is_file_name(text: str) -> bool:
     try:
         return Path(text).is_file()
     except (OSError, ValueError):

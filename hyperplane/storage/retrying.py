@@ -15,37 +15,42 @@ import tenacity
 
 from hyperplane.errors import HyperplaneError, StorageError
 from hyperplane.stores.locations import Store
-from hyperplane.stores.reachability import STARTING, StoreUnreachable, has_answered, waiting
-from hyperplane.stores.redaction import said
+from hyperplane.stores.reachability import (
+    STARTUP_SECONDS,
+    StoreUnreachable,
+    has_answered,
+    monitor_request,
+)
+from hyperplane.stores.redaction import describe_error
 
 T = TypeVar("T")
 #: Seconds for all attempts together.
-BUDGET = 300.0
+RETRY_SECONDS = 300.0
 #: The same for a store that refuses connections and has never answered this process.
-UNANSWERED = STARTING
+FIRST_CONTACT_SECONDS = STARTUP_SECONDS
 #: Seconds before the second attempt, and at most between two.
-FIRST, LONGEST = 0.25, 30.0
+FIRST_WAIT, MAX_WAIT = 0.25, 30.0
 
-_PASSING_CODES = {408, 429, 500, 502, 503, 504}
-_PASSING_NAMES = {
+_TRANSIENT_STATUSES = {408, 429, 500, 502, 503, 504}
+_TRANSIENT_CODES = {
     "SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "Throttling",
     "ThrottlingException", "RequestLimitExceeded", "TooManyRequests", "OperationAborted",
     "ConditionalRequestConflict",
 }  # fmt: skip
-_PASSING_ERRNO = {
+_TRANSIENT_ERRNO = {
     errno.ECONNRESET, errno.ECONNABORTED, errno.ECONNREFUSED, errno.EPIPE, errno.ETIMEDOUT,
     errno.EAGAIN, errno.EBUSY, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ESTALE,
     errno.EINTR,
 }  # fmt: skip
 #: Classes of libraries for connections that broke; some are no OSError.
-_BROKEN = {
+_CONNECTION_ERRORS = {
     "ClientConnectionError", "ClientConnectorError", "ClientOSError", "ClientPayloadError",
     "ConnectionClosedError", "ConnectTimeoutError", "EndpointConnectionError", "ProxyError",
     "ProxyConnectionError", "ReadTimeoutError", "ServerDisconnectedError", "ServerTimeoutError",
     "HTTPClientError", "ResponseStreamingError", "IncompleteReadError",
 }  # fmt: skip
 #: In the text of an OSError that carries nothing else.
-_PASSING_TEXT = re.compile(
+_TRANSIENT_TEXT = re.compile(
     r"too many requests|slow ?down|service ?unavailable|timed? ?out|connection (reset|aborted)|"
     r"internal (server )?error|temporarily unavailable|rate ?limit|reduce your request rate",
     re.IGNORECASE,
@@ -69,48 +74,52 @@ NO_CONNECTION = "no connection; check the endpoint, and that its server runs and
 _NOT_CONNECTED = {"ClientConnectorError", "ClientConnectorDNSError", "EndpointConnectionError"}
 
 
-def _is_refused(error: BaseException) -> bool:
+def _is_connection_refused(error: BaseException) -> bool:
     """Whether nothing listens at the address of a store, or its name is not known."""
     kinds = (ConnectionRefusedError, socket.gaierror)
     return any(
-        isinstance(one, kinds) or type(one).__name__ in _NOT_CONNECTED for one in _chain(error)
+        isinstance(one, kinds) or type(one).__name__ in _NOT_CONNECTED
+        for one in _iterate_causes(error)
     )
 
 
-def passes(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether a fault may be gone at the next attempt."""
-    chain = list(_chain(error))
+    chain = list(_iterate_causes(error))
     # What the store answered says most; libraries wrap it in errors that say less.
     for one in chain:
-        code = _code(one)
-        if code in _PASSING_CODES or _name(one) in _PASSING_NAMES:
+        code = _http_status(one)
+        if code in _TRANSIENT_STATUSES or _error_code(one) in _TRANSIENT_CODES:
             return True
         if code is not None and 400 <= code < 500:
             return False
     for one in chain:
-        if isinstance(one, (TimeoutError, ConnectionError)) or type(one).__name__ in _BROKEN:
+        if (
+            isinstance(one, (TimeoutError, ConnectionError))
+            or type(one).__name__ in _CONNECTION_ERRORS
+        ):
             return True
         if isinstance(one, OSError) and one.errno is not None:
-            return one.errno in _PASSING_ERRNO
-    return isinstance(error, OSError) and bool(_PASSING_TEXT.search(str(error)))
+            return one.errno in _TRANSIENT_ERRNO
+    return isinstance(error, OSError) and bool(_TRANSIENT_TEXT.search(str(error)))
 
 
-def asked_to_wait(error: BaseException) -> float:
+def parse_retry_after(error: BaseException) -> float:
     """Seconds that the store asks for in ``Retry-After``; 0 where it asks for none."""
-    for one in _chain(error):
+    for one in _iterate_causes(error):
         response = getattr(one, "response", None)
         headers: Any = getattr(one, "headers", None)
         if isinstance(response, dict):
             headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", headers)
         elif response is not None:
             headers = getattr(response, "headers", headers)
-        with _ignoring():
+        with _ignore_lookup_errors():
             found = {str(key).lower(): value for key, value in dict(headers or {}).items()}
             return max(0.0, float(found["retry-after"]))
     return 0.0
 
 
-def attempt(
+def call_with_retries(
     work: Callable[[], T],
     url: str,
     *,
@@ -127,10 +136,10 @@ def attempt(
 
     def wait(state: tenacity.RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
-        longest: float = min(LONGEST, FIRST * 2.0 ** (state.attempt_number - 1))
+        longest: float = min(MAX_WAIT, FIRST_WAIT * 2.0 ** (state.attempt_number - 1))
         # Between half and all of it, so that those who were refused together part.
         jittered = longest * random.uniform(0.5, 1.0)  # noqa: S311
-        return max(jittered, asked_to_wait(error) if error else 0.0)
+        return max(jittered, parse_retry_after(error) if error else 0.0)
 
     def before(state: tenacity.RetryCallState) -> None:
         throttled()
@@ -142,26 +151,26 @@ def attempt(
         if isinstance(error, StoreUnreachable):  # the first contact has waited already
             return True
         # A store that has answered this process comes back; one that never did is not there.
-        never = error is not None and _is_refused(error) and not has_answered(store, url)
-        return time.monotonic() - began > (UNANSWERED if never else BUDGET)
+        never = error is not None and _is_connection_refused(error) and not has_answered(store, url)
+        return time.monotonic() - began > (FIRST_CONTACT_SECONDS if never else RETRY_SECONDS)
 
     def once() -> T:
-        with waiting(store, url):
+        with monitor_request(store, url):
             return work()
 
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(passes),
+        retry=tenacity.retry_if_exception(is_transient),
         wait=wait,
         stop=stop,
         before_sleep=before,
         reraise=True,
     )
-    with told(url, store.options):
+    with translate_errors(url, store.options):
         return retrying(once)
 
 
 @contextmanager
-def told(url: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
+def translate_errors(url: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Make of what a store raises an error that says where it was and what to do.
 
     That something is not there, or is there already, is an answer and stays as it is.
@@ -174,16 +183,16 @@ def told(url: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
         advice = _advice(error)
         if advice is None:
             raise
-        raise StorageError(url, f"{advice} ({said(error, options)})") from error
+        raise StorageError(url, f"{advice} ({describe_error(error, options)})") from error
 
 
 def _advice(error: BaseException) -> str | None:
-    if _is_refused(error):
+    if _is_connection_refused(error):
         return NO_CONNECTION
-    if passes(error):
+    if is_transient(error):
         return "the store did not answer as it should, however often it was asked; try later"
-    for one in _chain(error):
-        code, name = _code(one), _name(one)
+    for one in _iterate_causes(error):
+        code, name = _http_status(one), _error_code(one)
         if code in (401, 403) or name in ("AccessDenied", "Forbidden", "InvalidAccessKeyId"):
             return "not allowed; check the credentials and their rights on the bucket"
         if code == 404 or name in ("NoSuchBucket", "NoSuchKey"):
@@ -199,7 +208,7 @@ def _advice(error: BaseException) -> str | None:
     return None
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen:
@@ -208,25 +217,25 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         one = one.__cause__ or one.__context__
 
 
-def _code(error: BaseException) -> int | None:
+def _http_status(error: BaseException) -> int | None:
     """The status of HTTP that an error carries, in the ways of the libraries below."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
         found = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         return int(found) if found is not None else None
     for holder, name in ((error, "status"), (error, "code"), (response, "status_code")):
-        with _ignoring():
+        with _ignore_lookup_errors():
             return int(getattr(holder, name))
     return None
 
 
-def _name(error: BaseException) -> str:
+def _error_code(error: BaseException) -> str:
     response = getattr(error, "response", None)
     return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
 
 
 @contextmanager
-def _ignoring() -> Iterator[None]:
+def _ignore_lookup_errors() -> Iterator[None]:
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError):

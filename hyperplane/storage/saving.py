@@ -12,14 +12,19 @@ from hyperplane.errors import check
 from hyperplane.parquet_index import check_index
 from hyperplane.public_calls import check_call
 from hyperplane.storage.arrays import save_array
-from hyperplane.storage.column_levels import with_flat_columns
+from hyperplane.storage.column_levels import flatten_columns
 from hyperplane.storage.local_files import save_path
 from hyperplane.storage.part_saving import save_parts
-from hyperplane.storage.request import Mode, is_shard, understood
+from hyperplane.storage.request import Mode, is_shard, parse_request
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.shard_saving import save_shard
 from hyperplane.storage.single_file import save_file
-from hyperplane.storage.target import check_options, check_partitioned, has_field, target_of
+from hyperplane.storage.target import (
+    check_options,
+    check_partition_options,
+    has_field,
+    resolve_target,
+)
 from hyperplane.stores.templates import fill_template
 
 
@@ -100,12 +105,12 @@ def save(
         url, faults = fill_template(str(url), *shard)
         check(replace(fault, where="url") for fault in faults)
         shard = None  # each has a place of its own
-    check_partitioned(options)
+    check_partition_options(options)
     check_options(url, options, save)
     check_index(obj, "obj")
-    obj = with_flat_columns(obj)
-    target = target_of(url, storage_options, options)
-    request = understood(obj, target, format, mode, shard, run)
+    obj = flatten_columns(obj)
+    target = resolve_target(url, storage_options, options)
+    request = parse_request(obj, target, format, mode, shard, run)
     if request.kind == "array":
         result = save_array(obj, request)
     elif request.kind == "path":

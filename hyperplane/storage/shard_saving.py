@@ -10,89 +10,93 @@ from typing import Any
 
 from hyperplane.errors import Fault, OutputConflict, RequestError, StorageError, check
 from hyperplane.public_calls import check_call
-from hyperplane.storage.commit_protocol import Commits, conflict
-from hyperplane.storage.commit_selection import commits_of
-from hyperplane.storage.manifest import Manifest, Part
-from hyperplane.storage.part_saving import check_writable, verify, written_parts
-from hyperplane.storage.request import Request
+from hyperplane.storage.commit_protocol import CommitProtocol, conflict_error
+from hyperplane.storage.commit_selection import commit_protocol_for
+from hyperplane.storage.manifest import Manifest, ManifestEntry
+from hyperplane.storage.part_saving import check_writable, verify_listing, write_parts
+from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
-from hyperplane.storage.single_file import exists
-from hyperplane.storage.target import check_options, read_only_faults, target_of
+from hyperplane.storage.single_file import exists_error
+from hyperplane.storage.target import check_options, read_only_faults, resolve_target
 
 _RECORD = re.compile(r"shards-([0-9]+)-([^/]+)/records/([0-9]+)\.json")
 #: Says in the record of a shard which columns it has.
-_COLUMNS = "columns"
+_COLUMNS_KEY = "columns"
 #: Stands for the run without a name.
-FIRST = "first"
+UNNAMED_RUN = "first"
 
 
-def save_shard(obj: Any, request: Request) -> SaveResult:
+def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
     """Save the parts of one shard; others see the whole once all shards are there."""
     index, count = request.shard or (0, 1)
-    commits = commits_of(request.target)
-    base = commits.state()
-    commits.settle(base)
+    commits = commit_protocol_for(request.target)
+    base = commits.read_state()
+    commits.finish_interrupted(base)
     old = base.manifest
-    run = _Run(commits, count, request.run)
+    run = _ShardRun(commits, count, request.run)
     if old is not None and request.mode == "skip":
         return SaveResult(request.target.url, len(old.parts), old.rows, old.size)
     if old is not None and request.mode == "error" and old.shards != count:
-        raise exists(request)
+        raise exists_error(request)
     published = tuple(part for part in old.parts if part.shard == index) if old else ()
-    ended = old is not None and run.is_of(old)
-    committed = None if ended else run.record(index)
+    ended = old is not None and run.has_published(old)
+    committed = None if ended else run.read_record(index)
     replaces = request.mode == "overwrite"
     if committed is not None and request.mode == "skip":
-        return _result(request, committed, 0, complete=run.publish_if_whole(replaces=replaces))
+        return _save_result(
+            request, committed, 0, complete=run.publish_if_complete(replaces=replaces)
+        )
     check_writable(commits, run.folder)
     there = committed.parts if committed else published
-    made = written_parts(obj, request, f"{run.folder}/data", there=there)
-    made = replace(made, details={**made.details, _COLUMNS: _columns(obj)})
+    made = write_parts(obj, request, f"{run.folder}/data", there=there)
+    made = replace(made, details={**made.details, _COLUMNS_KEY: _column_names(obj)})
     known = {part.name for part in there}
     new = [part for part in made.parts if part.name not in known]
     if committed is not None:
-        return _repeated(request, run, made, committed, new)
+        return _finish_repeated(request, run, made, committed, new)
     if ended or (old is not None and request.mode == "error"):
-        run.discard(new)
+        run.discard_parts(new)
         if not new:
-            return _result(request, made, 0, complete=True)
-        raise _other_rows(request) if ended and request.run else exists(request)
-    run.keep([part for part in made.parts if part.name in known])
-    verify(commits.shelf, f"{run.folder}/data", made.parts)
+            return _save_result(request, made, 0, complete=True)
+        raise _other_rows_error(request) if ended and request.run else exists_error(request)
+    run.adopt_parts([part for part in made.parts if part.name in known])
+    verify_listing(commits.object_store, f"{run.folder}/data", made.parts)
     try:
-        commits.shelf.put_new(run.path(index), made.to_json().encode())
+        commits.object_store.put_new(run.record_path(index), made.to_json().encode())
     except FileExistsError:
-        return _repeated(request, run, made, run.record(index), new)
-    return _result(request, made, len(new), complete=run.publish_if_whole(replaces=replaces))
+        return _finish_repeated(request, run, made, run.read_record(index), new)
+    return _save_result(
+        request, made, len(new), complete=run.publish_if_complete(replaces=replaces)
+    )
 
 
-class _Run:
+class _ShardRun:
     """The shards of one run at one place."""
 
-    def __init__(self, commits: Commits, count: int, name: str) -> None:
+    def __init__(self, commits: CommitProtocol, count: int, name: str) -> None:
         self.commits, self.count, self.name = commits, count, name
-        self.folder = f"{commits.target.beside}/shards-{count}-{name or FIRST}"
+        self.folder = f"{commits.target.beside}/shards-{count}-{name or UNNAMED_RUN}"
 
-    def is_of(self, manifest: Manifest) -> bool:
+    def has_published(self, manifest: Manifest) -> bool:
         """Whether this run has published that."""
         return manifest.shards == self.count and manifest.details.get("run", "") == self.name
 
-    def path(self, index: int) -> str:
+    def record_path(self, index: int) -> str:
         """Where the manifest of a shard is."""
         return f"{self.folder}/records/{index:05d}.json"
 
-    def record(self, index: int) -> Manifest | None:
+    def read_record(self, index: int) -> Manifest | None:
         """The manifest of a shard, once it is committed."""
-        found = self.commits.shelf.get(self.path(index))
+        found = self.commits.object_store.get(self.record_path(index))
         return None if found is None else Manifest.from_json(found)
 
-    def discard(self, parts: list[Part]) -> None:
+    def discard_parts(self, parts: list[ManifestEntry]) -> None:
         """Remove parts that are not to be published."""
-        self.commits.shelf.remove(f"{self.folder}/data/{part.name}" for part in parts)
-        if not self.commits.shelf.listing(f"{self.folder}/records"):
-            self.commits.drop(self.folder)
+        self.commits.object_store.remove(f"{self.folder}/data/{part.name}" for part in parts)
+        if not self.commits.object_store.list_files(f"{self.folder}/records"):
+            self.commits.discard_attempt(self.folder)
 
-    def keep(self, parts: list[Part]) -> None:
+    def adopt_parts(self, parts: list[ManifestEntry]) -> None:
         """Take published parts into this run, which then needs nothing of anybody else's.
 
         Raises
@@ -100,18 +104,20 @@ class _Run:
         OutputConflict
             When somebody has replaced them since they were compared.
         """
-        shelf, path = self.commits.shelf, self.commits.target.path
+        object_store, path = self.commits.object_store, self.commits.target.path
         try:
-            shelf.each(
-                lambda part: shelf.copy(f"{path}/{part.name}", f"{self.folder}/data/{part.name}"),
+            object_store.map_concurrently(
+                lambda part: object_store.copy(
+                    f"{path}/{part.name}", f"{self.folder}/data/{part.name}"
+                ),
                 parts,
             )
         except (FileNotFoundError, StorageError) as error:
-            if shelf.missing(error):
-                raise conflict(self.commits.target) from error
+            if object_store.is_missing(error):
+                raise conflict_error(self.commits.target) from error
             raise
 
-    def publish_if_whole(self, *, replaces: bool) -> bool:
+    def publish_if_complete(self, *, replaces: bool) -> bool:
         """Publish when all shards are there; the one that sees that first does it.
 
         Raises
@@ -119,67 +125,73 @@ class _Run:
         OutputConflict
             When somebody else has saved there meanwhile, and that is not to be replaced.
         """
-        base = self.commits.state()
-        if base.manifest is not None and self.is_of(base.manifest):
+        base = self.commits.read_state()
+        if base.manifest is not None and self.has_published(base.manifest):
             return True  # another one has, meanwhile
-        shards = [self.record(index) for index in range(self.count)]
+        shards = [self.read_record(index) for index in range(self.count)]
         found = [shard for shard in shards if shard is not None]
         if len(found) == self.count:
             if len({(shard.format, shard.kind) for shard in found}) > 1:
                 url = self.commits.target.url
                 raise OutputConflict(url, "its shards are of different formats; save them alike")
-            if len({tuple(shard.details.get(_COLUMNS) or ()) for shard in found}) > 1:
+            if len({tuple(shard.details.get(_COLUMNS_KEY) or ()) for shard in found}) > 1:
                 url = self.commits.target.url
                 raise OutputConflict(
                     url, "its shards have different columns; save them alike, with a new run="
                 )
             if base.manifest is not None and not replaces:
-                raise conflict(self.commits.target)
+                raise conflict_error(self.commits.target)
             parts = tuple(part for shard in found for part in shard.parts)
             details = {"run": self.name}
             whole = Manifest(found[0].format, found[0].kind, parts, self.count, details)
             try:
                 self.commits.publish(whole, f"{self.folder}/data", base)
             except OutputConflict:
-                if not self._published():
+                if not self._is_published():
                     raise
             except (FileNotFoundError, StorageError):
-                if not self._published() or self.commits.needs(self.folder):
+                if not self._is_published() or self.commits.is_needed(self.folder):
                     raise
-        if not self._published():
+        if not self._is_published():
             return False
         # Another one may have published just now, and be copying from there.
-        self.commits.drop(self.folder)
+        self.commits.discard_attempt(self.folder)
         old = base.manifest
         if old is not None and old.shards:  # whoever published that may not have come to it
-            before = _Run(self.commits, old.shards, old.details.get("run", ""))
-            self.commits.drop(before.folder)
+            before = _ShardRun(self.commits, old.shards, old.details.get("run", ""))
+            self.commits.discard_attempt(before.folder)
         return True
 
-    def _published(self) -> bool:
-        now = self.commits.state().manifest
-        return now is not None and self.is_of(now)
+    def _is_published(self) -> bool:
+        now = self.commits.read_state().manifest
+        return now is not None and self.has_published(now)
 
 
-def _columns(obj: Any) -> list[str]:
+def _column_names(obj: Any) -> list[str]:
     """The names of the columns of a frame or table; of a bag none."""
     # Of Arrow, whose columns are the data, or of pandas, Polars and Dask.
     names = obj.column_names if hasattr(obj, "column_names") else getattr(obj, "columns", ())
     return [str(name) for name in names]
 
 
-def _repeated(
-    request: Request, run: _Run, made: Manifest, committed: Manifest | None, new: list[Part]
+def _finish_repeated(
+    request: SaveRequest,
+    run: _ShardRun,
+    made: Manifest,
+    committed: Manifest | None,
+    new: list[ManifestEntry],
 ) -> SaveResult:
     """A shard that another run of it has committed: the same is fine, anything else is not."""
-    run.discard(new)
+    run.discard_parts(new)
     if committed is not None and made.same_content(committed):
         replaces = request.mode == "overwrite"
-        return _result(request, committed, 0, complete=run.publish_if_whole(replaces=replaces))
-    raise _other_rows(request)
+        return _save_result(
+            request, committed, 0, complete=run.publish_if_complete(replaces=replaces)
+        )
+    raise _other_rows_error(request)
 
 
-def _other_rows(request: Request) -> OutputConflict:
+def _other_rows_error(request: SaveRequest) -> OutputConflict:
     return OutputConflict(
         request.target.url,
         f"shard {request.shard} of this run is committed with other rows; what was committed "
@@ -187,7 +199,9 @@ def _other_rows(request: Request) -> OutputConflict:
     )
 
 
-def _result(request: Request, manifest: Manifest, written: int, *, complete: bool) -> SaveResult:
+def _save_result(
+    request: SaveRequest, manifest: Manifest, written: int, *, complete: bool
+) -> SaveResult:
     return SaveResult(
         request.target.url,
         len(manifest.parts),
@@ -240,22 +254,23 @@ def missing_shards(
     [0, 2]
     """
     check_options(url, options, missing_shards)
-    target = target_of(url, storage_options, options)
+    target = resolve_target(url, storage_options, options)
     faults = read_only_faults(target)
     asked: Any = run
     if not isinstance(asked, str | None):
         faults.append(Fault("run", repr(asked)[:80], "the name of one run, or None"))
     check(faults)
-    commits = commits_of(target)
-    base = commits.state().manifest
+    commits = commit_protocol_for(target)
+    base = commits.read_state().manifest
     found: dict[tuple[int, str], set[int]] = {}
-    for match in map(_RECORD.fullmatch, commits.shelf.listing(target.beside)):
+    for match in map(_RECORD.fullmatch, commits.object_store.list_files(target.beside)):
         if match and run in (None, match[2]):
             found.setdefault((int(match[1]), match[2]), set()).add(int(match[3]))
     under_way = {
         (count, name): have
         for (count, name), have in found.items()
-        if base is None or not _Run(commits, count, "" if name == FIRST else name).is_of(base)
+        if base is None
+        or not _ShardRun(commits, count, "" if name == UNNAMED_RUN else name).has_published(base)
     }
     if len(under_way) > 1:
         names = " and ".join(sorted(f"{name} of {count}" for count, name in under_way))

@@ -19,8 +19,8 @@ from hyperplane.errors import Fault, RequestError, StorageError, check
 from hyperplane.public_calls import unknown_name
 from hyperplane.storage.retrying import NO_CONNECTION
 from hyperplane.stores.locations import Store
-from hyperplane.stores.reachability import StoreUnreachable, opening
-from hyperplane.stores.redaction import said, shown
+from hyperplane.stores.reachability import StoreUnreachable, monitor_open
+from hyperplane.stores.redaction import describe_error, redact_url
 
 #: Bytes of a name on a local disk; others are made of it, and disks take 255.
 LONGEST_NAME = 200
@@ -51,7 +51,7 @@ class Target:
     @property
     def url(self) -> str:
         """The place as messages may name it."""
-        return self.path if self.store.local else shown(self.address(self.path))
+        return self.path if self.store.local else redact_url(self.address(self.path))
 
     @property
     def name(self) -> str:
@@ -77,7 +77,7 @@ class Target:
         return path if self.store.local else str(self.store.system.unstrip_protocol(path))
 
 
-def target_of(
+def resolve_target(
     url: Any,
     storage_options: Mapping[str, Any] | None,
     more: Mapping[str, Any] | None = None,
@@ -96,7 +96,7 @@ def target_of(
     if not isinstance(url, (str, os.PathLike)) or not str(url).strip():
         raise RequestError([Fault("url", repr(url)[:80], allowed)])
     text: Any = os.fspath(url)  # a path may say bytes
-    if not isinstance(text, str) or not _is_name(text):
+    if not isinstance(text, str) or not _is_valid_name(text):
         wrong = Fault("url", ascii(text)[:80], f"{allowed}, as text without zero bytes")
         raise RequestError([wrong])
     given: Any = storage_options  # what a caller passes is not always what the types say
@@ -110,18 +110,20 @@ def target_of(
     if "::" in text:
         # To fsspec it is a chain, also in a path of this machine, and the name would be another.
         advice = "write the URL of the store itself; a name cannot have :: in it"
-        wrong = Fault("url", repr(shown(text)), f"{allowed}, without ::", advice)
+        wrong = Fault("url", repr(redact_url(text)), f"{allowed}, without ::", advice)
         raise RequestError([wrong])
     try:
-        with opening(text, options):
+        with monitor_open(text, options):
             system, path = fsspec.url_to_fs(text, **options)
     except StoreUnreachable as error:
         raise StorageError(
-            shown(text), f"{NO_CONNECTION} ({said(error, options, text)})"
+            redact_url(text), f"{NO_CONNECTION} ({describe_error(error, options, text)})"
         ) from error
     except Exception as error:  # each file system raises its own
         wrong = Fault(
-            "url", repr(shown(text)), f"a URL that fsspec can open ({said(error, options, text)})"
+            "url",
+            repr(redact_url(text)),
+            f"a URL that fsspec can open ({describe_error(error, options, text)})",
         )
         raise RequestError([wrong]) from error
     path = path.rstrip("/")
@@ -132,25 +134,25 @@ def target_of(
             path = os.path.realpath(path) if Path(path).is_symlink() else path
             Path(path).exists()
         except OSError as error:  # too long, or through a folder that nobody may enter
-            wrong = Fault("url", repr(shown(text))[:80], f"{allowed} ({error.strerror})")
+            wrong = Fault("url", repr(redact_url(text))[:80], f"{allowed} ({error.strerror})")
             raise RequestError([wrong]) from error
     else:
         protocol = system.protocol if isinstance(system.protocol, str) else system.protocol[0]
         store = Store(protocol, text, options)
         deep = path != "" if protocol == "memory" else "/" in path.strip("/")
     if not deep:
-        raise RequestError([Fault("url", repr(shown(text)), f"{allowed}, not a whole store")])
+        raise RequestError([Fault("url", repr(redact_url(text)), f"{allowed}, not a whole store")])
     if "*" in path or ".." in PurePosixPath(path).parts:
-        raise RequestError([Fault("url", repr(shown(text)), f"{allowed}, without * and ..")])
+        raise RequestError([Fault("url", repr(redact_url(text)), f"{allowed}, without * and ..")])
     return Target(store, path)
 
 
-def _is_name(text: str) -> bool:
+def _is_valid_name(text: str) -> bool:
     """Whether a disk can have a name: all of it can be written as UTF-8, and nothing ends it."""
     return "\0" not in text and not any("\ud800" <= one <= "\udbff" for one in text)
 
 
-def place_faults(target: Target) -> list[Fault]:
+def location_faults(target: Target) -> list[Fault]:
     """What is wrong with a place to save to, though one may load from it.
 
     Examples
@@ -168,7 +170,7 @@ def place_faults(target: Target) -> list[Fault]:
         allowed = f"a name of at most {LONGEST_NAME} bytes"
         faults.append(Fault("url", repr(target.url), allowed, "choose a shorter one"))
     # What is saved takes the place of all that is there.
-    elif _is_above(target.path) or os.path.ismount(target.path):
+    elif _contains_cwd(target.path) or os.path.ismount(target.path):
         allowed = "a file or folder of its own, not the current folder, one above it or a disk"
         faults.append(Fault("url", repr(target.url), allowed, "add a name to it"))
     return faults
@@ -188,7 +190,7 @@ def has_field(path: str) -> bool:
     return _FIELD.search(path) is not None
 
 
-def _is_above(path: str) -> bool:
+def _contains_cwd(path: str) -> bool:
     """Whether it is the current folder, or one that the current folder is in."""
     try:
         return Path.cwd().is_relative_to(path)
@@ -248,7 +250,7 @@ def _option_names(system: Any) -> set[str]:
     return set()
 
 
-def check_partitioned(options: Mapping[str, Any]) -> None:
+def check_partition_options(options: Mapping[str, Any]) -> None:
     """Refuse what other writers take for folders by value, and say how to write these.
 
     Raises

@@ -22,7 +22,7 @@ def value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def as_text(column: pa.ChunkedArray, name: str, form: str) -> pa.ChunkedArray:
+def format_column(column: pa.ChunkedArray, name: str, form: str) -> pa.ChunkedArray:
     """The values as text, from which :func:`from_text` makes the same values.
 
     Parameters
@@ -46,13 +46,15 @@ def as_text(column: pa.ChunkedArray, name: str, form: str) -> pa.ChunkedArray:
     plain = column.cast(kind) if kind != column.type else column
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return plain.cast(TEXT)
-    write = _writer(kind)
+    write = _find_formatter(kind)
     if write is None:
         advice = f"convert it first, as with df[{name!r}].astype(str), or save it as Parquet"
-        raise DataError(name, f"{form} has no form for {_named(kind)}; {advice}")
+        raise DataError(name, f"{form} has no form for {_type_name(kind)}; {advice}")
     try:
         made = write(plain)
-        exact = _is_exact(kind) or _stored(from_text(made, kind)).equals(_stored(plain))
+        exact = _has_exact_text(kind) or _to_storage(parse_column(made, kind)).equals(
+            _to_storage(plain)
+        )
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
         exact = False
     if not exact:
@@ -61,7 +63,7 @@ def as_text(column: pa.ChunkedArray, name: str, form: str) -> pa.ChunkedArray:
     return made
 
 
-def from_text(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def parse_column(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """The values of a type that :func:`as_text` has made text of.
 
     Raises
@@ -73,21 +75,24 @@ def from_text(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_null(kind):
         return pa.chunked_array([pa.nulls(len(texts))])
     if pa.types.is_duration(kind):
-        return _back(_spans(texts, kind), kind)
+        return _from_pandas(_parse_durations(texts, kind), kind)
     if _is_period(kind):
-        return _back(_periods(texts, kind), kind)
+        return _from_pandas(_parse_periods(texts, kind), kind)
     if pa.types.is_float16(kind):
         return texts.cast(pa.float32()).cast(kind)
     if pa.types.is_time(kind):
         # pyarrow knows no fractions of seconds in the text of a time of day.
         unit = "ns" if kind == pa.time64("ns") else "us"
         return (
-            joined("1970-01-01 ", texts).cast(pa.timestamp(unit)).cast(pa.time64(unit)).cast(kind)
+            join_texts("1970-01-01 ", texts)
+            .cast(pa.timestamp(unit))
+            .cast(pa.time64(unit))
+            .cast(kind)
         )
     return texts.cast(kind)
 
 
-def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _to_storage(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The values without the name of an extension, under which none is equal to another."""
     if not isinstance(column.type, pa.BaseExtensionType):
         return column
@@ -95,18 +100,18 @@ def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, column.type.storage_type)
 
 
-def _back(values: Any, kind: pa.DataType) -> pa.ChunkedArray:
+def _from_pandas(values: Any, kind: pa.DataType) -> pa.ChunkedArray:
     made = pa.Array.from_pandas(values, type=kind)
     return made if isinstance(made, pa.ChunkedArray) else pa.chunked_array([made])
 
 
-def _spans(texts: pa.ChunkedArray, kind: pa.DataType) -> Any:
+def _parse_durations(texts: pa.ChunkedArray, kind: pa.DataType) -> Any:
     import pandas as pd
 
     return pd.to_timedelta(pd.Series(texts.to_pylist(), dtype=object)).dt.as_unit(kind.unit)
 
 
-def _periods(texts: pa.ChunkedArray, kind: pa.DataType) -> Any:
+def _parse_periods(texts: pa.ChunkedArray, kind: pa.DataType) -> Any:
     import pandas as pd
 
     return pd.Series(pd.PeriodIndex(texts.to_pylist(), freq=kind.freq))
@@ -116,7 +121,7 @@ def _is_period(kind: pa.DataType) -> bool:
     return getattr(kind, "extension_name", "") == "pandas.period"
 
 
-def _is_exact(kind: pa.DataType) -> bool:
+def _has_exact_text(kind: pa.DataType) -> bool:
     """Types of which the text needs no second look."""
     return bool(
         pa.types.is_integer(kind)
@@ -127,59 +132,59 @@ def _is_exact(kind: pa.DataType) -> bool:
     )
 
 
-def _named(kind: pa.DataType) -> str:
+def _type_name(kind: pa.DataType) -> str:
     return getattr(kind, "extension_name", "") or str(kind)
 
 
-def _writer(kind: pa.DataType) -> Callable[[pa.ChunkedArray], pa.ChunkedArray] | None:
+def _find_formatter(kind: pa.DataType) -> Callable[[pa.ChunkedArray], pa.ChunkedArray] | None:
     if pa.types.is_floating(kind):
-        return _floats
+        return _format_floats
     if pa.types.is_boolean(kind):
         return lambda column: pc.utf8_capitalize(column.cast(TEXT))
     if pa.types.is_timestamp(kind):
-        return _times
+        return _format_times
     if pa.types.is_duration(kind) or _is_period(kind):
-        return _by_pandas
+        return _format_with_pandas
     plain = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_date, pa.types.is_time)
     if any(holds(kind) for holds in (*plain, pa.types.is_null)):
         return lambda column: column.cast(TEXT)
     return None
 
 
-def _floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _format_floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """As Python writes them, so that other programs see 1.0 and not the whole number 1."""
     if pa.types.is_float16(column.type):
         column = column.cast(pa.float32())
     texts = column.cast(TEXT)
     bare = pc.match_substring_regex(texts, r"^-?\d+$")
-    return pc.if_else(bare, joined(texts, ".0"), texts)
+    return pc.if_else(bare, join_texts(texts, ".0"), texts)
 
 
-def joined(*pieces: Any, between: str = "") -> pa.ChunkedArray:
+def join_texts(*pieces: Any, between: str = "") -> pa.ChunkedArray:
     """Texts, or columns of them, one after the other in each row."""
     texts = [pa.scalar(one, TEXT) if isinstance(one, str) else one.cast(TEXT) for one in pieces]
     return pc.binary_join_element_wise(*texts, pa.scalar(between, TEXT))
 
 
-def _times(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _format_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if kind.unit != "ns" and len(column):
         ends = pc.min_max(column.cast(pa.int64())).as_py()
         first, last = (day * _DAY[kind.unit] for day in (_YEARS[0], _YEARS[1] + 1))
         if ends["min"] is not None and not (first <= ends["min"] and ends["max"] < last):
             raise ValueError("years of more than four digits")
-    made = _by_pandas(column)
+    made = _format_with_pandas(column)
     if kind.tz is None:
         return made
     try:
-        if from_text(made, kind).equals(column):
+        if parse_column(made, kind).equals(column):
             return made
     except pa.ArrowException:
         pass  # an offset with seconds, of times before there were zones
-    return _by_pandas(column.cast(pa.timestamp(kind.unit, "UTC")))
+    return _format_with_pandas(column.cast(pa.timestamp(kind.unit, "UTC")))
 
 
-def _by_pandas(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _format_with_pandas(column: pa.ChunkedArray) -> pa.ChunkedArray:
     values = column.to_pandas()
     texts = values.astype("str").astype(object).where(values.notna(), None)
     return pa.chunked_array([pa.array(texts, TEXT)])

@@ -25,7 +25,7 @@ _ADVICE = {
 }
 
 
-def json_text(obj: Any, where: str, **how: Any) -> str:
+def to_json(obj: Any, where: str, **how: Any) -> str:
     """An object as JSON. NumPy's numbers become numbers, and times text in the form of ISO 8601.
 
     Parameters
@@ -61,42 +61,44 @@ def json_text(obj: Any, where: str, **how: Any) -> str:
         pass  # the slow way says what it is
     faults: list[Fault] = []
     try:
-        made = _plain(obj, where, faults)
+        made = _to_json_value(obj, where, faults)
     except RecursionError:
         faults = [Fault(where, "nested too deep, or within itself", _JSON)]
     check(faults)
     return json.dumps(made, ensure_ascii=False, **how)
 
 
-def _plain(obj: Any, where: str, faults: list[Fault]) -> Any:
+def _to_json_value(obj: Any, where: str, faults: list[Fault]) -> Any:
     """What JSON has a form for; else a fault."""
     if isinstance(obj, dict):
         wrong = [key for key in obj if not isinstance(key, str)]
         faults += [
             Fault(
-                f"the key {shortened(key)} of {where}", type(key).__name__, "text", "write str(key)"
+                f"the key {shorten(key)} of {where}", type(key).__name__, "text", "write str(key)"
             )
             for key in wrong
         ]
         return {
-            _plain(key, f"the key {shortened(key)} of {where}", faults): _plain(
-                value, f"{where}[{shortened(key)}]", faults
+            _to_json_value(key, f"the key {shorten(key)} of {where}", faults): _to_json_value(
+                value, f"{where}[{shorten(key)}]", faults
             )
             for key, value in obj.items()
             if isinstance(key, str)
         }
     if isinstance(obj, list | tuple):
-        return [_plain(value, f"{where}[{number}]", faults) for number, value in enumerate(obj)]
+        return [
+            _to_json_value(value, f"{where}[{number}]", faults) for number, value in enumerate(obj)
+        ]
     if isinstance(obj, str):
         try:
             obj.encode()
         except UnicodeEncodeError:
             faults.append(Fault(where, ascii(obj)[:80], "text of whole Unicode characters"))
         return obj
-    return _single(obj, where, faults)
+    return _to_json_scalar(obj, where, faults)
 
 
-def _single(obj: Any, where: str, faults: list[Fault]) -> Any:
+def _to_json_scalar(obj: Any, where: str, faults: list[Fault]) -> Any:
     """A value that holds no others."""
     import numpy as np
 
@@ -114,17 +116,17 @@ def _single(obj: Any, where: str, faults: list[Fault]) -> Any:
         return obj.isoformat()
     kind = type(obj).__name__
     advice = _ADVICE.get(kind, "convert it first")
-    faults.append(Fault(where, f"a {kind}, {shortened(obj)}", f"{_JSON} (JSON)", advice))
+    faults.append(Fault(where, f"a {kind}, {shorten(obj)}", f"{_JSON} (JSON)", advice))
     return None
 
 
-def shortened(value: object) -> str:
+def shorten(value: object) -> str:
     """A value as a message may show it."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def lines_of(items: Sequence[Any], form: str) -> bytes:
+def encode_lines(items: Sequence[Any], form: str) -> bytes:
     r"""Items of a bag, one on each line.
 
     Parameters
@@ -148,19 +150,19 @@ def lines_of(items: Sequence[Any], form: str) -> bytes:
     >>> lines_of([{"n": 1}, {"n": 2}], "jsonl")
     b'{"n": 1}\n{"n": 2}\n'
     """
-    lines = [_line(item, number, form) for number, item in enumerate(items)]
+    lines = [_encode_line(item, number, form) for number, item in enumerate(items)]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _line(item: Any, number: int, form: str) -> str:
+def _encode_line(item: Any, number: int, form: str) -> str:
     if form == "text":
         if not isinstance(item, str):
-            raise wrong_item("item", item, number, "a line is text; save it as jsonl, or map(str)")
+            raise item_error("item", item, number, "a line is text; save it as jsonl, or map(str)")
         if "\n" in item:
             wrong = "there is a line break in it, so it would come back as two; save it as jsonl"
-            raise wrong_item("item", item, number, wrong)
+            raise item_error("item", item, number, wrong)
     try:
-        return _whole(item) if form == "text" else json_text(item, "item")
+        return _check_unicode(item) if form == "text" else to_json(item, "item")
     except RequestError as error:
         fault = error.faults[0]
         wrong = f"allowed is {fault.allowed}; {fault.advice or 'convert it first'}"
@@ -172,22 +174,22 @@ def _line(item: Any, number: int, form: str) -> str:
         ) from error
 
 
-def _whole(text: str) -> str:
+def _check_unicode(text: str) -> str:
     faults: list[Fault] = []
-    _plain(text, "item", faults)
+    _to_json_value(text, "item", faults)
     check(faults)
     return text
 
 
-def wrong_item(field: str, value: Any, number: int, message: str) -> WrongType:
+def item_error(field: str, value: Any, number: int, message: str) -> WrongType:
     """The error of an item of a bag that does not fit."""
-    shown = shortened(value)
+    shown = shorten(value)
     said = f"item {number} (counted from 0): {field} is {shown}: {message}"
     return WrongType(field, shown, f"item {number}", said)
 
 
 @contextmanager
-def in_part(number: int) -> Iterator[None]:
+def name_part_in_errors(number: int) -> Iterator[None]:
     """Have errors of what is in a part say which part it is.
 
     Examples

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 #: Writers at first, and at most.
-FEW, MANY = 4, 64
+INITIAL_LIMIT, MAX_LIMIT = 4, 64
 
 
 class Throttle:
@@ -16,19 +16,19 @@ class Throttle:
     Examples
     --------
     >>> limit = Throttle()
-    >>> with limit.turn():
+    >>> with limit.acquire():
     ...     limit.limit
     4
     """
 
     def __init__(self) -> None:
-        self.limit = FEW
+        self.limit = INITIAL_LIMIT
         self._busy = 0
-        self._went_well = 0
+        self._successes = 0
         self._changed = threading.Condition()
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def acquire(self) -> Iterator[None]:
         """Wait for a turn, and have it for a block."""
         with self._changed:
             self._changed.wait_for(lambda: self._busy < self.limit)
@@ -38,12 +38,12 @@ class Throttle:
         finally:
             with self._changed:
                 self._busy -= 1
-                self._went_well += 1
-                if self._went_well >= self.limit:
-                    self.limit, self._went_well = min(MANY, self.limit + 1), 0
+                self._successes += 1
+                if self._successes >= self.limit:
+                    self.limit, self._successes = min(MAX_LIMIT, self.limit + 1), 0
                 self._changed.notify_all()
 
-    def refused(self) -> None:
+    def reduce(self) -> None:
         """The store asks for fewer."""
         with self._changed:
-            self.limit, self._went_well = max(1, self.limit // 2), 0
+            self.limit, self._successes = max(1, self.limit // 2), 0

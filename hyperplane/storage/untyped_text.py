@@ -12,12 +12,12 @@ from packaging.version import Version
 if TYPE_CHECKING:
     import pandas as pd
 
-_WHOLE = r"[+-]?\d+"
+_INTEGER = r"[+-]?\d+"
 #: From here on a float64 does not hold every whole number.
 _EXACT = 2.0**53
 
 
-def frame_of_csv(data: bytes, separator: str) -> Any:
+def parse_csv(data: bytes, separator: str) -> Any:
     r"""CSV with the types that pandas finds, but with every digit of its numbers.
 
     pandas makes floats of whole numbers where values are missing, and rounds the last digit of
@@ -41,20 +41,20 @@ def frame_of_csv(data: bytes, separator: str) -> Any:
     large = [
         place
         for place, dtype in enumerate(frame.dtypes)
-        if dtype == "float64" and _may_be_whole(frame.iloc[:, place])
+        if dtype == "float64" and _may_be_integers(frame.iloc[:, place])
     ]
     if not large:
         return frame
     texts = read(usecols=large, dtype="str")
     for place, name in zip(large, texts.columns, strict=True):
         held = texts[name].dropna()
-        if held.str.fullmatch(_WHOLE).all():
+        if held.str.fullmatch(_INTEGER).all():
             values = [None if one != one else int(one) for one in texts[name].astype(object)]
-            frame.isetitem(place, _whole(values))
+            frame.isetitem(place, _integer_column(values))
     return frame
 
 
-def _may_be_whole(column: pd.Series) -> bool:
+def _may_be_integers(column: pd.Series) -> bool:
     """Whether floats may have been whole numbers, of which digits are lost or values missing."""
     held = column.dropna()
     if not len(held) or not (held % 1 == 0).all():
@@ -62,7 +62,7 @@ def _may_be_whole(column: pd.Series) -> bool:
     return len(held) < len(column) or bool((held.abs() >= _EXACT).any())
 
 
-def frame_of_lines(data: bytes) -> pd.DataFrame:
+def parse_json_lines(data: bytes) -> pd.DataFrame:
     r"""JSON lines as a frame; a column of several types has the values as they are.
 
     Raises
@@ -86,21 +86,22 @@ def frame_of_lines(data: bytes) -> pd.DataFrame:
             records.append(record)
     names = list(dict.fromkeys(name for record in records for name in record))
     columns = {
-        place: _column([record.get(name) for record in records]) for place, name in enumerate(names)
+        place: _build_column([record.get(name) for record in records])
+        for place, name in enumerate(names)
     }
     frame = pd.DataFrame(columns, index=pd.RangeIndex(len(records)))
     frame.columns = pd.Index(names, dtype="str")
     return frame
 
 
-def _column(values: Sequence[Any]) -> Any:
+def _build_column(values: Sequence[Any]) -> Any:
     import numpy as np
     import pandas as pd
 
     kinds = {type(value) for value in values if value is not None}
     missing = any(value is None for value in values)
     if kinds == {int}:
-        return _whole(values)
+        return _integer_column(values)
     if kinds == {bool}:
         truth: Any = "boolean" if missing else "bool"
         return pd.array(list(values), dtype=truth)
@@ -116,7 +117,7 @@ def _is_exact(value: Any) -> bool:
     return value is None or isinstance(value, float) or abs(value) <= _EXACT
 
 
-def _whole(values: Sequence[Any]) -> Any:
+def _integer_column(values: Sequence[Any]) -> Any:
     """Whole numbers, in the type that holds them and missing ones."""
     import numpy as np
     import pandas as pd

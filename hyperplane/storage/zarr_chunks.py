@@ -28,10 +28,10 @@ from zarr.storage import MemoryStore, StorePath
 from hyperplane.collections.frames import plan
 from hyperplane.errors import Fault, OutputExists, RequestError
 from hyperplane.optional import need
-from hyperplane.storage.manifest import Part
-from hyperplane.storage.object_store import Shelf
+from hyperplane.storage.manifest import ManifestEntry
+from hyperplane.storage.object_store import ObjectStore
 from hyperplane.stores.locations import Store
-from hyperplane.stores.redaction import said
+from hyperplane.stores.redaction import describe_error
 
 _DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 #: Names by which xarray finds an array in a file that cannot hold it under its own.
@@ -39,7 +39,7 @@ _UNNAMED, _NAMED = "__xarray_dataarray_variable__", "__xarray_dataarray_name__"
 
 
 @dataclass(frozen=True)
-class Template:
+class ZarrTemplate:
     """A Zarr store without the blocks that are still to be computed.
 
     Parameters
@@ -58,7 +58,7 @@ class Template:
 
 
 @dataclass(frozen=True)
-class Writing:
+class ChunkWriter:
     """How files are written, by tasks and before them.
 
     Parameters
@@ -78,10 +78,10 @@ class Writing:
     store: Store
     folder: str
     documents: Mapping[str, bytes]
-    there: Mapping[str, Part]
+    there: Mapping[str, ManifestEntry]
     refuse: str = ""
 
-    def part(self, name: str, data: bytes) -> Part:
+    def make_entry(self, name: str, data: bytes) -> ManifestEntry:
         """A file by its checksum; nothing is written.
 
         Raises
@@ -89,7 +89,7 @@ class Writing:
         OutputExists
             When it is not the one that is there, which is not to be replaced.
         """
-        part = Part(name, len(data), hashlib.sha256(data).hexdigest())
+        part = ManifestEntry(name, len(data), hashlib.sha256(data).hexdigest())
         if self.refuse and self.there.get(name) != part:
             raise OutputExists(
                 self.refuse,
@@ -98,25 +98,25 @@ class Writing:
             )
         return part
 
-    def put(self, name: str, data: bytes) -> Part:
+    def put(self, name: str, data: bytes) -> ManifestEntry:
         """Write a file, unless the same is there."""
-        part = self.part(name, data)
+        part = self.make_entry(name, data)
         if self.there.get(name) == part:
             return part
-        shelf, path = Shelf(self.store), f"{self.folder}/{name}"
+        object_store, path = ObjectStore(self.store), f"{self.folder}/{name}"
         try:
-            shelf.put_new(path, data)
+            object_store.put_new(path, data)
         except FileExistsError:
             # A task may run twice, and what it computes may differ; that which is there first
             # stays, so that no late writer makes a file differ from its checksum.
-            found = shelf.get(path)
+            found = object_store.get(path)
             if found is None:
                 raise
-            return self.part(name, found)
+            return self.make_entry(name, found)
         return part
 
 
-def template_of(obj: Any) -> Template:
+def build_template(obj: Any) -> ZarrTemplate:
     """The metadata of an array or a data set, with nothing computed.
 
     Raises
@@ -129,21 +129,25 @@ def template_of(obj: Any) -> Template:
         with warnings.catch_warnings():
             # Every version of zarr reads the data without it.
             warnings.filterwarnings("ignore", "Consolidated metadata")
-            lazy = _array(obj, files) if isinstance(obj, da.Array) else _dataset(obj, files)
+            lazy = (
+                _write_array_metadata(obj, files)
+                if isinstance(obj, da.Array)
+                else _write_dataset_metadata(obj, files)
+            )
     except (ValueError, TypeError, NotImplementedError) as error:
         if isinstance(error, RequestError):
             raise
-        raise _refused(obj, error) from error
+        raise _refusal_error(obj, error) from error
     data = {key: value.to_bytes() for key, value in sorted(files.items())}
     documents = {key: data.pop(key) for key in list(data) if _is_document(key)}
-    return Template(documents, data, lazy)
+    return ZarrTemplate(documents, data, lazy)
 
 
 def _is_document(key: str) -> bool:
     return key.rpartition("/")[2] in _DOCUMENTS
 
 
-def _array(array: da.Array, files: dict[str, Buffer]) -> list[tuple[da.Array, str]]:
+def _write_array_metadata(array: da.Array, files: dict[str, Buffer]) -> list[tuple[da.Array, str]]:
     if any(math.isnan(length) for length in array.shape):
         advice = "call its compute_chunk_sizes() first"
         raise RequestError([Fault("obj", "an array of unknown shape", "known chunks", advice)])
@@ -154,7 +158,7 @@ def _array(array: da.Array, files: dict[str, Buffer]) -> list[tuple[da.Array, st
     return [(array, "")]
 
 
-def _dataset(obj: Any, files: dict[str, Buffer]) -> list[tuple[da.Array, str]]:
+def _write_dataset_metadata(obj: Any, files: dict[str, Buffer]) -> list[tuple[da.Array, str]]:
     """The metadata of a data set, and its variables as xarray encodes them."""
     xarray = need("xarray", "array")
     data = _as_dataset(obj) if isinstance(obj, xarray.DataArray) else obj
@@ -164,7 +168,7 @@ def _dataset(obj: Any, files: dict[str, Buffer]) -> list[tuple[da.Array, str]]:
     made = xarray.backends.ZarrStore.open_group(
         MemoryStore(files), mode="w", consolidate_on_close=True
     )
-    writer = _Writer()
+    writer = _VariableWriter()
     data.dump_to_store(made, writer=writer)
     return writer.lazy
 
@@ -178,7 +182,7 @@ def _as_dataset(array: Any) -> Any:
     return array.to_dataset()
 
 
-class _Writer:
+class _VariableWriter:
     """Takes the variables from xarray: writes those in memory, and keeps those that are lazy."""
 
     def __init__(self) -> None:
@@ -191,9 +195,9 @@ class _Writer:
             target[region or ...] = source
 
 
-def _refused(obj: Any, error: Exception) -> RequestError:
+def _refusal_error(obj: Any, error: Exception) -> RequestError:
     """A library's complaint as a fault of the call."""
-    text = said(error)
+    text = describe_error(error)
     advice = ""
     if "chunk" in text:
         advice = (
@@ -204,16 +208,18 @@ def _refused(obj: Any, error: Exception) -> RequestError:
     return RequestError([Fault("obj", f"a {type(obj).__name__}", allowed, advice)])
 
 
-def tasks_of(template: Template, writing: Writing) -> list[Any]:
+def build_tasks(template: ZarrTemplate, writing: ChunkWriter) -> list[Any]:
     """One task for each block, which writes its chunks; all of one graph."""
     token = tokenize(writing.folder)
     # A task by itself, so that a worker receives it once.
-    (shared,) = plan.tasks("save-to", token, _itself, [[writing]])
-    each = [[block, path, region, shared] for block, path, region in _blocks(template.lazy)]
+    (shared,) = plan.tasks("save-to", token, _return_writer, [[writing]])
+    each = [[block, path, region, shared] for block, path, region in _iterate_blocks(template.lazy)]
     return plan.tasks("save", token, write_block, each) if each else []
 
 
-def _blocks(lazy: list[tuple[da.Array, str]]) -> Iterator[tuple[Any, str, tuple[slice, ...]]]:
+def _iterate_blocks(
+    lazy: list[tuple[da.Array, str]],
+) -> Iterator[tuple[Any, str, tuple[slice, ...]]]:
     """Every block that has something in it, where it belongs."""
     arrays = [array for array, _ in lazy]
     keys = [list(flatten(array.__dask_keys__())) for array in arrays]
@@ -226,11 +232,13 @@ def _blocks(lazy: list[tuple[da.Array, str]]) -> Iterator[tuple[Any, str, tuple[
                 yield Delayed(key, work), path, region
 
 
-def _itself(writing: Writing) -> Writing:
+def _return_writer(writing: ChunkWriter) -> ChunkWriter:
     return writing
 
 
-def write_block(block: Any, path: str, region: tuple[slice, ...], writing: Writing) -> list[Part]:
+def write_block(
+    block: Any, path: str, region: tuple[slice, ...], writing: ChunkWriter
+) -> list[ManifestEntry]:
     """Write the chunks of one block, in a task."""
     # A chunk that holds nothing but the fill value gets no file.
     chunks: dict[str, Buffer] = {}

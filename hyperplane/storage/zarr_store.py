@@ -14,19 +14,19 @@ from zarr.abc import store as abc
 from zarr.core.buffer import Buffer, BufferPrototype
 
 from hyperplane.errors import ReadError
-from hyperplane.storage.manifest import Part
-from hyperplane.storage.object_store import Shelf
+from hyperplane.storage.manifest import ManifestEntry
+from hyperplane.storage.object_store import ObjectStore
 from hyperplane.storage.target import Target
 from hyperplane.stores.locations import Store
 
 _GONE = "is gone: somebody has replaced or removed it since it was loaded; load it again"
-_OTHER = (
+_CHANGED = (
     "is not what was saved: somebody has replaced it since it was loaded, or it is damaged; load "
     "it again, and if that does not help, remove it and save it again"
 )
 
 
-class Reader(abc.Store):
+class VerifiedZarrStore(abc.Store):
     """Reads one version of what was saved, and nothing else.
 
     The names of chunks are the same in every version, so a name does not say of which version a
@@ -51,25 +51,27 @@ class Reader(abc.Store):
     supports_partial_writes = False
     supports_listing = True
 
-    def __init__(self, store: Store, folders: Sequence[str], parts: Iterable[Part]) -> None:
+    def __init__(
+        self, store: Store, folders: Sequence[str], parts: Iterable[ManifestEntry]
+    ) -> None:
         super().__init__(read_only=True)
         self.store, self.folders = store, tuple(folders)
         self.parts = {part.name: part for part in parts}
-        self._kept: tuple[str, bytes] = ("", b"")
+        self._last_read: tuple[str, bytes] = ("", b"")
 
-    def _is_of(self) -> Any:
+    def _identity(self) -> Any:
         return self.store, self.folders[-1], list(self.parts.values())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Reader) and self._is_of() == other._is_of()
+        return isinstance(other, VerifiedZarrStore) and self._identity() == other._identity()
 
     __hash__ = None  # type: ignore[assignment]
 
     def __dask_tokenize__(self) -> Any:
-        return self._is_of()
+        return self._identity()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kept": ("", b"")}
+        return {**self.__dict__, "_last_read": ("", b"")}
 
     def __str__(self) -> str:
         return Target(self.store, self.folders[-1]).url
@@ -83,10 +85,12 @@ class Reader(abc.Store):
         """What was saved under a key, or a range of it; None when nothing was."""
         if key not in self.parts:
             return None
-        data = await asyncio.to_thread(self._ranged if byte_range else self._whole, key)
-        return prototype.buffer.from_bytes(_cut(data, byte_range))
+        data = await asyncio.to_thread(
+            self._read_for_ranges if byte_range else self._read_whole, key
+        )
+        return prototype.buffer.from_bytes(_slice_range(data, byte_range))
 
-    def _whole(self, key: str) -> bytes:
+    def _read_whole(self, key: str) -> bytes:
         """All of a file.
 
         Raises
@@ -94,22 +98,22 @@ class Reader(abc.Store):
         ReadError
             When it is not there as it was saved.
         """
-        part, shelf = self.parts[key], Shelf(self.store)
+        part, object_store = self.parts[key], ObjectStore(self.store)
         wrong = _GONE
         for folder in self.folders:
-            found = shelf.get(f"{folder}/{key}")
+            found = object_store.get(f"{folder}/{key}")
             if found is None:
                 continue
             if len(found) == part.size and hashlib.sha256(found).hexdigest() == part.sha256:
                 return found
-            wrong = _OTHER
+            wrong = _CHANGED
         raise ReadError(Target(self.store, f"{self.folders[-1]}/{key}").url, wrong)
 
-    def _ranged(self, key: str) -> bytes:
-        kept, data = self._kept
+    def _read_for_ranges(self, key: str) -> bytes:
+        kept, data = self._last_read
         if kept != key:
-            data = self._whole(key)
-            self._kept = key, data
+            data = self._read_whole(key)
+            self._last_read = key, data
         return data
 
     async def get_partial_values(
@@ -155,7 +159,7 @@ class Reader(abc.Store):
             yield name
 
 
-def _cut(data: bytes, asked: abc.ByteRequest | None) -> bytes:
+def _slice_range(data: bytes, asked: abc.ByteRequest | None) -> bytes:
     """The range of bytes that is asked for."""
     if isinstance(asked, abc.RangeByteRequest):
         return data[asked.start : asked.end]

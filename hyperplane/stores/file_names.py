@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hyperplane.stores.locations import File
 
 #: How a file is packed, by the ending of its name.
-PACKED = {
+COMPRESSIONS = {
     ".gz": "gzip",
     ".bz2": "bz2",
     ".xz": "xz",
@@ -32,7 +32,7 @@ PACKED = {
 #: Suffix of tables and of plain text alike.
 _TEXT = ".txt"
 #: What reading a damaged file can raise, packed or not.
-DAMAGE: tuple[type[Exception], ...] = (
+DAMAGE_ERRORS: tuple[type[Exception], ...] = (
     OSError,
     EOFError,
     ValueError,
@@ -42,7 +42,7 @@ DAMAGE: tuple[type[Exception], ...] = (
 )
 
 
-def packing_of(path: str) -> str:
+def detect_compression(path: str) -> str:
     """How a file is packed, by its name; empty when it is not.
 
     Examples
@@ -50,7 +50,7 @@ def packing_of(path: str) -> str:
     >>> packing_of("a.csv.gz"), packing_of("A.JSONL.ZST"), packing_of("a.csv")
     ('gzip', 'zstd', '')
     """
-    return PACKED.get(_ending(_name(path)), "")
+    return COMPRESSIONS.get(_extension(_name(path)), "")
 
 
 def suffix_of(path: str) -> str:
@@ -62,8 +62,8 @@ def suffix_of(path: str) -> str:
     ('.csv', '.json', '')
     """
     name = _name(path)
-    ending = _ending(name)
-    return _ending(name.removesuffix(ending)) if ending in PACKED else ending
+    ending = _extension(name)
+    return _extension(name.removesuffix(ending)) if ending in COMPRESSIONS else ending
 
 
 def _name(path: str) -> str:
@@ -71,12 +71,12 @@ def _name(path: str) -> str:
     return (path.partition("?")[0] if "://" in path else path).lower().rpartition("/")[2]
 
 
-def _ending(name: str) -> str:
+def _extension(name: str) -> str:
     dot = name.rfind(".")
     return name[dot:] if dot >= 0 else ""
 
 
-def unpacked(raw: Any, packing: str) -> AbstractContextManager[Any]:
+def decompress(raw: Any, packing: str) -> AbstractContextManager[Any]:
     """A file of what is packed in another one.
 
     Parameters
@@ -97,12 +97,12 @@ def unpacked(raw: Any, packing: str) -> AbstractContextManager[Any]:
         )
         return stream
     if packing == "zip":
-        return _unzipped(raw)
+        return _open_zip(raw)
     made: AbstractContextManager[Any] = fsspec.core.compr[packing](raw, mode="rb")
     return made
 
 
-def _unzipped(raw: Any) -> AbstractContextManager[Any]:
+def _open_zip(raw: Any) -> AbstractContextManager[Any]:
     """The only file in an archive; what macOS adds to each is none."""
     archive = zipfile.ZipFile(raw)
     entries = [entry for entry in archive.infolist() if not entry.is_dir()]
@@ -114,7 +114,7 @@ def _unzipped(raw: Any) -> AbstractContextManager[Any]:
     return archive.open(files[0])
 
 
-def format_of(
+def detect_format(
     files: Sequence[File], formats: Mapping[str, str], advice: str = "", urls: Any = None
 ) -> str:
     """The one format that all files have, by their names.
@@ -139,13 +139,15 @@ def format_of(
     by_suffix: dict[str, File] = {}
     for file in files:
         by_suffix.setdefault(suffix_of(file.path), file)
-    endings = f"a name that ends in one of {', '.join(formats)}, also with {', '.join(PACKED)}"
+    endings = (
+        f"a name that ends in one of {', '.join(formats)}, also with {', '.join(COMPRESSIONS)}"
+    )
     unknown = [
         Fault("urls", repr(file.url), endings, advice)
         for suffix, file in by_suffix.items()
         if suffix not in formats
     ]
-    check(unknown + _texts_beside_data(files, urls, formats))
+    check(unknown + _text_file_faults(files, urls, formats))
     found: dict[str, File] = {}
     for suffix, file in by_suffix.items():
         found.setdefault(formats[suffix], file)
@@ -156,7 +158,7 @@ def format_of(
     return next(iter(found))
 
 
-def _texts_beside_data(files: Sequence[File], urls: Any, formats: Collection[str]) -> list[Fault]:
+def _text_file_faults(files: Sequence[File], urls: Any, formats: Collection[str]) -> list[Fault]:
     """A fault for the first ``.txt`` file that no URL names, such as a README beside the data."""
     # What an iterator gave is known no more.
     if urls is None or isinstance(urls, Iterator):

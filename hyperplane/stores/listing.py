@@ -15,31 +15,40 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from hyperplane.errors import Fault, RequestError, check
-from hyperplane.stores.links import BROKEN, Followed, asking
-from hyperplane.stores.locations import File, Folder, Place, Store
-from hyperplane.stores.reachability import StoreUnreachable, opening, waiting
-from hyperplane.stores.redaction import given, said
+from hyperplane.stores.links import BROKEN, ResolvedLinks, listing_thread
+from hyperplane.stores.locations import File, Folder, Location, Store
+from hyperplane.stores.reachability import StoreUnreachable, monitor_open, monitor_request
+from hyperplane.stores.redaction import describe_error, describe_url
 from hyperplane.units import is_iterable
 
 #: Questions to a store at once.
-AT_ONCE = 16
-_STAMPS = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "updated", "created")
+MAX_THREADS = 16
+_VERSION_KEYS = (
+    "ETag",
+    "etag",
+    "md5Hash",
+    "generation",
+    "mtime",
+    "LastModified",
+    "updated",
+    "created",
+)
 _ALLOWED = "a path, glob or URL, or a list of them"
-_NOTHING = "a path, glob or URL where there are files; none were found"
-_CHECK = "check the URL and the options of its store"
+_NO_FILES = "a path, glob or URL where there are files; none were found"
+_CHECK_URL = "check the URL and the options of its store"
 
 #: Statuses of HTTP for what is not there.
-_GONE = (404, 410)
+_MISSING_STATUSES = (404, 410)
 
 #: Folders of files that the kernel makes up.
-_MADE_UP = ("/proc", "/sys")
+_KERNEL_FOLDERS = ("/proc", "/sys")
 
-_One = TypeVar("_One")
-_Found = list[File | Folder | Fault]
-_Look = Callable[[Any, Place], _Found]
+_Result = TypeVar("_Result")
+_Entries = list[File | Folder | Fault]
+_Finder = Callable[[Any, Location], _Entries]
 
 
-def natural(path: str) -> list[Any]:
+def natural_sort_key(path: str) -> list[Any]:
     """The key by which ``part-2`` comes before ``part-10``."""
     parts = re.split(r"(\d+)", path)
     return [int(part) if place % 2 else part for place, part in enumerate(parts)]
@@ -62,7 +71,9 @@ def is_glob(path: str) -> bool:
     )
 
 
-def find(urls: Any, options: Mapping[str, Any] | None = None, *, sized: bool = True) -> list[File]:
+def find_files(
+    urls: Any, options: Mapping[str, Any] | None = None, *, sized: bool = True
+) -> list[File]:
     """All files of paths, globs, folders and URLs, each once, in natural order within each.
 
     Parameters
@@ -88,19 +99,19 @@ def find(urls: Any, options: Mapping[str, Any] | None = None, *, sized: bool = T
     RequestError
         With everything that is not there or cannot be opened, and links that lead nowhere.
     """
-    files: list[File] = _asked(urls, options, _files)
+    files: list[File] = _find_all(urls, options, _list_files)
     lacking = [number for number, file in enumerate(files) if not file.sized]
     # A list of a folder may say less of a file than the store does when it is asked for it.
-    again = _at_once(_asked_again, [files[number] for number in lacking])
+    again = _map_threads(_refresh_info, [files[number] for number in lacking])
     for number, file in zip(lacking, again, strict=True):
         files[number] = file
     if sized:
         allowed, advice = "a file whose store says how long it is", "copy it to another store"
-        check(_fault(file.url, allowed, advice) for file in again if not file.sized)
+        check(_url_fault(file.url, allowed, advice) for file in again if not file.sized)
     return files
 
 
-def named(urls: Any, options: Mapping[str, Any] | None = None) -> list[File | Folder]:
+def find_entries(urls: Any, options: Mapping[str, Any] | None = None) -> list[File | Folder]:
     """What paths, globs and URLs name, in natural order within each; folders stay folders.
 
     Raises
@@ -108,10 +119,10 @@ def named(urls: Any, options: Mapping[str, Any] | None = None) -> list[File | Fo
     RequestError
         With everything that is not there or cannot be opened, and links that lead nowhere.
     """
-    return _asked(urls, options, _matched)
+    return _find_all(urls, options, _match_url)
 
 
-def place_of(url: str, options: Mapping[str, Any] | None = None) -> Place:
+def resolve_location(url: str, options: Mapping[str, Any] | None = None) -> Location:
     """Where a path or URL leads, whether something is there or not.
 
     Raises
@@ -119,87 +130,95 @@ def place_of(url: str, options: Mapping[str, Any] | None = None) -> Place:
     RequestError
         When fsspec cannot open it, or its store cannot be reached.
     """
-    place = _opened(url, dict(options or {}), {})
+    place = _open_location(url, dict(options or {}), {})
     if isinstance(place, Fault):
         raise RequestError([place])
     return place
 
 
-def _asked(urls: Any, options: Any, look: _Look) -> list[Any]:
+def _find_all(urls: Any, options: Any, look: _Finder) -> list[Any]:
     """What ``look`` finds for each URL, all asked at once; or everything that is wrong."""
     if not isinstance(options, Mapping | None):
         asked = f"a {type(options).__name__}"  # not shown: it may be a secret
         raise RequestError([Fault("storage_options", asked, "a mapping for fsspec")])
     several = [urls] if isinstance(urls, str | os.PathLike) else urls
     if not is_iterable(several) or isinstance(several, Mapping | bytes):
-        raise RequestError([_fault(urls, _ALLOWED)])
+        raise RequestError([_url_fault(urls, _ALLOWED)])
     try:
         several = list(several)
     except TypeError:  # an array of no dimension says that it can be gone through
-        raise RequestError([_fault(urls, _ALLOWED)]) from None
+        raise RequestError([_url_fault(urls, _ALLOWED)]) from None
     if not several:
         raise RequestError([Fault("urls", "[]", f"{_ALLOWED}; here is none")])
     stores: dict[Any, Store] = {}
-    opened = [(url, _opened(url, dict(options or {}), stores)) for url in several]
+    opened = [(url, _open_location(url, dict(options or {}), stores)) for url in several]
 
-    def answer(one: tuple[Any, Place | Fault]) -> _Found:
+    def answer(one: tuple[Any, Location | Fault]) -> _Entries:
         url, place = one
         if isinstance(place, Fault):
             return [place]
         try:
-            with waiting(place.store, os.fspath(url)):
+            with monitor_request(place.store, os.fspath(url)):
                 return look(url, place)
         except Exception as error:  # noqa: BLE001 - each file system raises its own
-            return [_unread(url, error, options)]
+            return [_unreadable_fault(url, error, options)]
 
-    found = [one for answers in _at_once(answer, opened) for one in answers]
+    found = [one for answers in _map_threads(answer, opened) for one in answers]
     check(dict.fromkeys(one for one in found if isinstance(one, Fault)))
     places = [one for one in found if not isinstance(one, Fault)]
     return list({(id(place.store), place.path): place for place in places}.values())
 
 
-def _at_once(function: Callable[[Any], _One], given: Sequence[Any]) -> list[_One]:
+def _map_threads(function: Callable[[Any], _Result], given: Sequence[Any]) -> list[_Result]:
     """What a function makes of each; every thread takes one in so many."""
     if len(given) < 2:  # in this thread, which Ctrl-C interrupts
         return list(map(function, given))
-    shares = [given[first::AT_ONCE] for first in range(min(AT_ONCE, len(given)))]
+    shares = [given[first::MAX_THREADS] for first in range(min(MAX_THREADS, len(given)))]
     stopped = threading.Event()
 
-    def work(share: Sequence[Any]) -> list[_One]:
-        asking.stopped = stopped
+    def work(share: Sequence[Any]) -> list[_Result]:
+        listing_thread.stopped = stopped
         return list(map(function, share))
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(MAX_THREADS) as pool:
         try:
             done = list(pool.map(work, shares))
         except BaseException:  # the threads would go on to the end of the disk
             stopped.set()
             raise
-    return [done[place % AT_ONCE][place // AT_ONCE] for place in range(len(given))]
+    return [done[place % MAX_THREADS][place // MAX_THREADS] for place in range(len(given))]
 
 
-def _fault(url: object, allowed: str, advice: str = "") -> Fault:
-    return Fault("urls", given(url), allowed, advice)
+def _url_fault(url: object, allowed: str, advice: str = "") -> Fault:
+    return Fault("urls", describe_url(url), allowed, advice)
 
 
-def _unread(url: Any, error: Exception, options: Mapping[str, Any] | None) -> Fault:
-    return _fault(url, f"a place that can be read ({said(error, options, url)})", _CHECK)
+def _unreadable_fault(url: Any, error: Exception, options: Mapping[str, Any] | None) -> Fault:
+    return _url_fault(
+        url, f"a place that can be read ({describe_error(error, options, url)})", _CHECK_URL
+    )
 
 
-def _opened(url: Any, options: Mapping[str, Any], stores: dict[Any, Store]) -> Place | Fault:
+def _open_location(
+    url: Any, options: Mapping[str, Any], stores: dict[Any, Store]
+) -> Location | Fault:
     """Where a URL leads; those on one store share it, so that it is made and sent only once."""
     if not isinstance(url, str | os.PathLike) or not str(os.fspath(url)).strip():
-        return _fault(url, _ALLOWED)
+        return _url_fault(url, _ALLOWED)
     text = os.fspath(url)
     try:
-        with opening(text, options):
+        with monitor_open(text, options):
             system, path = fsspec.url_to_fs(text, **options)
     except StoreUnreachable as error:
-        return _unread(url, error, options)
+        return _unreadable_fault(url, error, options)
     except ImportError as error:
-        return _fault(url, f"a URL that fsspec can open ({said(error, options, url)})")
+        return _url_fault(
+            url, f"a URL that fsspec can open ({describe_error(error, options, url)})"
+        )
     except Exception as error:  # noqa: BLE001 - each file system raises its own
-        return _fault(url, f"a URL that fsspec can open ({said(error, options, url)})", _CHECK)
+        return _url_fault(
+            url, f"a URL that fsspec can open ({describe_error(error, options, url)})", _CHECK_URL
+        )
     if system not in stores:
         if isinstance(system, LocalFileSystem):
             store = Store("file", "file:///", options)
@@ -208,10 +227,10 @@ def _opened(url: Any, options: Mapping[str, Any], stores: dict[Any, Store]) -> P
             store = Store(protocol, text, options)
         store.__dict__["system"] = system
         stores[system] = store
-    return Place(stores[system], path)
+    return Location(stores[system], path)
 
 
-def _matched(url: Any, place: Place) -> _Found:
+def _match_url(url: Any, place: Location) -> _Entries:
     """What one URL names."""
     system, path = place.store.system, place.path
     glob = is_glob(path)
@@ -221,109 +240,122 @@ def _matched(url: Any, place: Place) -> _Found:
         if place.store.local and Path(path).is_symlink():
             entries = [{"name": path, "type": BROKEN, "destination": str(Path(path).readlink())}]
         elif glob:
-            entries = _matches(_followed(place.store, endless="**" in path), path)
+            entries = _glob(_system_with_links(place.store, recursive="**" in path), path)
         elif isinstance(error, FileNotFoundError):
             cause = error.__cause__
-            if _is_of_http(cause, place.store):
+            if _is_http_error(cause, place.store):
                 raise cause from None
             entries = []
         else:
             raise
-    found = [made for entry in entries for made in _made(place.store, entry)]
-    return _sorted(found) or [_fault(url, _NOTHING, _advice(system, path))]
+    found = [made for entry in entries for made in _parse_entry(place.store, entry)]
+    return _sort_entries(found) or [_url_fault(url, _NO_FILES, _suggest_names(system, path))]
 
 
-def _is_of_http(cause: BaseException | None, store: Store) -> TypeGuard[BaseException]:
+def _is_http_error(cause: BaseException | None, store: Store) -> TypeGuard[BaseException]:
     """Whether fsspec says that a file is missing where the server said something else."""
     if store.protocol not in ("http", "https") or cause is None:
         return False
-    return not isinstance(cause, FileNotFoundError) and getattr(cause, "status", 0) not in _GONE
+    return (
+        not isinstance(cause, FileNotFoundError)
+        and getattr(cause, "status", 0) not in _MISSING_STATUSES
+    )
 
 
-def _is_of_system(folder: str) -> bool:
+def _is_system_folder(folder: str) -> bool:
     """Whether a folder is the whole disk or of the kernel, also as ``/tmp/..`` or behind a link."""
     try:
         found = Path(folder).resolve()
     except (OSError, RuntimeError):  # links in a circle are a fault of their own
         return False
-    made_up = any(str(parent) in _MADE_UP for parent in (found, *found.parents))
+    made_up = any(str(parent) in _KERNEL_FOLDERS for parent in (found, *found.parents))
     return made_up or str(found) in ("/", "/dev")
 
 
-def _files(url: Any, place: Place) -> _Found:
+def _list_files(url: Any, place: Location) -> _Entries:
     """The files of what one URL names."""
     whole = "a folder with the files, not the whole disk, nor /proc, /sys or /dev"
     begin = place.path.partition("**")[0]
-    if place.store.local and begin != place.path and _is_of_system(begin.rpartition("/")[0] or "/"):
-        return [_fault(url, whole, "name the folder")]  # before all of it is listed
-    matched = _matched(url, place)
+    if (
+        place.store.local
+        and begin != place.path
+        and _is_system_folder(begin.rpartition("/")[0] or "/")
+    ):
+        return [_url_fault(url, whole, "name the folder")]  # before all of it is listed
+    matched = _match_url(url, place)
     folders = [one for one in matched if isinstance(one, Folder) and one.store.local]
-    if any(_is_of_system(one.path) for one in folders):
-        return [_fault(url, whole, "name the folder")]
-    found: _Found = []
+    if any(_is_system_folder(one.path) for one in folders):
+        return [_url_fault(url, whole, "name the folder")]
+    found: _Entries = []
     for one in matched:
         if isinstance(one, Folder):
-            inside = _followed(one.store, endless=True).find(one.path, detail=True).values()
-            visible = [entry for entry in inside if not _hidden(_below(entry["name"], one.path))]
-            made = [made for entry in visible for made in _made(one.store, entry)]
+            inside = (
+                _system_with_links(one.store, recursive=True).find(one.path, detail=True).values()
+            )
+            visible = [
+                entry for entry in inside if not _is_hidden(_relative_path(entry["name"], one.path))
+            ]
+            made = [made for entry in visible for made in _parse_entry(one.store, entry)]
             found += [inner for inner in made if not isinstance(inner, Folder)]
         else:
             found.append(one)
-    return _sorted(found) or [_fault(url, _NOTHING)]
+    return _sort_entries(found) or [_url_fault(url, _NO_FILES)]
 
 
-def _followed(store: Store, *, endless: bool) -> Any:
+def _system_with_links(store: Store, *, recursive: bool) -> Any:
     """The file system of a store, for lists in which links are what they lead to."""
-    return Followed(endless) if store.local else store.system
+    return ResolvedLinks(recursive) if store.local else store.system
 
 
-def _matches(system: Any, path: str) -> list[Any]:
+def _glob(system: Any, path: str) -> list[Any]:
     """What a glob matches; not what is hidden, unless the glob names such."""
     entries = list(system.glob(path, detail=True).values())
     fixed = re.split(r"[*?\[]", path, maxsplit=1)[0].rpartition("/")[0]
-    if _hidden(_below(path, fixed)):
+    if _is_hidden(_relative_path(path, fixed)):
         return entries
-    return [entry for entry in entries if not _hidden(_below(entry["name"], fixed))]
+    return [entry for entry in entries if not _is_hidden(_relative_path(entry["name"], fixed))]
 
 
-def _below(path: str, folder: str) -> str:
+def _relative_path(path: str, folder: str) -> str:
     """A path from a folder on; its name alone if it is elsewhere."""
     path, root = path.rstrip("/"), f"{folder.rstrip('/')}/" if folder else ""
     return path.removeprefix(root) if path.startswith(root) else path.rpartition("/")[2]
 
 
-def _hidden(path: str) -> bool:
+def _is_hidden(path: str) -> bool:
     """Whether a file is a mark or a leftover of what wrote the data, or in a folder of such."""
     return any(part.startswith(("_", ".")) for part in path.split("/"))
 
 
-def _made(store: Store, entry: Mapping[str, Any]) -> Iterator[File | Folder | Fault]:
+def _parse_entry(store: Store, entry: Mapping[str, Any]) -> Iterator[File | Folder | Fault]:
     """The file or folder that a store tells of; what is neither makes none."""
     path, kind, size = entry["name"], entry["type"], entry.get("size")
     if kind == "directory":
         yield Folder(store, path)
     elif kind == "file":
-        stamp = next((f"{name}={entry[name]}" for name in _STAMPS if entry.get(name)), "")
+        stamp = next((f"{name}={entry[name]}" for name in _VERSION_KEYS if entry.get(name)), "")
         yield File(store, path, int(size or 0), stamp, size is not None)
     elif kind == BROKEN:
         leads = f"a link to what can be read; it leads to {entry['destination']!r}"
-        yield _fault(path, leads, "mend the link or remove it")
+        yield _url_fault(path, leads, "mend the link or remove it")
 
 
-def _sorted(found: _Found) -> _Found:
+def _sort_entries(found: _Entries) -> _Entries:
     """Places in natural order, after what is wrong."""
-    return sorted(found, key=lambda one: [] if isinstance(one, Fault) else natural(one.path))
+    return sorted(
+        found, key=lambda one: [] if isinstance(one, Fault) else natural_sort_key(one.path)
+    )
 
 
-def _asked_again(file: File) -> File:
+def _refresh_info(file: File) -> File:
     try:
-        found = list(_made(file.store, file.store.system.info(file.path)))
+        found = list(_parse_entry(file.store, file.store.system.info(file.path)))
     except Exception:  # noqa: BLE001 - each file system raises its own
         return file
     return found[0] if found and isinstance(found[0], File) else file
 
 
-def _advice(system: Any, path: str) -> str:
+def _suggest_names(system: Any, path: str) -> str:
     """Names files beside the one that is missing."""
     if is_glob(path):
         return "check the folder and the pattern"

@@ -11,8 +11,8 @@ from typing import Any
 
 import fsspec
 
-from hyperplane.stores.file_names import packing_of, unpacked
-from hyperplane.stores.redaction import shown
+from hyperplane.stores.file_names import decompress, detect_compression
+from hyperplane.stores.redaction import redact_url
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where a name leads: a store and a path on it."""
 
     store: Store
@@ -70,16 +70,16 @@ class Place:
     @property
     def url(self) -> str:
         """The place as messages may name it."""
-        return self.path if self.store.local else shown(self.address)
+        return self.path if self.store.local else redact_url(self.address)
 
 
 @dataclass(frozen=True)
-class Folder(Place):
+class Folder(Location):
     """A folder, or what stands for one on a store without folders."""
 
 
 @dataclass(frozen=True)
-class File(Place):
+class File(Location):
     """One file: its bytes on its store, and what changes when it does.
 
     Parameters
@@ -99,20 +99,20 @@ class File(Place):
     sized: bool = True
 
     @property
-    def packing(self) -> str:
+    def compression(self) -> str:
         """How it is packed, by its name; empty when it is not."""
-        return packing_of(self.path)
+        return detect_compression(self.path)
 
     @contextmanager
-    def opened(self) -> Iterator[Any]:
+    def open(self) -> Iterator[Any]:
         """The file for reading, unpacked."""
         with (
             self.store.system.open(self.path, "rb") as raw,
-            unpacked(raw, self.packing) as opened,
+            decompress(raw, self.compression) as opened,
         ):
             yield opened
 
-    def between(self, start: int, stop: int) -> bytes:
+    def read_range(self, start: int, stop: int) -> bytes:
         """Some bytes of the file as it is stored."""
         if start >= stop:
             return b""

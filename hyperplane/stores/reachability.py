@@ -21,26 +21,26 @@ from typing import TYPE_CHECKING, Any
 
 from fsspec.utils import tokenize
 
-from hyperplane.stores.redaction import shown
+from hyperplane.stores.redaction import redact_url
 from hyperplane.stores.server_addresses import (
-    Address,
-    address_before_opening,
-    address_in,
-    address_of,
-    chooses_hosts,
+    ServerAddress,
+    find_server_address,
+    find_server_address_before_opening,
+    has_host_per_request,
+    parse_server_address,
 )
 
 if TYPE_CHECKING:
-    from hyperplane.stores.locations import Place, Store
+    from hyperplane.stores.locations import Location, Store
 
 #: Seconds for which a server that starts beside its caller may still refuse connections.
-STARTING = 2.0
+STARTUP_SECONDS = 2.0
 #: Seconds without an answer before a line says so, and before another one does.
-QUIET, _REPEATED = 5.0, 60.0
+NOTICE_SECONDS, _NOTICE_INTERVAL = 5.0, 60.0
 #: Seconds for one connection, between two of them, and for which a refusal is believed.
-_CONNECT, _PAUSE, _BELIEVED = 3.0, 0.25, 2.0
+_CONNECT_TIMEOUT, _CONNECT_PAUSE, _REFUSAL_TTL = 3.0, 0.25, 2.0
 #: Protocols whose file systems need no network.
-_HERE = ("file", "local", "memory")
+_LOCAL_PROTOCOLS = ("file", "local", "memory")
 #: Libraries that log a traceback of each fault of a store which their caller gets as an error.
 _LIBRARIES = ("gcsfs", "s3fs", "adlfs", "fsspec", "aiobotocore", "botocore", "azure", "google")
 
@@ -50,20 +50,20 @@ class StoreUnreachable(ConnectionError):
 
 
 #: Stores and addresses that have answered this process.
-_answered: set[str | Address] = set()
+_answered: set[str | ServerAddress] = set()
 #: Addresses that have taken a connection, or have not answered one at all.
-_connected: set[Address] = set()
+_connected: set[ServerAddress] = set()
 #: Protocols and options, as tokens, of which a file system has been made.
-_opened: set[str] = set()
+_opened_systems: set[str] = set()
 #: When a line last said that a store takes long.
-_told: dict[str, float] = {}
+_notice_times: dict[str, float] = {}
 #: When, and with what, an address last refused a connection.
-_refused: dict[Address, tuple[float, OSError]] = {}
-_locks: defaultdict[Address, threading.Lock] = defaultdict(threading.Lock)
+_refusals: dict[ServerAddress, tuple[float, OSError]] = {}
+_locks: defaultdict[ServerAddress, threading.Lock] = defaultdict(threading.Lock)
 
 
 @contextmanager
-def opening(url: str, options: Mapping[str, Any]) -> Iterator[None]:
+def monitor_open(url: str, options: Mapping[str, Any]) -> Iterator[None]:
     """Make the file system of a URL; print that it takes long, as a search for credentials may.
 
     Raises
@@ -72,21 +72,21 @@ def opening(url: str, options: Mapping[str, Any]) -> Iterator[None]:
         When nothing listens at the address of the store, or its name is not known.
     """
     protocol, separator, _ = url.partition("://")
-    if not separator or protocol in _HERE:
+    if not separator or protocol in _LOCAL_PROTOCOLS:
         yield
         return
     made = tokenize(protocol, options)
-    with _announced(url):
-        if made not in _opened:
-            address = address_before_opening(url, options)
+    with _slow_notice(url):
+        if made not in _opened_systems:
+            address = find_server_address_before_opening(url, options)
             if address is not None:
-                _reach(address)
+                _probe_address(address)
         yield
-    _opened.add(made)
+    _opened_systems.add(made)
 
 
 @contextmanager
-def waiting(store: Store, url: str) -> Iterator[None]:
+def monitor_request(store: Store, url: str) -> Iterator[None]:
     """Do something with a store; its first contact fails soon, or prints that it takes long.
 
     Raises
@@ -95,27 +95,29 @@ def waiting(store: Store, url: str) -> Iterator[None]:
         When nothing listens at the address of the store, or its name is not known.
     """
     if has_answered(store, url):
-        with _without_tracebacks():
+        with _suppress_tracebacks():
             yield
         return
-    with _announced(url):
-        address = address_of(store, url)
+    with _slow_notice(url):
+        address = find_server_address(store, url)
         if address is not None:
-            _reach(address)
-        elif chooses_hosts(store):
+            _probe_address(address)
+        elif has_host_per_request(store):
             # The client tells the host of each request just before it sends it.
             events = store.system.s3.meta.events
-            events.register("before-send.s3", _reach_host, unique_id="hyperplane-first-contact")
+            events.register(
+                "before-send.s3", _probe_request_host, unique_id="hyperplane-first-contact"
+            )
         try:
             yield
         except Exception as error:
-            if is_answer(error):
-                _answered.add(_key(store, url))
+            if is_store_response(error):
+                _answered.add(_store_key(store, url))
             raise
-        _answered.add(_key(store, url))
+        _answered.add(_store_key(store, url))
 
 
-def reach(place: Place, url: str) -> None:
+def probe_store(place: Location, url: str) -> None:
     """Ask a store for a file where another file system than that of the place will do so next.
 
     Raises
@@ -123,10 +125,10 @@ def reach(place: Place, url: str) -> None:
     StoreUnreachable
         When nothing listens at the address of the store, or its name is not known.
     """
-    if has_answered(place.store, url) or not chooses_hosts(place.store):
+    if has_answered(place.store, url) or not has_host_per_request(place.store):
         return
     try:
-        with waiting(place.store, url):
+        with monitor_request(place.store, url):
             place.store.system.info(place.path)
     except StoreUnreachable:
         raise
@@ -134,7 +136,7 @@ def reach(place: Place, url: str) -> None:
         pass
 
 
-def is_answer(error: BaseException) -> bool:
+def is_store_response(error: BaseException) -> bool:
     """Whether an error says that a store has answered, which it does with most errors of HTTP.
 
     Examples
@@ -151,12 +153,12 @@ def is_answer(error: BaseException) -> bool:
 
 
 @contextmanager
-def _announced(url: str) -> Iterator[None]:
-    line = threading.Timer(QUIET, _tell, [shown(url)])
+def _slow_notice(url: str) -> Iterator[None]:
+    line = threading.Timer(NOTICE_SECONDS, _print_notice, [redact_url(url)])
     line.daemon = True
     line.start()
     try:
-        with _without_tracebacks():
+        with _suppress_tracebacks():
             yield
     finally:
         line.cancel()
@@ -164,14 +166,14 @@ def _announced(url: str) -> Iterator[None]:
 
 def has_answered(store: Store, url: str) -> bool:
     """Whether a store has answered this process before; those of this machine always have."""
-    return store.protocol in _HERE or _key(store, url) in _answered
+    return store.protocol in _LOCAL_PROTOCOLS or _store_key(store, url) in _answered
 
 
-def _key(store: Store, url: str) -> str | Address:
-    return address_of(store, url) or "/".join(url.split("/", 3)[:3])
+def _store_key(store: Store, url: str) -> str | ServerAddress:
+    return find_server_address(store, url) or "/".join(url.split("/", 3)[:3])
 
 
-def _reach(address: Address) -> None:
+def _probe_address(address: ServerAddress) -> None:
     """Open one connection, and another one for as long as a server may take to start.
 
     No answer at all is left to the library below, whose limits the caller may have set.
@@ -179,53 +181,55 @@ def _reach(address: Address) -> None:
     if address in _connected:
         return
     with _locks[address]:  # of many requests at once one asks, and the others hear what it heard
-        since, error = _refused.get(address, (0.0, None))
-        if address in _answered or (error is not None and time.monotonic() - since < _BELIEVED):
+        since, error = _refusals.get(address, (0.0, None))
+        if address in _answered or (error is not None and time.monotonic() - since < _REFUSAL_TTL):
             if error is not None:
-                raise _unreached(address, error) from error
+                raise _unreachable_error(address, error) from error
             return
         began = time.monotonic()
         while True:
             try:
-                socket.create_connection((address.host, address.port), _CONNECT).close()
+                socket.create_connection((address.host, address.port), _CONNECT_TIMEOUT).close()
             except TimeoutError:
                 _connected.add(address)
                 return
             except OSError as error:
                 now = time.monotonic()
-                if _is_lasting(error) or now - began > STARTING:
-                    _refused[address] = (now, error)
-                    raise _unreached(address, error) from error
-                time.sleep(_PAUSE)
+                if _is_permanent(error) or now - began > STARTUP_SECONDS:
+                    _refusals[address] = (now, error)
+                    raise _unreachable_error(address, error) from error
+                time.sleep(_CONNECT_PAUSE)
             else:
-                _refused.pop(address, None)
+                _refusals.pop(address, None)
                 _connected.add(address)
                 return
 
 
-async def _reach_host(request: Any, **_: Any) -> None:
+async def _probe_request_host(request: Any, **_: Any) -> None:
     """Open one connection to the host of a request of botocore, which is about to be sent."""
-    address = address_in(request.url)
+    address = parse_server_address(request.url)
     if address is not None and address not in _connected:
-        await asyncio.to_thread(_reach, address)
+        await asyncio.to_thread(_probe_address, address)
 
 
-def _is_lasting(error: OSError) -> bool:
+def _is_permanent(error: OSError) -> bool:
     return isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN
 
 
-def _unreached(address: Address, error: OSError) -> StoreUnreachable:
+def _unreachable_error(address: ServerAddress, error: OSError) -> StoreUnreachable:
     if isinstance(error, socket.gaierror):
         return StoreUnreachable(f"the host name {address.host} is unknown: {error.strerror}")
     return StoreUnreachable(f"nothing answers at {address}: {error.strerror or error}")
 
 
-def _tell(url: str) -> None:
+def _print_notice(url: str) -> None:
     now, store = time.monotonic(), "/".join(url.split("/", 3)[:3])
-    if now - _told.get(store, -_REPEATED) < _REPEATED:  # of many requests one is announced
+    if (
+        now - _notice_times.get(store, -_NOTICE_INTERVAL) < _NOTICE_INTERVAL
+    ):  # of many requests one is announced
         return
-    _told[store] = now
-    text = f"{url} has not answered within {QUIET:.0f} s; still waiting (Ctrl-C ends it)"
+    _notice_times[store] = now
+    text = f"{url} has not answered within {NOTICE_SECONDS:.0f} s; still waiting (Ctrl-C ends it)"
     sys.stderr.write(f"hyperplane: {text}\n")
     sys.stderr.flush()
 
@@ -258,7 +262,7 @@ _traceback_filter = _TracebackFilter()
 
 
 @contextmanager
-def _without_tracebacks() -> Iterator[None]:
+def _suppress_tracebacks() -> Iterator[None]:
     _traceback_filter.start()
     try:
         yield

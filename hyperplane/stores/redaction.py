@@ -17,7 +17,7 @@ _QUERY = re.compile(r"\?[^?*]*=.*", re.DOTALL)
 _HTTP_QUERY = re.compile(r"\?.*", re.DOTALL)
 
 
-def shown(url: object) -> str:
+def redact_url(url: object) -> str:
     """A URL without what may be secret in it: a user, a password, a signature.
 
     Examples
@@ -29,10 +29,10 @@ def shown(url: object) -> str:
     >>> shown("gs://bucket/day-?.csv"), shown("/data/a@b?c=d")
     ('gs://bucket/day-?.csv', '/data/a@b?c=d')
     """
-    return _parted(str(url))[0]
+    return _split_secrets(str(url))[0]
 
 
-def given(url: object) -> str:
+def describe_url(url: object) -> str:
     """What was given as a URL, as a message may say it; of what is none only the type.
 
     Examples
@@ -41,11 +41,13 @@ def given(url: object) -> str:
     ("'https://host/a.csv'", 'a dict')
     """
     if isinstance(url, str | os.PathLike):
-        return repr(shown(os.fspath(url)))[:200]
+        return repr(redact_url(os.fspath(url)))[:200]
     return repr(url) if url is None or isinstance(url, int | float) else f"a {type(url).__name__}"
 
 
-def said(error: BaseException, options: Mapping[str, Any] | None = None, url: object = "") -> str:
+def describe_error(
+    error: BaseException, options: Mapping[str, Any] | None = None, url: object = ""
+) -> str:
     """What an error says, without what may be secret in URLs and in storage options.
 
     Parameters
@@ -62,18 +64,18 @@ def said(error: BaseException, options: Mapping[str, Any] | None = None, url: ob
     >>> said(OSError("403, s3cr3t, https://me:pw@host/a?sig=1"), {"token": "s3cr3t"})
     'OSError: 403, ***, https://host/a'
     """
-    return without_secrets(f"{type(error).__name__}: {error}", options, url)
+    return redact_text(f"{type(error).__name__}: {error}", options, url)
 
 
-def without_secrets(text: str, options: Mapping[str, Any] | None = None, url: object = "") -> str:
+def redact_text(text: str, options: Mapping[str, Any] | None = None, url: object = "") -> str:
     """A text without what may be secret in URLs and in storage options; see :func:`said`."""
-    text = _URL.sub(lambda found: shown(found[0]), text)
-    for secret in secrets_of({"options": options, "url": _parted(str(url))[1]}):
+    text = _URL.sub(lambda found: redact_url(found[0]), text)
+    for secret in collect_secrets({"options": options, "url": _split_secrets(str(url))[1]}):
         text = text.replace(secret, "***")
     return text
 
 
-def secrets_of(storage_options: Mapping[str, Any] | None) -> list[str]:
+def collect_secrets(storage_options: Mapping[str, Any] | None) -> list[str]:
     """Texts in storage options that a message must not show."""
     found: list[str] = []
     todo: list[Any] = [storage_options]
@@ -88,13 +90,13 @@ def secrets_of(storage_options: Mapping[str, Any] | None) -> list[str]:
     return sorted(found, key=len, reverse=True)
 
 
-def _parted(text: str) -> tuple[str, list[str]]:
+def _split_secrets(text: str) -> tuple[str, list[str]]:
     """A URL, or a chain of them, without its secrets; and these."""
     first, *rest = _BEGIN.split(text)
     shown, secrets = [first], []
     for begin, after in zip(rest[::2], rest[1::2], strict=True):
         http = begin.lower().endswith(("http://", "https://"))
-        user, place, query = _parts(after, _HTTP_QUERY if http else _QUERY)
+        user, place, query = _split_url(after, _HTTP_QUERY if http else _QUERY)
         # Where a slash is hidden it may have been one of the path; so it is said.
         shown += [begin, "***@" if "/" in user else "", place]
         password = user.partition(":")[2]
@@ -103,7 +105,7 @@ def _parted(text: str) -> tuple[str, list[str]]:
     return "".join(shown), secrets
 
 
-def _parts(after: str, query: re.Pattern[str]) -> tuple[str, str, str]:
+def _split_url(after: str, query: re.Pattern[str]) -> tuple[str, str, str]:
     """The user with the password, the host with the path, and the query of a URL.
 
     A password may have the characters that should end it: ``@``, ``/`` and ``?``.

@@ -12,13 +12,13 @@ import fsspec
 if TYPE_CHECKING:
     from hyperplane.stores.locations import Store
 
-_PORTS = {"http": 80, "https": 443}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _GOOGLE, _AMAZON, _AZURE = ("gs", "gcs"), ("s3", "s3a"), ("abfs", "abfss", "az", "adl")
 #: Names of options that lead connections another way than the address says.
-_DETOURS = ("proxy", "proxies", "connector", "session", "trust_env", "get_client")
+_REROUTING_OPTIONS = ("proxy", "proxies", "connector", "session", "trust_env", "get_client")
 
 
-class Address(NamedTuple):
+class ServerAddress(NamedTuple):
     """Host and port of the server of a store."""
 
     scheme: str
@@ -30,15 +30,17 @@ class Address(NamedTuple):
         return f"{host}:{self.port}"
 
 
-def address_of(store: Store, url: str) -> Address | None:
+def find_server_address(store: Store, url: str) -> ServerAddress | None:
     """The server of a store; None when it is not known, or connections may take another way."""
-    text = _endpoint(store, url)
-    if text is None or has_detour(store.system, store.options):
+    text = _endpoint_url(store, url)
+    if text is None or is_rerouted(store.system, store.options):
         return None
-    return address_in(text)
+    return parse_server_address(text)
 
 
-def address_before_opening(url: str, options: Mapping[str, Any]) -> Address | None:
+def find_server_address_before_opening(
+    url: str, options: Mapping[str, Any]
+) -> ServerAddress | None:
     """The server of a store whose file system looks for credentials while it is made.
 
     gcsfs looks for them for 17 s and longer where no server answers. What follows from the
@@ -53,33 +55,33 @@ def address_before_opening(url: str, options: Mapping[str, Any]) -> Address | No
     except Exception:  # noqa: BLE001 - the caller makes it with the credentials, and says why not
         return None
     base = getattr(system, "base", None)
-    return None if base is None or has_detour(system, options) else address_in(str(base))
+    return None if base is None or is_rerouted(system, options) else parse_server_address(str(base))
 
 
-def address_in(url: str) -> Address | None:
+def parse_server_address(url: str) -> ServerAddress | None:
     """The server that a URL of HTTP names; None where requests go to a proxy."""
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme)
+        host, port = parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)
     except ValueError:  # the library below says what is wrong with it
         return None
     if not host or port is None or _is_behind_proxy(parts.scheme, host):
         return None
-    return Address(parts.scheme, host, port)
+    return ServerAddress(parts.scheme, host, port)
 
 
-def chooses_hosts(store: Store) -> bool:
+def has_host_per_request(store: Store) -> bool:
     """Whether botocore chooses the host of each request, by bucket, region and configuration."""
     system = store.system
     return (
         store.protocol in _AMAZON
         and hasattr(type(system), "s3")  # other file systems than s3fs may be registered
         and not getattr(system, "asynchronous", False)
-        and not has_detour(system, store.options)
+        and not is_rerouted(system, store.options)
     )
 
 
-def _endpoint(store: Store, url: str) -> str | None:
+def _endpoint_url(store: Store, url: str) -> str | None:
     """The URL of the server, as far as the public properties of each file system tell it."""
     if store.protocol in ("http", "https"):
         return url
@@ -97,13 +99,17 @@ def _endpoint(store: Store, url: str) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
-def has_detour(system: Any, options: Mapping[str, Any]) -> bool:
+def is_rerouted(system: Any, options: Mapping[str, Any]) -> bool:
     """Whether options, or defaults of fsspec's configuration, change the way of connections."""
     todo: list[Any] = [options, getattr(system, "storage_options", None)]
     while todo:
         one = todo.pop()
         if isinstance(one, Mapping):
-            if any(mark in str(name) and value for name, value in one.items() for mark in _DETOURS):
+            if any(
+                mark in str(name) and value
+                for name, value in one.items()
+                for mark in _REROUTING_OPTIONS
+            ):
                 return True
             todo.extend(one.values())
     return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hyperplane.errors import Fault
-from hyperplane.stores.redaction import shown
+from hyperplane.stores.redaction import redact_url
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _FIELD = re.compile(r"(idx|n|)(?::(0?[0-9]{0,2})d?)?", re.ASCII)
@@ -45,7 +45,7 @@ def fill_template(template: str, idx: int, n: int | None) -> tuple[str, list[Fau
         return "" if value is None else format(value, f"{field[2] or ''}d")
 
     made = _TOKEN.sub(replaced, template)
-    asked = repr(shown(template))[:200]
+    asked = repr(redact_url(template))[:200]
     if used.count("") > 1:
         allowed = "{} once, which is the number of the shard"
         faults.append(Fault("template", asked, allowed, "write {idx} and {n}"))
@@ -54,10 +54,10 @@ def fill_template(template: str, idx: int, n: int | None) -> tuple[str, list[Fau
     if not {"", "idx"}.intersection(used) and n != 1:
         allowed = "a template with {} or {idx}, so that no shard writes over another's file"
         faults.append(Fault("template", asked, allowed))
-    return made, [*faults, *_misleading(template, asked)]
+    return made, [*faults, *_unsafe_path_faults(template, asked)]
 
 
-def _misleading(template: str, asked: str) -> list[Fault]:
+def _unsafe_path_faults(template: str, asked: str) -> list[Fault]:
     """Parts of a template by which a file could be written to an unexpected place."""
     faults = []
     scheme, mark, rest = template.rpartition("://")

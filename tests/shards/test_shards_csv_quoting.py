@@ -12,7 +12,7 @@ from scale import scaled
 
 from hyperplane.collections.frames.sources import samples
 from hyperplane.shards import csv_quoting
-from hyperplane.shards.csv_quoting import Rows, record_after
+from hyperplane.shards.csv_quoting import RecordLayout, find_record_start
 from hyperplane.stores import listing
 
 VALUES = st.text(alphabet='ab,\n"\r', max_size=6)
@@ -23,7 +23,7 @@ def keep(tmp_path):
     def made(text: bytes):
         path = tmp_path / "one.csv"
         path.write_bytes(text)
-        [file] = listing.find(path)
+        [file] = listing.find_files(path)
         return file
 
     return made
@@ -73,14 +73,17 @@ def test_every_cut_is_the_next_true_beginning(
     path.write_bytes(text)
     if not text:
         return
-    [file] = listing.find(path)
+    [file] = listing.find_files(path)
     true = starts(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_quoting, "STEP", step)
+        patch.setattr(csv_quoting, "READ_BYTES", step)
         for target in range(1, len(text)):
             after = unquoted(text, target)
             expected = min(start for start in true if start > after or start == len(text))
-            assert record_after(file, target, Rows(width, ",")) == expected, (text, target)
+            assert find_record_start(file, target, RecordLayout(width, ",")) == expected, (
+                text,
+                target,
+            )
 
 
 @settings(max_examples=scaled(20, 100))
@@ -92,7 +95,7 @@ def test_counting_all_quotes_gives_the_same_beginnings(rows, step, tmp_path_fact
     text = written(rows, "\n", csv.QUOTE_MINIMAL, last=True)
     path = tmp_path_factory.mktemp("cut") / "one.csv"
     path.write_bytes(text)
-    [file] = listing.find(path)
+    [file] = listing.find_files(path)
     true = starts(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(samples, "STEP", step)
@@ -115,36 +118,39 @@ def test_counting_all_quotes_gives_the_same_beginnings(rows, step, tmp_path_fact
     ],
 )
 def test_one_run_of_quotes_tells_the_side(text, within):
-    found = csv_quoting.known(text, False, Rows(3, ","))
-    assert (found.within if found else None) is within
+    found = csv_quoting.infer_quote_state(text, False, RecordLayout(3, ","))
+    assert (found.in_quotes if found else None) is within
 
 
 def test_a_quote_in_a_value_without_quotes_is_text(keep):
     text = b'5" pipe,1\n6" pipe,2\n7" pipe,3\n'
-    cuts = [record_after(keep(text), target, Rows(2, ",")) for target in range(1, len(text))]
+    cuts = [
+        find_record_start(keep(text), target, RecordLayout(2, ","))
+        for target in range(1, len(text))
+    ]
     assert set(cuts) <= {text.find(f'{n}"'.encode()) for n in (5, 6, 7)} | {len(text)}
 
 
 def test_where_no_quote_tells_the_shape_of_lines_does(keep, monkeypatch):
-    monkeypatch.setattr(csv_quoting, "STEP", 16)
-    monkeypatch.setattr(csv_quoting, "ENOUGH", 64)
+    monkeypatch.setattr(csv_quoting, "READ_BYTES", 16)
+    monkeypatch.setattr(csv_quoting, "MAX_LOOKAHEAD", 64)
     rows = b"1,2\n" * 500
-    assert record_after(keep(rows), 42, Rows(2, ",")) == 44
+    assert find_record_start(keep(rows), 42, RecordLayout(2, ",")) == 44
     poem = b'1,"' + b"a line\n" * 300 + b'"\n2,b\n'
-    assert record_after(keep(poem), 42, Rows(2, ",")) == poem.index(b"2,b")
+    assert find_record_start(keep(poem), 42, RecordLayout(2, ",")) == poem.index(b"2,b")
     empty = b'1,"",3\n' * 100
-    assert record_after(keep(empty), 43, Rows(3, ",")) == 49
+    assert find_record_start(keep(empty), 43, RecordLayout(3, ",")) == 49
 
 
 def test_few_bytes_are_read_where_there_are_no_quotes(keep, monkeypatch):
     file = keep(b"1,2\n" * 5_000_000)
     read = []
-    between = type(file).between
+    read_range = type(file).read_range
 
     def counted(self, start, stop):
         read.append(stop - start)
-        return between(self, start, stop)
+        return read_range(self, start, stop)
 
-    monkeypatch.setattr(type(file), "between", counted)
-    assert record_after(file, 10_000_001, Rows(2, ",")) == 10_000_004
-    assert sum(read) <= csv_quoting.ENOUGH
+    monkeypatch.setattr(type(file), "read_range", counted)
+    assert find_record_start(file, 10_000_001, RecordLayout(2, ",")) == 10_000_004
+    assert sum(read) <= csv_quoting.MAX_LOOKAHEAD

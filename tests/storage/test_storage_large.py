@@ -90,7 +90,7 @@ def test_a_large_file_on_an_object_store(request, large, kind):
 
 def test_who_comes_second_with_a_large_file_is_told(tmp_path, large, monkeypatch):
     out = tmp_path / "a.bin"
-    monkeypatch.setattr("hyperplane.storage.object_store.Shelf.is_file", lambda *_: False)
+    monkeypatch.setattr("hyperplane.storage.object_store.ObjectStore.is_file", lambda *_: False)
     out.write_text("theirs")
     with pytest.raises(OutputExists):
         hyperplane.save(large, out)
@@ -135,9 +135,9 @@ def test_a_folder_advances_a_bar_with_each_file(tmp_path, monkeypatch):
     shown = io.StringIO()
     monkeypatch.setattr(shown, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", shown)
-    monkeypatch.setattr(progress, "AFTER", 0.0)
+    monkeypatch.setattr(progress, "BAR_DELAY", 0.0)
     bars = []
-    real = local_files.bar
+    real = local_files.show_progress
 
     @contextmanager
     def watched(what, total):
@@ -147,7 +147,7 @@ def test_a_folder_advances_a_bar_with_each_file(tmp_path, monkeypatch):
                 time.sleep(0.01)
             yield advance
 
-    monkeypatch.setattr(local_files, "bar", watched)
+    monkeypatch.setattr(local_files, "show_progress", watched)
     hyperplane.save(tmp_path / "mine", tmp_path / "out")
     assert bars == [(f"saving {tmp_path / 'out'}", 5)]
     assert "5/5" in shown.getvalue()
@@ -158,7 +158,7 @@ def test_a_bar_that_begins_at_the_end_is_ended(monkeypatch):
     shown, begun, left = io.StringIO(), threading.Event(), threading.Event()
     monkeypatch.setattr(shown, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", shown)
-    monkeypatch.setattr(progress, "AFTER", 0.0)
+    monkeypatch.setattr(progress, "BAR_DELAY", 0.0)
     start = Progress.start
 
     def late(self):
@@ -168,7 +168,7 @@ def test_a_bar_that_begins_at_the_end_is_ended(monkeypatch):
         start(self)
 
     monkeypatch.setattr(Progress, "start", late)
-    with progress.bar("saving", 1) as advance:
+    with progress.show_progress("saving", 1) as advance:
         assert begun.wait(250)
         advance()
         left.set()

@@ -18,7 +18,7 @@ from hyperplane.storage import rename_commit
 
 @pytest.fixture(autouse=True)
 def _no_exchange(monkeypatch):
-    monkeypatch.setattr(rename_commit, "_swapped", lambda one, other: False)
+    monkeypatch.setattr(rename_commit, "_try_swap", lambda one, other: False)
     with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
         yield
 

@@ -23,8 +23,8 @@ from hyperplane.storage import retrying
 @pytest.fixture
 def hurried(monkeypatch):
     """Waits between attempts that a test can await."""
-    monkeypatch.setattr(retrying, "FIRST", 0.002)
-    monkeypatch.setattr(retrying, "LONGEST", 0.05)
+    monkeypatch.setattr(retrying, "FIRST_WAIT", 0.002)
+    monkeypatch.setattr(retrying, "MAX_WAIT", 0.05)
 
 
 def grid(version=0):

@@ -12,8 +12,15 @@ import pytest
 from hyperplane import bag
 from hyperplane.errors import ReadError, RequestError
 from hyperplane.sizing.files import measure_files
-from hyperplane.stores.file_names import DAMAGE, PACKED, format_of, packing_of, suffix_of, unpacked
-from hyperplane.stores.listing import find
+from hyperplane.stores.file_names import (
+    COMPRESSIONS,
+    DAMAGE_ERRORS,
+    decompress,
+    detect_compression,
+    detect_format,
+    suffix_of,
+)
+from hyperplane.stores.listing import find_files
 from hyperplane.stores.locations import File, Store
 
 TEXT = b"".join(b"%d,%d\n" % (n, n * 7919 % 1000) for n in range(50_000))
@@ -55,19 +62,19 @@ def files(*names):
     ],
 )
 def test_suffix_and_packing(path, suffix, packing):
-    assert (suffix_of(path), packing_of(path)) == (suffix, packing)
+    assert (suffix_of(path), detect_compression(path)) == (suffix, packing)
 
 
 def test_every_packing_is_tried_here():
-    assert set(PACK) == set(PACKED)
+    assert set(PACK) == set(COMPRESSIONS)
 
 
 @pytest.mark.parametrize("data", [TEXT, b""], ids=["text", "nothing"])
 @pytest.mark.parametrize("ending", PACK)
 def test_what_is_packed_is_unpacked(tmp_path, ending, data):
     (tmp_path / f"a.csv{ending}").write_bytes(PACK[ending](data))
-    [file] = find(tmp_path)
-    with file.opened() as opened:
+    [file] = find_files(tmp_path)
+    with file.open() as opened:
         assert opened.read(10) == data[:10]
         assert opened.read() == data[10:]
 
@@ -75,20 +82,20 @@ def test_what_is_packed_is_unpacked(tmp_path, ending, data):
 @pytest.mark.parametrize("ending", PACK)
 def test_what_is_cut_off_raises_what_is_called_damage(ending):
     raw = io.BytesIO(PACK[ending](TEXT)[:-2000])
-    with pytest.raises(DAMAGE), unpacked(raw, PACKED[ending]) as opened:
+    with pytest.raises(DAMAGE_ERRORS), decompress(raw, COMPRESSIONS[ending]) as opened:
         opened.read()
 
 
 @pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".zst", ".lz4"])
 def test_two_packed_files_in_one_are_both_read(ending):
     raw = io.BytesIO(PACK[ending](b"a\n") + PACK[ending](b"b\n"))
-    with unpacked(raw, PACKED[ending]) as opened:
+    with decompress(raw, COMPRESSIONS[ending]) as opened:
         assert opened.read() == b"a\nb\n"
 
 
 def test_what_is_not_packed_stays_as_it_is():
     raw = io.BytesIO(b"a")
-    with unpacked(raw, "") as opened:
+    with decompress(raw, "") as opened:
         assert opened is raw
 
 
@@ -106,7 +113,7 @@ def archive(*entries):
 )
 def test_the_only_file_of_an_archive_is_read(entries):
     [only] = [name for name in entries if name.endswith("b.csv") and "MACOSX" not in name]
-    with unpacked(archive(*entries), "zip") as opened:
+    with decompress(archive(*entries), "zip") as opened:
         assert opened.read() == only.encode()
 
 
@@ -121,9 +128,9 @@ def test_the_only_file_of_an_archive_is_read(entries):
 )
 def test_an_archive_of_not_one_file_is_damage(tmp_path, entries, holds):
     (tmp_path / "a.csv.zip").write_bytes(archive(*entries).getvalue())
-    [file] = find(tmp_path)
-    assert zipfile.BadZipFile in DAMAGE
-    with pytest.raises(zipfile.BadZipFile, match=holds), file.opened():
+    [file] = find_files(tmp_path)
+    assert zipfile.BadZipFile in DAMAGE_ERRORS
+    with pytest.raises(zipfile.BadZipFile, match=holds), file.open():
         pass
 
 
@@ -143,12 +150,12 @@ FORMATS = {".csv": "csv", ".tsv": "csv", ".json": "json"}
 
 
 def test_the_format_is_that_of_all_names():
-    assert format_of(files("a.csv", "b.tsv.gz", "c.CSV"), FORMATS) == "csv"
+    assert detect_format(files("a.csv", "b.tsv.gz", "c.CSV"), FORMATS) == "csv"
 
 
 def test_all_names_that_say_nothing_are_told_once_for_each_suffix():
     with pytest.raises(RequestError) as caught:
-        format_of(files("a.csv", "b.x", "c.x", "README"), FORMATS, "or say it")
+        detect_format(files("a.csv", "b.x", "c.x", "README"), FORMATS, "or say it")
     assert [fault.asked for fault in caught.value.faults] == ["'/d/b.x'", "'/d/README'"]
     assert "one of .csv, .tsv, .json, also with .gz" in caught.value.faults[0].allowed
     assert caught.value.faults[0].advice == "or say it"
@@ -156,7 +163,7 @@ def test_all_names_that_say_nothing_are_told_once_for_each_suffix():
 
 def test_several_formats_are_named_with_a_file_each():
     with pytest.raises(RequestError) as caught:
-        format_of(files("b.json", "a.csv", "c.csv"), FORMATS)
+        detect_format(files("b.json", "a.csv", "c.csv"), FORMATS)
     [fault] = caught.value.faults
     assert fault.asked == "csv (/d/a.csv) and json (/d/b.json)"
     assert fault.allowed == "files of one format"

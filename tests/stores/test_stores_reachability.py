@@ -13,7 +13,7 @@ import hyperplane
 from hyperplane import array, bag, dataframe
 from hyperplane.errors import RequestError, StorageError
 from hyperplane.stores import reachability, server_addresses
-from hyperplane.stores.listing import find, place_of
+from hyperplane.stores.listing import find_files, resolve_location
 
 PROXIES = [f"{name}_proxy" for name in ("http", "https", "all", "no")]
 
@@ -25,11 +25,11 @@ def fresh(monkeypatch):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.setattr(reachability, "_answered", set())
-    monkeypatch.setattr(reachability, "_refused", {})
+    monkeypatch.setattr(reachability, "_refusals", {})
     monkeypatch.setattr(reachability, "_connected", set())
-    monkeypatch.setattr(reachability, "_opened", set())
-    monkeypatch.setattr(reachability, "_told", {})
-    monkeypatch.setattr(reachability, "STARTING", 0.3)
+    monkeypatch.setattr(reachability, "_opened_systems", set())
+    monkeypatch.setattr(reachability, "_notice_times", {})
+    monkeypatch.setattr(reachability, "STARTUP_SECONDS", 0.3)
 
 
 @pytest.fixture
@@ -69,7 +69,9 @@ def test_a_refused_port_is_an_error_before_the_library_asks(
     assert f"nothing answers at 127.0.0.1:{closed_port}: Connection refused" in message
     assert f"{protocol}://bucket/" in message
     assert "sesame" not in message
-    assert set(asked) <= {reachability._PAUSE}  # no retries of ours beside those of the contact
+    assert set(asked) <= {
+        reachability._CONNECT_PAUSE
+    }  # no retries of ours beside those of the contact
     assert not caplog.records  # nor any of the library, whose own attempts are logged
 
 
@@ -91,7 +93,7 @@ def test_an_unknown_host_name_is_named(monkeypatch):
 
 
 def test_a_server_that_is_just_starting_is_waited_for(closed_port, monkeypatch):
-    monkeypatch.setattr(reachability, "STARTING", 30)
+    monkeypatch.setattr(reachability, "STARTUP_SECONDS", 30)
     tried = []
 
     def connect(address, timeout):
@@ -101,18 +103,20 @@ def test_a_server_that_is_just_starting_is_waited_for(closed_port, monkeypatch):
         return socket.socket()
 
     monkeypatch.setattr(socket, "create_connection", connect)
-    monkeypatch.setattr(reachability, "_PAUSE", 0)
+    monkeypatch.setattr(reachability, "_CONNECT_PAUSE", 0)
     url = f"http://127.0.0.1:{closed_port}/a.csv"
-    with reachability.waiting(place_of(url).store, url):
+    with reachability.monitor_request(resolve_location(url).store, url):
         pass
     assert tried == [("127.0.0.1", closed_port)] * 3
-    with reachability.waiting(place_of(url).store, url):  # it has answered: not asked again
+    with reachability.monitor_request(
+        resolve_location(url).store, url
+    ):  # it has answered: not asked again
         pass
     assert len(tried) == 3
 
 
 def test_of_many_files_on_one_dead_server_one_asks(closed_port, monkeypatch):
-    monkeypatch.setattr(reachability, "_BELIEVED", 60)
+    monkeypatch.setattr(reachability, "_REFUSAL_TTL", 60)
     tried = []
     connect = socket.create_connection
 
@@ -121,9 +125,9 @@ def test_of_many_files_on_one_dead_server_one_asks(closed_port, monkeypatch):
         return connect(*args)
 
     monkeypatch.setattr(socket, "create_connection", count)
-    monkeypatch.setattr(reachability, "STARTING", 0)
+    monkeypatch.setattr(reachability, "STARTUP_SECONDS", 0)
     with pytest.raises(RequestError, match="50 faults"):
-        find([f"http://127.0.0.1:{closed_port}/{number}.csv" for number in range(50)])
+        find_files([f"http://127.0.0.1:{closed_port}/{number}.csv" for number in range(50)])
     assert len(tried) == 1
 
 
@@ -148,31 +152,33 @@ def test_the_address_is_that_of_the_server(url, options, address, monkeypatch):
         pytest.importorskip({"s3": "s3fs", "gs": "gcsfs"}[url[:2]])
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "STORAGE_EMULATOR_HOST"):
         monkeypatch.delenv(name, raising=False)
-    found = server_addresses.address_of(place_of(url, options).store, url)
+    found = server_addresses.find_server_address(resolve_location(url, options).store, url)
     assert (found and str(found)) == address
 
 
 def test_behind_a_proxy_no_connection_is_tried(monkeypatch):
     url = "http://inside/a.csv"
-    store = place_of(url).store
+    store = resolve_location(url).store
     monkeypatch.setenv("http_proxy", "http://proxy:3128")
-    assert server_addresses.address_of(store, url) is None
+    assert server_addresses.find_server_address(store, url) is None
     monkeypatch.setenv("no_proxy", "inside")
-    assert str(server_addresses.address_of(store, url)) == "inside:80"
+    assert str(server_addresses.find_server_address(store, url)) == "inside:80"
 
 
 def test_a_first_answer_that_takes_long_is_announced(monkeypatch, capsys):
     told = threading.Event()
-    tell = reachability._tell
-    monkeypatch.setattr(reachability, "QUIET", 0.0)
-    monkeypatch.setattr(reachability, "_tell", lambda url: (tell(url), told.set()))
-    monkeypatch.setattr(reachability, "_reach", lambda address: None)
+    tell = reachability._print_notice
+    monkeypatch.setattr(reachability, "NOTICE_SECONDS", 0.0)
+    monkeypatch.setattr(reachability, "_print_notice", lambda url: (tell(url), told.set()))
+    monkeypatch.setattr(reachability, "_probe_address", lambda address: None)
     url = "http://me:secret@slow.invalid/a.csv"
-    store = place_of(url).store
-    with reachability.waiting(store, url):
+    store = resolve_location(url).store
+    with reachability.monitor_request(store, url):
         assert told.wait(30)
     line = "hyperplane: http://slow.invalid/a.csv has not answered within 0 s"
     assert capsys.readouterr().err.startswith(line)
     told.clear()
-    with reachability.waiting(store, url):  # it has answered: later requests may take their time
+    with reachability.monitor_request(
+        store, url
+    ):  # it has answered: later requests may take their time
         assert not told.wait(0.1)

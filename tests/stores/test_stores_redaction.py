@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hyperplane.stores.redaction import given, said, secrets_of, shown
+from hyperplane.stores.redaction import collect_secrets, describe_error, describe_url, redact_url
 
 
 @pytest.mark.parametrize(
@@ -41,23 +41,26 @@ from hyperplane.stores.redaction import given, said, secrets_of, shown
     ],
 )
 def test_urls(url, safe):
-    assert shown(url) == safe
+    assert redact_url(url) == safe
 
 
 def test_errors():
     error = OSError("no s3cr3t for https://me:pw@host/a.csv?sig=abc and gs://b/c.csv")
-    text = said(error, {"client": {"keys": ["s3cr3t"], "tries": 3, "anon": "no"}})
+    text = describe_error(error, {"client": {"keys": ["s3cr3t"], "tries": 3, "anon": "no"}})
     assert text == "OSError: no *** for https://host/a.csv and gs://b/c.csv"
 
 
 def test_the_longest_secret_is_hidden_first():
-    assert secrets_of({"a": "abcd", "b": ("abcdef",), "c": "no", "d": None}) == ["abcdef", "abcd"]
-    assert secrets_of(None) == []
+    assert collect_secrets({"a": "abcd", "b": ("abcdef",), "c": "no", "d": None}) == [
+        "abcdef",
+        "abcd",
+    ]
+    assert collect_secrets(None) == []
 
 
 def test_parts_of_the_url_that_was_asked_for():
     error = OSError("me:secret@d/a.csv and sig=secret2 are refused")
-    assert said(error, None, "gs://me:secret@d/a.csv?sig=secret2") == (
+    assert describe_error(error, None, "gs://me:secret@d/a.csv?sig=secret2") == (
         "OSError: ***@d/a.csv and *** are refused"
     )
 
@@ -72,13 +75,13 @@ def test_parts_of_the_url_that_was_asked_for():
     ],
 )
 def test_parts_of_a_password_that_a_library_took_for_something_else(url, told, safe):
-    assert said(OSError(told), None, url) == f"OSError: {safe}"
+    assert describe_error(OSError(told), None, url) == f"OSError: {safe}"
 
 
 def test_what_was_given():
-    assert given(Path("/a/b.csv")) == "'/a/b.csv'"
-    assert given("https://me:p@ss@host/a.csv?sig=1") == "'https://host/a.csv'"
-    assert [given(one) for one in (None, 7, 1.5, {"secret": 1}, b"secret")] == [
+    assert describe_url(Path("/a/b.csv")) == "'/a/b.csv'"
+    assert describe_url("https://me:p@ss@host/a.csv?sig=1") == "'https://host/a.csv'"
+    assert [describe_url(one) for one in (None, 7, 1.5, {"secret": 1}, b"secret")] == [
         "None",
         "7",
         "1.5",

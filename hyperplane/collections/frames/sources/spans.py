@@ -68,10 +68,10 @@ class Span:
 
     def data(self) -> bytes:
         """The bytes, unpacked."""
-        if self.file.packing:
-            with self.file.opened() as opened:
+        if self.file.compression:
+            with self.file.open() as opened:
                 return bytes(opened.read())[self.start :]
-        return self.file.between(self.start, self.stop)
+        return self.file.read_range(self.start, self.stop)
 
 
 @dataclass(frozen=True, repr=False)
