@@ -1,20 +1,20 @@
-"""Where records of CSV begin, found from the bytes around a state and not from all before it.
+"""Find where CSV records begin near an offset, without reading the file from its beginning.
 
-A line end is the end of a record unless it stands within quotes, and whether it does follows from
-all bytes before it, or from one quote after it that can only be the first of a value, or only the
-last. Quotes are those of RFC 4180: around a whole value, and doubled within it. So a run of
-quotes says, by its length and its neighbours, on which side of quotes it stands:
+A line end within quotes does not end a record. Whether an offset is within quotes follows from
+all bytes before it, or from the first quote after it that can only open or only close a value.
+Quotes follow RFC 4180: they enclose a whole value and are doubled within it. So the length and
+the neighbors of a run of quotes tell on which side of quotes the run begins:
 
-===========  ==============================  =========================================
-run of       outside of quotes before it     within quotes before it
-===========  ==============================  =========================================
-odd length   a value must begin here         a value must end here
-even length  a whole value must stand here   anything; these are doubled
-===========  ==============================  =========================================
+===========  =================================  =========================================
+run of       if outside of quotes before it     if within quotes before it
+===========  =================================  =========================================
+odd length   a value must begin here            a value must end here
+even length  this must be a whole value         anything; these are doubled quotes
+===========  =================================  =========================================
 
-Some runs fit both, such as the one of ``,",``; then the next one is asked, and at the end of the
-file the number of quotes. Where neither fits, a parser takes the quote for text of a value without
-quotes, so that after it one is outside.
+A run may fit both, such as the one of ``,",``; then the next run decides, and at the end of the
+file the parity of all quotes. If a run fits neither, a parser takes the quotes for text of a value
+without quotes, so the position after it is outside of quotes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from dataclasses import dataclass
 
 from hyperplane.stores.locations import File
 
-#: Bytes that are read at first, and bytes after which no quote is waited for any more.
+#: Bytes of the first read, and bytes after which the search for a deciding quote ends.
 READ_BYTES, MAX_LOOKAHEAD = 1 << 16, 1 << 22
 
-#: What to say when cuts turn out to be wrong.
+#: Error message for shares whose boundaries turn out to be wrong.
 CONTRADICTION = (
-    "its quotes are not those of CSV near the ends of this share, or a value within quotes is very "
-    "long; write multiline=True, which counts all quotes before"
+    "its quotes are not valid CSV near the boundaries of this share, or a quoted value is very "
+    "long; pass multiline=True, which counts all quotes from the beginning of the file"
 )
 _RUN = re.compile(rb'"+')
 _QUOTED = re.compile(rb'"[^"]*("|\Z)')
@@ -38,14 +38,14 @@ _QUOTED = re.compile(rb'"[^"]*("|\Z)')
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """How records look.
+    """Columns and separator of CSV records.
 
     Parameters
     ----------
     columns : int
-        Values in each.
+        Values in each record.
     separator : str
-        One character between them.
+        One character.
     """
 
     columns: int
@@ -54,42 +54,32 @@ class RecordLayout:
 
 @dataclass(frozen=True)
 class QuoteState:
-    """What is known of a state in a text.
-
-    Parameters
-    ----------
-    offset : int
-        The state.
-    in_quotes : bool
-        Whether it is within quotes.
-    """
+    """Whether an offset of a text is within quotes."""
 
     offset: int
     in_quotes: bool
 
 
-def find_record_start(file: File, target: int, rows: RecordLayout) -> int:
-    """Where the first record begins after a state; the end of the file when there is none.
+def find_record_start(file: File, target: int, layout: RecordLayout) -> int:
+    """Return where the first record after ``target`` begins; the file's end if there is none.
 
-    A value within quotes that goes on for more than ``ENOUGH`` bytes in which no quote tells, and
-    whose lines all have as many values as the file has columns, is taken for such lines.
+    If ``MAX_LOOKAHEAD`` bytes contain no deciding quote, and each of their lines has as many values
+    as the file has columns, they are taken for records and not for one long quoted value.
 
     Parameters
     ----------
     file : File
-        Not packed.
+        Not compressed.
     target : int
-        The state, after the beginning of the first record.
-    rows : Rows
-        How the records look.
+        An offset after the beginning of the first record.
     """
     begin, length = target - 1, READ_BYTES
     text = file.read_range(begin, min(file.size, begin + length))
     while True:
         whole = begin + len(text) >= file.size
-        state = infer_quote_state(text, whole, rows)
+        state = infer_quote_state(text, whole, layout)
         if state is None and len(text) >= MAX_LOOKAHEAD:
-            state = QuoteState(_first_offset(text), not _has_layout(text, rows))
+            state = QuoteState(_first_offset(text), not _has_layout(text, layout))
         if state is not None:
             return _find_record_end(file, begin, text, state)
         length *= 2
@@ -97,29 +87,18 @@ def find_record_start(file: File, target: int, rows: RecordLayout) -> int:
 
 
 def _first_offset(text: bytes) -> int:
-    """The first state after the first byte that has no quote before it."""
+    """Return the first offset after the first byte that has no quote before it."""
     run = _RUN.match(text)
     return run.end() if run else 1
 
 
-def infer_quote_state(text: bytes, whole: bool, rows: RecordLayout) -> QuoteState | None:
-    """What the first run of quotes that can be only one thing says of a state near the start.
+def infer_quote_state(text: bytes, whole: bool, layout: RecordLayout) -> QuoteState | None:
+    """Return the quote state near the start of a text, from the first decisive run of quotes.
 
-    Parameters
-    ----------
-    text : bytes
-        The first byte is there for what it is beside.
-    whole : bool
-        Whether the file ends with it.
-    rows : Rows
-        How the records look.
-
-    Returns
-    -------
-    Place or None
-        None when more of the file must be seen.
+    The first byte of ``text`` only serves as the neighbor of the second. ``whole`` says whether the
+    file ends with the text. The result is None if more of the file must be read.
     """
-    ends = b"\r\n" + rows.separator.encode()
+    ends = b"\r\n" + layout.separator.encode()
     first = _first_offset(text)
     before = 0
     for run in _RUN.finditer(text, first):
@@ -139,15 +118,18 @@ def infer_quote_state(text: bytes, whole: bool, rows: RecordLayout) -> QuoteStat
     return QuoteState(first, before % 2 == 1) if whole else None
 
 
-def _has_layout(text: bytes, rows: RecordLayout) -> bool:
-    """Whether all whole records of a text that begins outside of quotes are such rows."""
-    separator = rows.separator.encode()
+def _has_layout(text: bytes, layout: RecordLayout) -> bool:
+    """Return whether all complete records of a text have the layout.
+
+    The text begins outside of quotes.
+    """
+    separator = layout.separator.encode()
     lines = _QUOTED.sub(b"", text[_first_offset(text) :]).split(b"\n")[1:-1]
-    return all(line.count(separator) == rows.columns - 1 for line in lines if line.strip(b"\r"))
+    return all(line.count(separator) == layout.columns - 1 for line in lines if line.strip(b"\r"))
 
 
 def _find_record_end(file: File, begin: int, text: bytes, state: QuoteState) -> int:
-    """Where the line after a state begins that ends outside of quotes."""
+    """Return where the line after the next record end begins, counting quotes from ``state``."""
     quotes, done = int(state.in_quotes), state.offset
     while True:
         line = text.find(b"\n", done)

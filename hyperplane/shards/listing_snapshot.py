@@ -1,4 +1,4 @@
-"""A listing that the first of several shards writes, and all others read."""
+"""A file listing that the first of several shards writes and all others read."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hyperplane.storage.object_store import ObjectStore
 from hyperplane.storage.target import resolve_target
 from hyperplane.stores import listing
 
-#: A file's address and its bytes.
+#: A file's address and its size in bytes.
 ListedFile = tuple[str, int]
 
 
 def list_files(urls: Any, options: Mapping[str, Any] | None, *, sized: bool) -> list[ListedFile]:
-    """Files in natural order, whatever order the store or the list has."""
+    """List files in natural order, regardless of the order of the store or the list."""
     files = listing.find_files(urls, options, sized=sized)
-    # Names that differ in leading zeros only are equal in natural order.
+    # Names that differ only in leading zeros are equal in natural order.
     files.sort(key=lambda file: (listing.natural_sort_key(file.address), file.address))
     return [(file.address, file.size) for file in files]
 
@@ -27,25 +27,25 @@ def list_files(urls: Any, options: Mapping[str, Any] | None, *, sized: bool) -> 
 def read_or_create_snapshot(
     urls: Any, frozen: str | os.PathLike[str], options: Mapping[str, Any] | None
 ) -> list[ListedFile]:
-    """Files as they were when the first one looked.
+    """Return the listing that the first shard wrote; write it if this shard is the first.
 
     Raises
     ------
     RequestError
-        When the listing is one of other files, or no listing at all.
+        If the snapshot lists other URLs, or the file is not a snapshot.
     """
     target = resolve_target(frozen, options)
     shelf = ObjectStore(target.store)
-    found = shelf.get(target.path)
-    if found is None:
+    data = shelf.get(target.path)
+    if data is None:
         files = list_files(urls, options, sized=True)
-        made = json.dumps({"asked": _url_texts(urls), "files": files}, indent=1).encode()
+        snapshot = json.dumps({"asked": _url_texts(urls), "files": files}, indent=1).encode()
         try:
-            shelf.put_new(target.path, made)
-            found = made
-        except FileExistsError:  # another shard was first
-            found = shelf.get(target.path) or b""
-    return _parse_snapshot(found, urls, target.url)
+            shelf.put_new(target.path, snapshot)
+            data = snapshot
+        except FileExistsError:  # another shard wrote it first
+            data = shelf.get(target.path) or b""
+    return _parse_snapshot(data, urls, target.url)
 
 
 def _url_texts(urls: Any) -> list[str]:
@@ -53,17 +53,18 @@ def _url_texts(urls: Any) -> list[str]:
     return [os.fspath(url) for url in many]
 
 
-def _parse_snapshot(found: bytes, urls: Any, shown: str) -> list[ListedFile]:
-    advice = "for another run name another file"
+def _parse_snapshot(data: bytes, urls: Any, shown: str) -> list[ListedFile]:
+    """Parse a snapshot, and check that it was made of the same URLs."""
+    advice = "use a new file for each run"
     try:
-        document = json.loads(found)
-        asked, files = document["asked"], _pairs(document["files"])
+        document = json.loads(data)
+        urls_listed, files = document["asked"], _pairs(document["files"])
     except (ValueError, KeyError, TypeError) as error:
-        allowed = "a listing that shard_files has written, or a name that is free"
+        allowed = "a listing written by shard_files, or a new file name"
         raise RequestError([Fault("frozen", shown, allowed, advice)]) from error
-    if asked != _url_texts(urls):
-        allowed = f"the listing of {', '.join(asked)[:200]}, which is what it was made of"
-        raise RequestError([Fault("frozen", f"{shown} for other files", allowed, advice)])
+    if urls_listed != _url_texts(urls):
+        allowed = f"the same urls as when it was written: {', '.join(urls_listed)[:200]}"
+        raise RequestError([Fault("frozen", f"{shown} for other urls", allowed, advice)])
     return files
 
 

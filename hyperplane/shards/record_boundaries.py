@@ -1,4 +1,4 @@
-"""Long spans of text, decoded piece by piece, so that their bytes are never all in memory."""
+"""Long byte ranges of text, decoded in pieces to bound memory."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ import polars as pl
 
 from hyperplane.collections.frames.sources.spans import Span
 
-#: Bytes that are read and decoded at once.
+#: Bytes that are read and decoded at a time.
 PIECE_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
 class RecordSpan(Span):
-    """A span that begins and ends between records.
+    """A span that begins and ends at record boundaries.
 
     Parameters
     ----------
     quoted : bool
-        Whether line ends within quotes end no record.
+        Whether line ends within quotes do not end a record.
     """
 
     quoted: bool
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
-        """Some raw columns."""
+        """Return raw columns."""
         frames = [self.decoder.decoded(piece, names) for piece in self._pieces()]
         return pl.concat(frames, rechunk=False).lazy()
 
     def _pieces(self) -> Iterator[Span]:
+        """Yield spans of whole records, each about ``PIECE_BYTES`` long."""
         begin, rest = self.start, b""
         for position in range(self.start, self.stop, PIECE_BYTES):
             stop = min(self.stop, position + PIECE_BYTES)
@@ -47,17 +48,17 @@ class RecordSpan(Span):
 
 @dataclass(frozen=True)
 class _LoadedSpan(Span):
-    """A span whose bytes are here."""
+    """A span whose bytes are in memory."""
 
     text: bytes
 
     def data(self) -> bytes:
-        """The bytes."""
+        """Return the bytes."""
         return self.text
 
 
 def _last_record_end(text: bytes, quoted: bool) -> int:
-    r"""Where the last record ends; 0 when none does.
+    r"""Return where the last complete record ends; 0 if there is none.
 
     Examples
     --------

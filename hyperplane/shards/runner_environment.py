@@ -1,4 +1,4 @@
-"""What the environment says: which task of how many this process is."""
+"""Read the index of this task and the number of tasks from the environment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hyperplane.errors import Fault
 
 INDEX, COUNT = "HYPERPLANE_SHARD_INDEX", "HYPERPLANE_SHARD_COUNT"
 _SLURM = "SLURM_ARRAY_TASK_"
-#: The variables of runners that number their tasks from 0: the number, and how many there are.
+#: Variables of index and count, of runners whose indices begin at 0.
 _PAIRS = (
     ("JOB_COMPLETION_INDEX", "JOB_COMPLETION_COUNT"),
     ("AWS_BATCH_JOB_ARRAY_INDEX", "AWS_BATCH_JOB_ARRAY_SIZE"),
@@ -19,35 +19,27 @@ _PAIRS = (
 
 @dataclass(frozen=True)
 class EnvironmentValue:
-    """A number and where it stands.
-
-    Parameters
-    ----------
-    value : int
-        The number.
-    source : str
-        The variable or the argument.
-    """
+    """An integer, and the variable or argument that it came from."""
 
     value: int
     source: str
 
     @property
     def fault_fields(self) -> tuple[str, str]:
-        """Where and what, for a :class:`~hyperplane.errors.Fault`."""
+        """Source and value, for a :class:`~hyperplane.errors.Fault`."""
         return self.source, str(self.value)
 
 
 @dataclass(frozen=True)
 class ArrayTask:
-    """What one source says; None for what it does not say."""
+    """Index and count of one source; None if it does not set them."""
 
     index: EnvironmentValue | None = None
     count: EnvironmentValue | None = None
 
 
 def read_own_variables(environment: Mapping[str, str]) -> tuple[ArrayTask, list[Fault]]:
-    """What the variables of this package say, and what is wrong with them."""
+    """Return the values of the ``HYPERPLANE_SHARD_*`` variables, and their faults."""
     faults: list[Fault] = []
     task = ArrayTask(
         _parse_number(environment, INDEX, 0, faults), _parse_number(environment, COUNT, 1, faults)
@@ -56,7 +48,7 @@ def read_own_variables(environment: Mapping[str, str]) -> tuple[ArrayTask, list[
 
 
 def read_runner_variables(environment: Mapping[str, str]) -> tuple[ArrayTask, list[Fault]]:
-    """What the variables of runners say, which must not contradict each other."""
+    """Return the values of the runner's variables, and their faults and contradictions."""
     faults: list[Fault] = []
     tasks = [
         ArrayTask(
@@ -76,15 +68,17 @@ def read_runner_variables(environment: Mapping[str, str]) -> tuple[ArrayTask, li
 
 
 def _conflict_faults(one: ArrayTask, other: ArrayTask) -> Iterator[Fault]:
-    for here, there in ((one.index, other.index), (one.count, other.count)):
-        if here and there and here.value != there.value:
+    """Yield a fault for each value that differs between two sources."""
+    for first, second in ((one.index, other.index), (one.count, other.count)):
+        if first and second and first.value != second.value:
             advice = f"unset the one that is not the runner's, or set {INDEX} and {COUNT}"
-            yield Fault(*there.fault_fields, f"{here.value}, as {here.source} says", advice)
+            yield Fault(*second.fault_fields, f"{first.value}, the value of {first.source}", advice)
 
 
 def _parse_number(
     environment: Mapping[str, str], name: str, least: int, faults: list[Fault]
 ) -> EnvironmentValue | None:
+    """Return a variable as an integer; add a fault if it is not one or less than ``least``."""
     text = environment.get(name)
     if text is None:
         return None
@@ -95,13 +89,13 @@ def _parse_number(
 
 
 def _read_slurm(environment: Mapping[str, str], faults: list[Fault]) -> ArrayTask:
-    """A task of a Slurm array; its numbers may begin anywhere and go in steps."""
-    named = {
+    """Return the task of a Slurm array, whose indices may begin anywhere and have steps."""
+    values = {
         name: _parse_number(environment, f"{_SLURM}{name}", name in ("STEP", "COUNT"), faults)
         for name in ("ID", "MIN", "MAX", "STEP", "COUNT")
     }
-    number, least, most, count = (named[name] for name in ("ID", "MIN", "MAX", "COUNT"))
-    step = named["STEP"].value if named["STEP"] else 1
+    number, least, most, count = (values[name] for name in ("ID", "MIN", "MAX", "COUNT"))
+    step = values["STEP"].value if values["STEP"] else 1
     if number is None:
         return ArrayTask()
     if least is None:
@@ -109,10 +103,10 @@ def _read_slurm(environment: Mapping[str, str], faults: list[Fault]) -> ArrayTas
             allowed = f"together with {_SLURM}MIN, which Slurm sets"
             faults.append(Fault(*number.fault_fields, allowed))
         return ArrayTask(count=count)
-    place, over = divmod(number.value - least.value, step)
+    position, remainder = divmod(number.value - least.value, step)
     tasks = (most.value - least.value) // step + 1 if most else None
     regular = "start an array in equal steps, such as --array=0-9 or --array=1-9:2"
-    if over or place < 0:
+    if remainder or position < 0:
         steps = f"{least.value} and more in steps of {step}"
         faults.append(Fault(*number.fault_fields, steps, regular))
         return ArrayTask()
@@ -122,4 +116,4 @@ def _read_slurm(environment: Mapping[str, str], faults: list[Fault]) -> ArrayTas
         return ArrayTask()
     if count is None and most and tasks:
         count = EnvironmentValue(tasks, most.source)
-    return ArrayTask(EnvironmentValue(place, number.source), count)
+    return ArrayTask(EnvironmentValue(position, number.source), count)

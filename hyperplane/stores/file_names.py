@@ -1,4 +1,4 @@
-"""What the name of a file says: its format, and how it is packed."""
+"""Format and compression of a file, by its name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hyperplane.units import plural
 if TYPE_CHECKING:
     from hyperplane.stores.locations import File
 
-#: How a file is packed, by the ending of its name.
+#: Compression by file name extension.
 COMPRESSIONS = {
     ".gz": "gzip",
     ".bz2": "bz2",
@@ -29,9 +29,9 @@ COMPRESSIONS = {
     ".zst": "zstd",
     ".lz4": "lz4",
 }
-#: Suffix of tables and of plain text alike.
+#: Extension of both tables and plain text.
 _TEXT = ".txt"
-#: What reading a damaged file can raise, packed or not.
+#: Exceptions that reading a damaged file can raise, compressed or not.
 DAMAGE_ERRORS: tuple[type[Exception], ...] = (
     OSError,
     EOFError,
@@ -43,7 +43,7 @@ DAMAGE_ERRORS: tuple[type[Exception], ...] = (
 
 
 def detect_compression(path: str) -> str:
-    """How a file is packed, by its name; empty when it is not.
+    """Return the compression of a file, by its name; empty if not compressed.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def detect_compression(path: str) -> str:
 
 
 def suffix_of(path: str) -> str:
-    """What a name ends in, without the ending of what packed it.
+    """Return the lower-case suffix of a name, without the extension of its compression.
 
     Examples
     --------
@@ -67,57 +67,58 @@ def suffix_of(path: str) -> str:
 
 
 def _name(path: str) -> str:
-    """The last part of a path, or of a URL without its query."""
+    """Return the last part of a path, or of a URL without its query, in lower case."""
     return (path.partition("?")[0] if "://" in path else path).lower().rpartition("/")[2]
 
 
 def _extension(name: str) -> str:
+    """Return the extension of a name with its dot; empty if it has none."""
     dot = name.rfind(".")
     return name[dot:] if dot >= 0 else ""
 
 
-def decompress(raw: Any, packing: str) -> AbstractContextManager[Any]:
-    """A file of what is packed in another one.
+def decompress(raw: Any, compression: str) -> AbstractContextManager[Any]:
+    """Return a reader of the decompressed content of a file.
 
     Parameters
     ----------
     raw : file
         Opened for bytes.
     packing : str
-        A value of ``PACKED``; empty for a file that is not packed, which comes back as it is.
+        A value of ``COMPRESSIONS``; if empty, ``raw`` itself is returned.
     """
-    if not packing:
+    if not compression:
         return nullcontext(raw)
-    if packing in ("zstd", "lz4"):
-        # Needs no package more, and unlike some finds that a file is cut off.
+    if compression in ("zstd", "lz4"):
+        # pyarrow is installed anyway, and unlike other decoders it detects truncated files.
         import pyarrow as pa
 
         stream: AbstractContextManager[Any] = pa.CompressedInputStream(
-            pa.PythonFile(raw, mode="r"), packing
+            pa.PythonFile(raw, mode="r"), compression
         )
         return stream
-    if packing == "zip":
+    if compression == "zip":
         return _open_zip(raw)
-    made: AbstractContextManager[Any] = fsspec.core.compr[packing](raw, mode="rb")
+    made: AbstractContextManager[Any] = fsspec.core.compr[compression](raw, mode="rb")
     return made
 
 
 def _open_zip(raw: Any) -> AbstractContextManager[Any]:
-    """The only file in an archive; what macOS adds to each is none."""
+    """Open the only file in a zip archive, ignoring the metadata files of macOS."""
     archive = zipfile.ZipFile(raw)
     entries = [entry for entry in archive.infolist() if not entry.is_dir()]
     files = [entry for entry in entries if not entry.filename.startswith("__MACOSX/")]
     if len(files) != 1:
         names = ", ".join([entry.filename for entry in files][:3]) + ", ..." * (len(files) > 3)
         holds = f"the archive holds {plural(len(files), 'file')}{f' ({names})' * bool(files)}"
-        raise zipfile.BadZipFile(f"{holds}, and must hold one; pack each file by itself")
+        raise zipfile.BadZipFile(f"{holds}, expected exactly one; compress each file separately")
     return archive.open(files[0])
 
 
 def detect_format(
     files: Sequence[File], formats: Mapping[str, str], advice: str = "", urls: Any = None
 ) -> str:
-    """The one format that all files have, by their names.
+    """Return the one format that all files have, by their names.
 
     Parameters
     ----------
@@ -126,15 +127,15 @@ def detect_format(
     formats : mapping of str to str
         The format of each suffix.
     advice : str
-        For a file whose suffix says nothing.
+        Advice for a file with an unknown suffix.
     urls : str, path or iterable of these, optional
-        What the caller gave to find the files. With these ``.txt`` is a format of data only
-        where all files have it, or where a URL names the file or is a glob such as ``*.txt``.
+        What the caller gave to find the files. If given, ``.txt`` counts as data only if all
+        files have it, or if a URL names the file or is a glob such as ``*.txt``.
 
     Raises
     ------
     RequestError
-        With every suffix that is not known, or when the files are of several formats.
+        With every unknown suffix, or if the files have several formats.
     """
     by_suffix: dict[str, File] = {}
     for file in files:
@@ -148,31 +149,31 @@ def detect_format(
         if suffix not in formats
     ]
     check(unknown + _text_file_faults(files, urls, formats))
-    found: dict[str, File] = {}
+    by_format: dict[str, File] = {}
     for suffix, file in by_suffix.items():
-        found.setdefault(formats[suffix], file)
-    if len(found) > 1:
-        asked = " and ".join(f"{name} ({file.url})" for name, file in sorted(found.items()))
+        by_format.setdefault(formats[suffix], file)
+    if len(by_format) > 1:
+        asked = " and ".join(f"{name} ({file.url})" for name, file in sorted(by_format.items()))
         glob = f"use a glob such as '*{next(iter(by_suffix))}'"
         check([Fault("urls", asked, "files of one format", glob)])
-    return next(iter(found))
+    return next(iter(by_format))
 
 
 def _text_file_faults(files: Sequence[File], urls: Any, formats: Collection[str]) -> list[Fault]:
-    """A fault for the first ``.txt`` file that no URL names, such as a README beside the data."""
-    # What an iterator gave is known no more.
+    """Return a fault for the first ``.txt`` file not named by a URL, such as a README."""
+    # An iterator is already consumed.
     if urls is None or isinstance(urls, Iterator):
         return []
     data = next((file for file in files if suffix_of(file.path) in {*formats} - {_TEXT}), None)
     if data is None:
         return []
-    several: Iterable[Any] = [urls] if isinstance(urls, str | os.PathLike) else urls
-    links = [link for url in several for link in os.fspath(url).split("::")]
-    asked = [name for name in map(_name, links) if _TEXT in name]
+    given: Iterable[Any] = [urls] if isinstance(urls, str | os.PathLike) else urls
+    links = [link for url in given for link in os.fspath(url).split("::")]
+    patterns = [name for name in map(_name, links) if _TEXT in name]
     for file in files:
         name = _name(file.path)
         if suffix_of(name) == _TEXT and not any(
-            name == pattern or fnmatchcase(name, pattern) for pattern in asked
+            name == pattern or fnmatchcase(name, pattern) for pattern in patterns
         ):
             allowed = f"files such as {data.url}, and {_TEXT} only where a URL names it"
             advice = f"name the data with a glob such as '*{suffix_of(data.path)}'"

@@ -1,4 +1,4 @@
-"""Stores, and the files and folders on them."""
+"""Stores, and the locations, files, and folders on them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from hyperplane.stores.redaction import redact_url
 
 @dataclass(frozen=True)
 class Store:
-    """A file system, made again wherever it is needed; never shows its options.
+    """A file system, reconstructed in each process; its repr never shows the options.
 
     Parameters
     ----------
     protocol : str
         As in the URL, such as ``file`` or ``gs``; may be a chain.
     url : str
-        One URL on it, from which fsspec makes it.
+        Any URL on the store, from which fsspec constructs the file system.
     options : dict
-        What fsspec is given; secrets among them.
+        Options for fsspec; may contain secrets.
     """
 
     protocol: str
@@ -35,12 +35,12 @@ class Store:
 
     @cached_property
     def system(self) -> Any:
-        """The file system of fsspec."""
+        """The fsspec file system."""
         return fsspec.url_to_fs(self.url, **self.options)[0]
 
     @property
     def local(self) -> bool:
-        """Whether paths are those of this machine's own disk."""
+        """Whether the store is the local disk."""
         return self.protocol == "file"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -55,43 +55,43 @@ class Store:
 
 @dataclass(frozen=True)
 class Location:
-    """Where a name leads: a store and a path on it."""
+    """A resolved location: file system and path."""
 
     store: Store
     path: str = field(repr=False)
 
     @property
     def address(self) -> str:
-        """The URL by which other libraries find it; a signature may be in it."""
+        """The URL for other libraries; may contain a signature."""
         if self.store.local:
             return self.path
         return str(self.store.system.unstrip_protocol(self.path))
 
     @property
     def url(self) -> str:
-        """The place as messages may name it."""
+        """The URL for messages, without secrets."""
         return self.path if self.store.local else redact_url(self.address)
 
 
 @dataclass(frozen=True)
 class Folder(Location):
-    """A folder, or what stands for one on a store without folders."""
+    """A folder, or a common prefix on a store without folders."""
 
 
 @dataclass(frozen=True)
 class File(Location):
-    """One file: its bytes on its store, and what changes when it does.
+    """One file and the version of its content.
 
     Parameters
     ----------
     store, path
-        Where it is.
+        Its location.
     size : int
-        Bytes, as it is stored; 0 when they are not known.
+        Stored bytes; 0 if unknown.
     stamp : str
-        A time, a number or a hash of this version; may be empty.
+        Modification time, generation, or hash of this version; may be empty.
     sized : bool
-        Whether its store says how many bytes it has.
+        Whether the store knows its length.
     """
 
     size: int
@@ -100,12 +100,12 @@ class File(Location):
 
     @property
     def compression(self) -> str:
-        """How it is packed, by its name; empty when it is not."""
+        """Compression by the file's name; empty if not compressed."""
         return detect_compression(self.path)
 
     @contextmanager
     def open(self) -> Iterator[Any]:
-        """The file for reading, unpacked."""
+        """Open the file for reading decompressed bytes."""
         with (
             self.store.system.open(self.path, "rb") as raw,
             decompress(raw, self.compression) as opened,
@@ -113,7 +113,7 @@ class File(Location):
             yield opened
 
     def read_range(self, start: int, stop: int) -> bytes:
-        """Some bytes of the file as it is stored."""
+        """Read stored bytes from ``start`` to before ``stop``."""
         if start >= stop:
             return b""
         if self.store.local:
@@ -121,5 +121,5 @@ class File(Location):
                 opened.seek(start)
                 return opened.read(stop - start)
         data = bytes(self.store.system.cat_file(self.path, start=start, end=stop))
-        # Some servers do not know ranges, and send all of a file.
+        # Servers without range requests send the whole file.
         return data if len(data) <= stop - start else data[start:stop]

@@ -1,9 +1,9 @@
-"""The first contact with a store in a process: fail soon where nothing listens.
+"""Fail within seconds on the first request to a store whose server does not listen.
 
-The libraries below ask an address at which nothing listens several times over, for 10 to 90 s and
-without a line. So before the first request of a process one connection is opened to the address
-of the store and closed again, where no proxy lies between. A line is printed once an answer takes
-longer than :data:`QUIET` seconds.
+Client libraries retry a refused connection for 10 to 90 s without a message. So before the
+first request of a process, one connection is opened to the store's server and closed again,
+unless a proxy lies between. A notice is printed if an answer takes longer than
+:data:`NOTICE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from hyperplane.stores.server_addresses import (
 if TYPE_CHECKING:
     from hyperplane.stores.locations import Location, Store
 
-#: Seconds for which a server that starts beside its caller may still refuse connections.
+#: Seconds during which a server that is starting may still refuse connections.
 STARTUP_SECONDS = 2.0
-#: Seconds without an answer before a line says so, and before another one does.
+#: Seconds without an answer before the first notice, and between notices.
 NOTICE_SECONDS, _NOTICE_INTERVAL = 5.0, 60.0
-#: Seconds for one connection, between two of them, and for which a refusal is believed.
+#: Seconds for one connection attempt, between two attempts, and that a refusal is cached.
 _CONNECT_TIMEOUT, _CONNECT_PAUSE, _REFUSAL_TTL = 3.0, 0.25, 2.0
-#: Protocols whose file systems need no network.
+#: Protocols of file systems that need no network.
 _LOCAL_PROTOCOLS = ("file", "local", "memory")
-#: Libraries that log a traceback of each fault of a store which their caller gets as an error.
+#: Libraries that log a traceback in addition to the exception that they raise.
 _LIBRARIES = ("gcsfs", "s3fs", "adlfs", "fsspec", "aiobotocore", "botocore", "azure", "google")
 
 
@@ -49,27 +49,27 @@ class StoreUnreachable(ConnectionError):
     """Nothing listens at the address of a store, or its host name is not known."""
 
 
-#: Stores and addresses that have answered this process.
+#: Stores and servers that have answered a request of this process.
 _answered: set[str | ServerAddress] = set()
-#: Addresses that have taken a connection, or have not answered one at all.
+#: Servers that accepted a connection, or did not answer within the timeout.
 _connected: set[ServerAddress] = set()
-#: Protocols and options, as tokens, of which a file system has been made.
+#: Tokens of protocol and options of the file systems constructed so far.
 _opened_systems: set[str] = set()
-#: When a line last said that a store takes long.
+#: Time of the last notice about each store.
 _notice_times: dict[str, float] = {}
-#: When, and with what, an address last refused a connection.
+#: Time and error of the last refused connection of each server.
 _refusals: dict[ServerAddress, tuple[float, OSError]] = {}
 _locks: defaultdict[ServerAddress, threading.Lock] = defaultdict(threading.Lock)
 
 
 @contextmanager
 def monitor_open(url: str, options: Mapping[str, Any]) -> Iterator[None]:
-    """Make the file system of a URL; print that it takes long, as a search for credentials may.
+    """Probe the server before a file system is constructed; print a notice if that is slow.
 
     Raises
     ------
     StoreUnreachable
-        When nothing listens at the address of the store, or its name is not known.
+        If nothing listens at the server's address, or its host name is unknown.
     """
     protocol, separator, _ = url.partition("://")
     if not separator or protocol in _LOCAL_PROTOCOLS:
@@ -87,12 +87,12 @@ def monitor_open(url: str, options: Mapping[str, Any]) -> Iterator[None]:
 
 @contextmanager
 def monitor_request(store: Store, url: str) -> Iterator[None]:
-    """Do something with a store; its first contact fails soon, or prints that it takes long.
+    """Probe the server before the first request to a store; print a notice if an answer is late.
 
     Raises
     ------
     StoreUnreachable
-        When nothing listens at the address of the store, or its name is not known.
+        If nothing listens at the server's address, or its host name is unknown.
     """
     if has_answered(store, url):
         with _suppress_tracebacks():
@@ -103,7 +103,7 @@ def monitor_request(store: Store, url: str) -> Iterator[None]:
         if address is not None:
             _probe_address(address)
         elif has_host_per_request(store):
-            # The client tells the host of each request just before it sends it.
+            # botocore knows the host of a request only just before it sends the request.
             events = store.system.s3.meta.events
             events.register(
                 "before-send.s3", _probe_request_host, unique_id="hyperplane-first-contact"
@@ -118,12 +118,12 @@ def monitor_request(store: Store, url: str) -> Iterator[None]:
 
 
 def probe_store(place: Location, url: str) -> None:
-    """Ask a store for a file where another file system than that of the place will do so next.
+    """Request a file's metadata before another library opens it and would retry for long.
 
     Raises
     ------
     StoreUnreachable
-        When nothing listens at the address of the store, or its name is not known.
+        If nothing listens at the server's address, or its host name is unknown.
     """
     if has_answered(place.store, url) or not has_host_per_request(place.store):
         return
@@ -132,19 +132,19 @@ def probe_store(place: Location, url: str) -> None:
             place.store.system.info(place.path)
     except StoreUnreachable:
         raise
-    except Exception:  # noqa: BLE001, S110 - the other file system says what is wrong
+    except Exception:  # noqa: BLE001, S110 - the other library reports the error
         pass
 
 
 def is_store_response(error: BaseException) -> bool:
-    """Whether an error says that a store has answered, which it does with most errors of HTTP.
+    """Return whether an error is the store's answer, as most HTTP errors are.
 
     Examples
     --------
     >>> is_answer(FileNotFoundError("a.csv")), is_answer(ConnectionRefusedError())
     (True, False)
     """
-    # fsspec says of everything that goes wrong over HTTP that the file is not there.
+    # fsspec raises FileNotFoundError for every failure over HTTP.
     hides = isinstance(error, FileNotFoundError) and error.__cause__ is not None
     real = error.__cause__ if hides else error
     if isinstance(real, FileNotFoundError | FileExistsError | PermissionError):
@@ -154,6 +154,7 @@ def is_store_response(error: BaseException) -> bool:
 
 @contextmanager
 def _slow_notice(url: str) -> Iterator[None]:
+    """Print a notice if the block takes longer than ``NOTICE_SECONDS``."""
     line = threading.Timer(NOTICE_SECONDS, _print_notice, [redact_url(url)])
     line.daemon = True
     line.start()
@@ -165,22 +166,24 @@ def _slow_notice(url: str) -> Iterator[None]:
 
 
 def has_answered(store: Store, url: str) -> bool:
-    """Whether a store has answered this process before; those of this machine always have."""
+    """Return whether a store has answered this process; local file systems always have."""
     return store.protocol in _LOCAL_PROTOCOLS or _store_key(store, url) in _answered
 
 
 def _store_key(store: Store, url: str) -> str | ServerAddress:
+    """Return the key of a store in the module's caches: its server, or its URL without the path."""
     return find_server_address(store, url) or "/".join(url.split("/", 3)[:3])
 
 
 def _probe_address(address: ServerAddress) -> None:
-    """Open one connection, and another one for as long as a server may take to start.
+    """Open one connection to a server; retry refusals for as long as a server may take to start.
 
-    No answer at all is left to the library below, whose limits the caller may have set.
+    A timeout is no error here: the client library's own limits, which the caller may have set,
+    apply to it.
     """
     if address in _connected:
         return
-    with _locks[address]:  # of many requests at once one asks, and the others hear what it heard
+    with _locks[address]:  # concurrent requests share the result of one probe
         since, error = _refusals.get(address, (0.0, None))
         if address in _answered or (error is not None and time.monotonic() - since < _REFUSAL_TTL):
             if error is not None:
@@ -206,27 +209,28 @@ def _probe_address(address: ServerAddress) -> None:
 
 
 async def _probe_request_host(request: Any, **_: Any) -> None:
-    """Open one connection to the host of a request of botocore, which is about to be sent."""
+    """Probe the host of a botocore request that is about to be sent."""
     address = parse_server_address(request.url)
     if address is not None and address not in _connected:
         await asyncio.to_thread(_probe_address, address)
 
 
 def _is_permanent(error: OSError) -> bool:
+    """Return whether the host name does not exist."""
     return isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN
 
 
 def _unreachable_error(address: ServerAddress, error: OSError) -> StoreUnreachable:
+    """Return the error for a server that refuses connections."""
     if isinstance(error, socket.gaierror):
         return StoreUnreachable(f"the host name {address.host} is unknown: {error.strerror}")
     return StoreUnreachable(f"nothing answers at {address}: {error.strerror or error}")
 
 
 def _print_notice(url: str) -> None:
+    """Print that a store has not answered yet, at most once per store and interval."""
     now, store = time.monotonic(), "/".join(url.split("/", 3)[:3])
-    if (
-        now - _notice_times.get(store, -_NOTICE_INTERVAL) < _NOTICE_INTERVAL
-    ):  # of many requests one is announced
+    if now - _notice_times.get(store, -_NOTICE_INTERVAL) < _NOTICE_INTERVAL:
         return
     _notice_times[store] = now
     text = f"{url} has not answered within {NOTICE_SECONDS:.0f} s; still waiting (Ctrl-C ends it)"
@@ -235,7 +239,7 @@ def _print_notice(url: str) -> None:
 
 
 class _TracebackFilter(logging.Filter):
-    """Drops records with tracebacks of the libraries below while a store is asked."""
+    """Drop log records with tracebacks of the client libraries while requests are running."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -247,7 +251,7 @@ class _TracebackFilter(logging.Filter):
     def start(self) -> None:
         with self._lock:
             self._requests += 1
-            # What logging prints where the program has no handler; a handler gets every record.
+            # lastResort prints only if the program has no handler; handlers get every record.
             if self._requests == 1 and logging.lastResort is not None:
                 logging.lastResort.addFilter(self)
 
@@ -263,6 +267,7 @@ _traceback_filter = _TracebackFilter()
 
 @contextmanager
 def _suppress_tracebacks() -> Iterator[None]:
+    """Suppress tracebacks logged by the client libraries in this block."""
     _traceback_filter.start()
     try:
         yield

@@ -1,4 +1,4 @@
-"""URLs and messages without what may be secret in them."""
+"""Remove secrets from URLs and messages."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 _URL = re.compile(r"\w+://\S+")
-#: Where a URL begins: the text itself, or a URL that is chained to another.
+#: The beginning of a URL: of the text itself, or of a URL chained to another.
 _BEGIN = re.compile(r"(^.*?://|(?:::|\s)[\w+.-]+://)", re.DOTALL)
-#: What is before the first slash, when no password is in it.
+#: The part before the first slash, if the password contains none.
 _HOST = re.compile(r"(?:[^:@]*@)?(?:\[[^\]@]*\]|[^:@]*)(?::\d+)?")
-#: Elsewhere than over HTTP a question mark may be part of a glob.
+#: In URLs other than HTTP a question mark may be part of a glob.
 _QUERY = re.compile(r"\?[^?*]*=.*", re.DOTALL)
 _HTTP_QUERY = re.compile(r"\?.*", re.DOTALL)
 
 
 def redact_url(url: object) -> str:
-    """A URL without what may be secret in it: a user, a password, a signature.
+    """Return a URL without secrets: user, password, and signature.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def redact_url(url: object) -> str:
 
 
 def describe_url(url: object) -> str:
-    """What was given as a URL, as a message may say it; of what is none only the type.
+    """Return a value given as a URL, as messages may show it; the type if it is not a URL.
 
     Examples
     --------
@@ -48,16 +48,16 @@ def describe_url(url: object) -> str:
 def describe_error(
     error: BaseException, options: Mapping[str, Any] | None = None, url: object = ""
 ) -> str:
-    """What an error says, without what may be secret in URLs and in storage options.
+    """Return the type and message of an error, without secrets of URLs and storage options.
 
     Parameters
     ----------
     error : Exception
-        Of a store.
+        The error of a store.
     options : mapping, optional
-        What the store was given.
+        The store's options.
     url : str
-        What was asked of it; the error may tell parts of it.
+        The requested URL, parts of which the error may repeat.
 
     Examples
     --------
@@ -68,47 +68,47 @@ def describe_error(
 
 
 def redact_text(text: str, options: Mapping[str, Any] | None = None, url: object = "") -> str:
-    """A text without what may be secret in URLs and in storage options; see :func:`said`."""
-    text = _URL.sub(lambda found: redact_url(found[0]), text)
+    """Return a text without secrets of URLs and storage options; see :func:`describe_error`."""
+    text = _URL.sub(lambda match: redact_url(match[0]), text)
     for secret in collect_secrets({"options": options, "url": _split_secrets(str(url))[1]}):
         text = text.replace(secret, "***")
     return text
 
 
 def collect_secrets(storage_options: Mapping[str, Any] | None) -> list[str]:
-    """Texts in storage options that a message must not show."""
-    found: list[str] = []
-    todo: list[Any] = [storage_options]
-    while todo:
-        one = todo.pop()
-        if isinstance(one, Mapping):
-            todo.extend(one.values())
-        elif isinstance(one, list | tuple):
-            todo.extend(one)
-        elif isinstance(one, str) and len(one) > 3:
-            found.append(one)
-    return sorted(found, key=len, reverse=True)
+    """Return the texts in storage options that a message must not show, longest first."""
+    secrets: list[str] = []
+    pending: list[Any] = [storage_options]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Mapping):
+            pending.extend(value.values())
+        elif isinstance(value, list | tuple):
+            pending.extend(value)
+        elif isinstance(value, str) and len(value) > 3:
+            secrets.append(value)
+    return sorted(secrets, key=len, reverse=True)
 
 
 def _split_secrets(text: str) -> tuple[str, list[str]]:
-    """A URL, or a chain of them, without its secrets; and these."""
+    """Return a URL, or a chain of URLs, without its secrets, and the secrets."""
     first, *rest = _BEGIN.split(text)
     shown, secrets = [first], []
     for begin, after in zip(rest[::2], rest[1::2], strict=True):
         http = begin.lower().endswith(("http://", "https://"))
         user, place, query = _split_url(after, _HTTP_QUERY if http else _QUERY)
-        # Where a slash is hidden it may have been one of the path; so it is said.
+        # A slash in the user part may belong to the path, so show that something is hidden.
         shown += [begin, "***@" if "/" in user else "", place]
         password = user.partition(":")[2]
-        # A library may have taken a part of the password for the host, the port or the path.
+        # A library may have parsed a part of the password as host, port, or path.
         secrets += [user, password, *re.split("[:/?@]", password), query[1:]]
     return "".join(shown), secrets
 
 
 def _split_url(after: str, query: re.Pattern[str]) -> tuple[str, str, str]:
-    """The user with the password, the host with the path, and the query of a URL.
+    """Return the user with password, the host with path, and the query of a URL.
 
-    A password may have the characters that should end it: ``@``, ``/`` and ``?``.
+    A password may contain the characters that should end it: ``@``, ``/``, and ``?``.
     """
     found = query.search(after)
     before = after[: found.start()] if found else after
