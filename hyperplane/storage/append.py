@@ -1,4 +1,4 @@
-"""Adding parts to others: only to those that are like them, and once for each run."""
+"""Append parts to a saved collection: only parts of the same kind, and once per run."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from hyperplane.storage.formats import PART_SUFFIXES
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.request import SaveRequest
 
-#: Says in a manifest which run has appended which parts.
+#: Key of the manifest details that map each run to the parts it appended.
 _APPENDED_KEY = "appended"
 
 
-def find_appended_parts(request: SaveRequest, there: Manifest | None) -> tuple[ManifestEntry, ...]:
-    """What the same run has appended before.
+def find_appended_parts(request: SaveRequest, saved: Manifest | None) -> tuple[ManifestEntry, ...]:
+    """Return the parts that the same run appended before.
 
     Raises
     ------
     RequestError
-        When parts of this kind cannot be appended to what is there.
+        If parts of this kind cannot be appended to the saved ones.
     """
-    if there is None:
+    if saved is None:
         return ()
-    check(_incompatibility_faults(request, there))
-    names = _appended_runs(there).get(request.run, [])
-    return tuple(part for part in there.parts if part.name in names)
+    check(_incompatibility_faults(request, saved))
+    names = _appended_runs(saved).get(request.run, [])
+    return tuple(part for part in saved.parts if part.name in names)
 
 
-def record_append(manifest: Manifest, request: SaveRequest, there: Manifest | None) -> Manifest:
-    """A manifest with more parts than that which is there; it says which run appended what.
+def record_append(manifest: Manifest, request: SaveRequest, saved: Manifest | None) -> Manifest:
+    """Return the manifest with the appended parts recorded under the request's run.
 
     Raises
     ------
     OutputConflict
-        When the same run has appended before, and other rows.
+        If the same run appended other rows before.
     """
-    had = {part.name for part in there.parts} if there else set()
-    runs = _appended_runs(there) if there else {}
+    existing = {part.name for part in saved.parts} if saved else set()
+    runs = _appended_runs(saved) if saved else {}
     if request.run in runs:
         raise OutputConflict(
             request.target.url,
-            f"run {request.run!r} has appended other rows; what it appended stands. For more rows "
-            "give a run= of their own",
+            f"run {request.run!r} has already appended other rows, which remain; to append these "
+            "rows as well, pass another run=",
         )
     if request.run:
-        runs[request.run] = [part.name for part in manifest.parts if part.name not in had]
+        runs[request.run] = [part.name for part in manifest.parts if part.name not in existing]
     return replace(manifest, details={**manifest.details, _APPENDED_KEY: runs})
 
 
@@ -55,12 +55,12 @@ def _appended_runs(manifest: Manifest) -> dict[str, list[str]]:
     return dict(manifest.details.get(_APPENDED_KEY, {}))
 
 
-def _incompatibility_faults(request: SaveRequest, there: Manifest) -> list[Fault]:
-    """What keeps parts from being added to others."""
-    endings = {PurePosixPath(part.name).suffix for part in there.parts}
-    alike = endings == {PART_SUFFIXES[request.format]}
-    if alike and there.kind in (FOREIGN, "bag" if request.kind == "bag" else "dataframe"):
+def _incompatibility_faults(request: SaveRequest, saved: Manifest) -> list[Fault]:
+    """Return a fault if the request's kind or format differs from that of the saved parts."""
+    endings = {PurePosixPath(part.name).suffix for part in saved.parts}
+    same_format = endings == {PART_SUFFIXES[request.format]}
+    if same_format and saved.kind in (FOREIGN, "bag" if request.kind == "bag" else "dataframe"):
         return []
     asked = f"'append' of {request.kind} as {request.format}"
-    allowed = f"what is like that which is there: {there.kind} as {there.format}"
-    return [Fault("mode", asked, allowed, "save it elsewhere, or overwrite")]
+    allowed = f"the kind and format of the saved parts: {saved.kind} as {saved.format}"
+    return [Fault("mode", asked, allowed, "save to another URL, or pass mode='overwrite'")]

@@ -1,4 +1,4 @@
-"""Saving arrays and data sets as Zarr, and loading them."""
+"""Save Dask arrays and xarray objects as Zarr, and load them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import exists_error
 from hyperplane.stores.redaction import describe_error
 
-#: What Zarr and xarray raise of metadata that they do not understand.
+#: Exceptions that Zarr and xarray raise for invalid metadata.
 _METADATA_ERRORS = (AttributeError, KeyError, TypeError, ValueError)
 
 
 def save_array(obj: Any, request: SaveRequest) -> SaveResult:
-    """Save an array or a data set as a Zarr store, published whole.
+    """Save an array or data set as a Zarr store, published at once.
 
-    Chunks that are there already, by name, size and checksum, are not written again.
+    Files that exist with the same name, size, and checksum are not written again.
 
     Raises
     ------
     RequestError
-        When Zarr cannot hold it as it is, or it should be appended.
+        If Zarr does not support the object, or the mode is ``"append"``.
     OutputExists
-        When there is something else and it is not to be replaced.
+        If the URL holds something else that is not to be replaced.
     """
     target = request.target
     commits = commit_protocol_for(target)
@@ -42,8 +42,8 @@ def save_array(obj: Any, request: SaveRequest) -> SaveResult:
     if old is not None and request.mode == "skip":
         return SaveResult(target.url, len(old.parts), None, old.size)
     if old is not None and request.mode == "append":
-        advice = "xarray's own to_zarr(append_dim=...) does, without the guarantees of this"
-        raise RequestError([Fault("mode", "'append'", "not for arrays", advice)])
+        advice = "append with xarray's to_zarr(append_dim=...), which is not atomic"
+        raise RequestError([Fault("mode", "'append'", "another mode for arrays", advice)])
     with staging_folder(commits) as staged:
         refuses = old is not None and request.mode == "error"
         there = _find_reusable_parts(commits, old, all_of_it=refuses)
@@ -65,6 +65,7 @@ def save_array(obj: Any, request: SaveRequest) -> SaveResult:
 
 
 def _array_kind(obj: Any) -> str:
+    """Return the kind of object for the manifest."""
     if type(obj).__module__.startswith("dask"):
         return "array"
     return "dataset" if type(obj).__name__ == "Dataset" else "dataarray"
@@ -73,7 +74,7 @@ def _array_kind(obj: Any) -> str:
 def _find_reusable_parts(
     commits: CommitProtocol, old: Manifest | None, *, all_of_it: bool
 ) -> dict[str, ManifestEntry]:
-    """Published files that need not be written again: those that are listed as they were saved."""
+    """Return published files that need not be written again, by name: those of unchanged size."""
     if old is None or all_of_it:
         return {part.name: part for part in old.parts} if old else {}
     listed = commits.object_store.list_files(commits.target.path)
@@ -89,7 +90,7 @@ def _write_files(
     *,
     refuses: bool,
 ) -> tuple[ManifestEntry, ...]:
-    """Have all files written aside that are not there already; the metadata comes last."""
+    """Write all new files to the staging folder, chunks before metadata; return all entries."""
     need("zarr", "array")
     from hyperplane.storage import zarr_chunks
 
@@ -97,7 +98,7 @@ def _write_files(
     refuse = target.url if refuses else ""
     writing = zarr_chunks.ChunkWriter(target.store, staged, template.documents, there, refuse)
     for name, data in template.documents.items():
-        writing.make_entry(name, data)  # refused before anything is computed
+        writing.make_entry(name, data)  # raises before anything is computed
     put_all = partial(commits.object_store.map_concurrently, lambda item: writing.put(*item))
     parts = put_all(list(template.chunks.items()))
     for some in compute_with_progress(
@@ -109,20 +110,20 @@ def _write_files(
 
 
 def _check_unchanged(commits: CommitProtocol, base: PublishedState) -> None:
-    """Make sure that published files which were compared are still those.
+    """Check that the published files that were compared are still published.
 
     Raises
     ------
     OutputConflict
-        When somebody has saved meanwhile. The number of a folder, by which publishing tells
-        versions apart, may be used again after two saves; the checksums tell.
+        If another process has saved meanwhile. The inode of a folder, which distinguishes its
+        versions, may be reused after two saves, so the checksums are compared, too.
     """
     if commits.read_state() != base:
         raise conflict_error(commits.target)
 
 
 def load_array(commits: CommitProtocol, manifest: Manifest) -> Any:
-    """What a manifest is of, lazily: as it is now, or an error when it is no longer that."""
+    """Return the saved object lazily; reading fails if its files have changed since."""
     target, folder = commits.target, commits.data_folder(manifest)
     need("zarr", "array")
     options: dict[str, Any] = {}
@@ -137,7 +138,7 @@ def load_array(commits: CommitProtocol, manifest: Manifest) -> Any:
             import dask.array as da
 
             return da.from_zarr(zarr.open_array(place, mode="r"))
-    else:  # of another program
+    else:  # written by another program
         place = target.address(folder)
         if not target.store.local:
             options["storage_options"] = dict(target.store.options)
@@ -147,15 +148,15 @@ def load_array(commits: CommitProtocol, manifest: Manifest) -> Any:
     try:
         return _open_group(place, options)
     except FileNotFoundError as error:
-        wrong = "has files of Zarr in it, and is no Zarr group; load what is in it by its own name"
+        wrong = "contains Zarr files but is not a Zarr group; load the group or array inside it"
         raise StorageError(target.url, wrong) from error
     except _METADATA_ERRORS as error:
-        wrong = "is damaged, or a group without names of dimensions, which zarr.open_group opens"
+        wrong = "is damaged, or has no dimension names; open such a group with zarr.open_group"
         raise ReadError(target.url, f"{wrong} ({describe_error(error)})") from error
 
 
 def _open_group(place: Any, options: Mapping[str, Any]) -> Any:
-    """A group of Zarr as a data set, or an array that another program has written alone."""
+    """Open a Zarr group as a data set, or an array that is in no group as an array."""
     import dask.array as da
     import xarray
     from zarr.errors import ContainsArrayError

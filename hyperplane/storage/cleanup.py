@@ -1,4 +1,4 @@
-"""What killed and failed runs left beside a place: found, and removed."""
+"""Find and remove what killed and failed saves left beside a saved output."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _SHARDS = re.compile(r"shards-[0-9]+-(.+)")
 
 @dataclass(frozen=True)
 class CleanupReport:
-    """What was found beside a place.
+    """The result of :func:`clean`.
 
     Parameters
     ----------
     url : str
-        The place.
+        The saved output.
     removed : tuple of str
-        Names of what was removed, or would have been.
+        Names of the leftovers that were removed, or would be with ``dry_run=False``.
     files, nbytes : int
-        Files and bytes in it.
+        Number and bytes of the files among them.
     kept : tuple of str
-        Names of what may be in use still.
+        Names of attempts that may still be running.
     """
 
     url: str
@@ -51,7 +51,7 @@ class CleanupReport:
     def __str__(self) -> str:
         lines = [f"{self.url}: {plural(self.files, 'file')} left over, {format_bytes(self.nbytes)}"]
         lines += [f"  removed {name}" for name in self.removed]
-        lines += [f"  kept {name}: it may be in use" for name in self.kept]
+        lines += [f"  kept {name}: it may still be in use" for name in self.kept]
         return "\n".join(lines)
 
 
@@ -64,29 +64,29 @@ def clean(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> CleanupReport:
-    """Remove what killed and failed runs left beside a place, and finish what one had published.
+    """Remove what killed and failed saves left beside an output, and finish a published save.
 
-    These leftovers are never read; they only take space. Shards that wait for others of the
-    same run stay while they are younger than ``older_than``.
+    Leftovers are never read; they only take space. Shards that wait for others of the same run
+    are kept while they are younger than ``older_than``.
 
     Parameters
     ----------
     url : str or path
-        Where something is saved.
+        The saved output.
     older_than : str or float
-        Age in seconds, or as ``"2h"``, from which files of other machines and containers are
-        leftovers. Those of this one are as soon as their save has ended or their process is gone.
+        Age in seconds, or as ``"2h"``, from which files of other machines and containers count
+        as leftovers. Files of this machine do once their save has ended or their process is gone.
     dry_run : bool
-        Whether only to look.
+        Whether to report only and remove nothing.
     storage_options : mapping, optional
-        For the file system.
+        Options of the file system.
     **options
-        More of them.
+        More options of the file system.
 
     Returns
     -------
-    Cleaned
-        What was removed, and what was kept.
+    CleanupReport
+        Names, number, and bytes of the leftovers.
 
     Examples
     --------
@@ -101,11 +101,11 @@ def clean(
     age = _parse_age(older_than)
     faults = read_only_faults(target)
     faults += [] if age is not None else [_age_fault(older_than)]
-    asked: Any = dry_run
-    if not isinstance(asked, bool):
+    dry_run_value: Any = dry_run
+    if not isinstance(dry_run_value, bool):
         faults.append(Fault("dry_run", repr(dry_run)[:80], "True or False"))
     check(faults)
-    assert age is not None  # noqa: S101 - or there are faults
+    assert age is not None  # noqa: S101 - otherwise there are faults
     commits = commit_protocol_for(target)
     state = commits.read_state()
     if not dry_run:
@@ -115,28 +115,30 @@ def clean(
     for name, info in object_store.list_files(target.beside).items():
         group = name.partition("/")[0]
         groups.setdefault(group, {})[name] = int(info["size"] or 0)
-    dead = [name for name in groups if _is_leftover(name, state, commits, groups[name], age)]
-    kept = [name for name in groups if name not in dead and is_attempt(name)]
+    leftovers = [name for name in groups if _is_leftover(name, state, commits, groups[name], age)]
+    kept = [name for name in groups if name not in leftovers and is_attempt(name)]
     drafts = _find_drafts(target, age)
-    sizes = [size for name in dead for size in groups[name].values()]
+    sizes = [size for name in leftovers for size in groups[name].values()]
     sizes += [draft.stat().st_size for draft in drafts if draft.exists()]
     if not dry_run:
-        object_store.remove(f"{target.beside}/{file}" for name in dead for file in groups[name])
-        for name in dead:
+        object_store.remove(
+            f"{target.beside}/{file}" for name in leftovers for file in groups[name]
+        )
+        for name in leftovers:
             object_store.remove_folder(f"{target.beside}/{name}")
         for draft in drafts:
             draft.unlink(missing_ok=True)
     return CleanupReport(
         target.url,
-        tuple(sorted([*dead, *(draft.name for draft in drafts)])),
-        sum(len(groups[name]) for name in dead) + len(drafts),
+        tuple(sorted([*leftovers, *(draft.name for draft in drafts)])),
+        sum(len(groups[name]) for name in leftovers) + len(drafts),
         sum(sizes),
         tuple(sorted(kept)),
     )
 
 
 def _parse_age(older_than: Any) -> float | None:
-    """An age in seconds; None for what is none."""
+    """Return an age in seconds; None if it is invalid."""
     try:
         age = parse_seconds(older_than)
     except ValueError:
@@ -145,16 +147,21 @@ def _parse_age(older_than: Any) -> float | None:
 
 
 def _age_fault(older_than: Any) -> Fault:
-    return Fault("older_than", repr(older_than)[:80], "a time such as '2h', or seconds from 0")
+    """Return the fault of an invalid age."""
+    return Fault(
+        "older_than",
+        repr(older_than)[:80],
+        "a duration such as '2h', or a number of seconds, at least 0",
+    )
 
 
 def _is_leftover(
     name: str, state: PublishedState, commits: CommitProtocol, files: Mapping[str, int], age: float
 ) -> bool:
-    """Whether no process needs something beside the place any longer."""
+    """Return whether no process needs an entry of the folder beside the output any longer."""
     target, object_store = commits.target, commits.object_store
     if is_local_attempt(name):
-        # In this order: what runs no longer is never published.
+        # In this order: an attempt that has stopped running is never published later.
         return not is_running(name) and not commits.is_needed(f"{target.beside}/{name}")
     if is_attempt(name):
         return all(_is_older(object_store, f"{target.beside}/{file}", age) for file in files)
@@ -168,13 +175,14 @@ def _is_leftover(
     commit = _COMMIT.fullmatch(name)
     if commit:
         return int(commit[1]) < int(state.version or 0)
-    # A manifest is written just before its parts are published, so a fresh one may be of somebody.
-    of_now = name == f"{state.version}.json"
-    stale = name.endswith(".part") or (name.endswith(".json") and not of_now)
+    # A manifest is written just before its parts are published, so a recent one may be in use.
+    is_current = name == f"{state.version}.json"
+    stale = name.endswith(".part") or (name.endswith(".json") and not is_current)
     return stale and _is_older(object_store, f"{target.beside}/{name}", age)
 
 
 def _is_older(object_store: ObjectStore, path: str, age: float) -> bool:
+    """Return whether a file is at least ``age`` seconds old; False if its age is unknown."""
     with contextlib.suppress(OSError, NotImplementedError, KeyError):
         written: dt.datetime = object_store.store.system.modified(path)
         now = dt.datetime.now(tz=written.tzinfo or dt.UTC)
@@ -183,7 +191,7 @@ def _is_older(object_store: ObjectStore, path: str, age: float) -> bool:
 
 
 def _find_drafts(target: Target, age: float) -> list[Path]:
-    """Files of a local disk that were not written to their end."""
+    """Return incomplete temporary files of a local disk."""
     if not target.store.local:
         return []
     folder = Path(target.parent)

@@ -1,8 +1,9 @@
-"""What others see of a place, and how it changes in one step.
+"""The published state of an output, and the interface that changes it in one atomic step.
 
-On a local disk the folder of parts takes the place of the old one by one rename
-(:mod:`~hyperplane.storage.rename_commit`). On an object store, which has no rename, a numbered
-manifest that can be created only once is the step (:mod:`~hyperplane.storage.manifest_commit`).
+On local disk the new folder replaces the old one by one rename
+(:mod:`~hyperplane.storage.rename_commit`). Object stores have no rename; there the step is the
+creation of a numbered manifest, which only one process can create
+(:mod:`~hyperplane.storage.manifest_commit`).
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.object_store import ObjectStore
 from hyperplane.storage.target import Target
 
-#: Stands in the manifest for what another program wrote.
+#: Format and kind, in manifests, of files that another program wrote.
 FOREIGN = "foreign"
 
 
 @dataclass(frozen=True)
 class PublishedState:
-    """What others see of a place.
+    """The version of an output that readers see.
 
     Parameters
     ----------
     version : str
-        Changes whenever it does; empty when there is nothing.
+        Differs between versions; empty if there is no output.
     manifest : Manifest or None
-        What is there.
+        The parts of this version.
     """
 
     version: str = ""
@@ -36,60 +37,63 @@ class PublishedState:
 
 
 class CommitProtocol(Protocol):
-    """How a set of parts is published on one kind of store."""
+    """How the parts of an output are published on one kind of store."""
 
     target: Target
     object_store: ObjectStore
 
     def read_state(self) -> PublishedState:
-        """What others see now."""
+        """Return what readers see now."""
         ...
 
     def finish_interrupted(self, state: PublishedState) -> None:
-        """Finish what somebody who published it, and was killed, has not."""
+        """Complete a commit whose process was killed after it had published."""
         ...
 
     def publish(self, manifest: Manifest, staged: str, base: PublishedState) -> Manifest:
-        """Make parts in a folder that only we see what all see.
+        """Make the parts in a staging folder visible to readers.
 
         Raises
         ------
         OutputConflict
-            When what others see is no longer ``base``.
+            If the published state is no longer ``base``.
         """
         ...
 
     def is_needed(self, attempt: str) -> bool:
-        """Whether others read what is in the folder of an attempt."""
+        """Return whether readers may still read parts in the folder of an attempt."""
         ...
 
     def discard_attempt(self, attempt: str) -> None:
-        """Remove the folder of an attempt, if nobody needs what is in it."""
+        """Remove the folder of an attempt, unless it is needed."""
         ...
 
     def part_paths(self, manifest: Manifest) -> list[str]:
-        """The paths of the parts."""
+        """Return the paths of the parts."""
         ...
 
     def data_folder(self, manifest: Manifest) -> str:
-        """The path of a folder that has all of them."""
+        """Return the path of a folder that contains all parts."""
         ...
 
 
 def conflict_error(target: Target) -> OutputConflict:
-    """The error of one who came second."""
+    """Return the error of a save that another one preceded."""
     return OutputConflict(
         target.url,
-        "somebody else has saved there since this began; what they saved stands, and nothing of "
-        "this was published",
+        "another process has saved there since this save began; its version remains, and nothing "
+        "of this save was published",
     )
 
 
 def foreign_manifest(names: dict[str, int], saved: Manifest | None = None) -> Manifest:
-    """A manifest of what another program wrote, or changed since it was saved."""
+    """Return a manifest of files that another program wrote, or changed since they were saved."""
     parts = tuple(ManifestEntry(name, size) for name, size in sorted(names.items()))
     details = {}
     if saved is not None:
-        had = {part.name for part in saved.parts}
-        details = {"missing": sorted(had - set(names)), "added": sorted(set(names) - had)}
+        saved_names = {part.name for part in saved.parts}
+        details = {
+            "missing": sorted(saved_names - set(names)),
+            "added": sorted(set(names) - saved_names),
+        }
     return Manifest(format=FOREIGN, kind=FOREIGN, parts=parts, details=details)

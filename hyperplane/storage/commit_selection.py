@@ -1,4 +1,4 @@
-"""The way of publishing that a store has."""
+"""Select the commit protocol of a store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hyperplane.storage.target import Target
 
 
 def commit_protocol_for(target: Target) -> CommitProtocol:
-    """How to publish at a place."""
+    """Return the commit protocol for an output: renames on local disk, manifests elsewhere."""
     object_store = ObjectStore(target.store)
     return (
         RenameCommit(target, object_store)

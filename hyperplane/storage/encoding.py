@@ -1,4 +1,4 @@
-"""From objects to the bytes of files."""
+"""Encode objects as the bytes of files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hyperplane.storage.text_formats import encode_lines, to_json
 from hyperplane.storage.text_tables import to_csv, to_json_lines
 from hyperplane.storage.time_zones import check_zones
 
-#: Any time that a zip file can hold, the same for all.
+#: A fixed time stamp for zip members, so that equal models give equal bytes.
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 _ID = re.compile(r'("__id__": )([0-9]+)')
 _FILE = re.compile(r'("file": ")([0-9]+)(\.\w+")')
@@ -33,11 +33,11 @@ class EncodedFile:
     Parameters
     ----------
     data : bytes-like
-        All of it.
+        Content.
     rows : int or None
-        Rows, records or elements.
+        Rows, records, or elements.
     schema : str
-        Columns and types that come back, for the manifest; empty for what is no table.
+        Columns and types for the manifest; empty if the object is not a table.
     """
 
     data: Any
@@ -46,7 +46,7 @@ class EncodedFile:
 
 
 def encode(obj: Any, kind: str, format: str, suffix: str) -> EncodedFile:  # noqa: A002
-    """The bytes of a file that holds an object."""
+    """Return the bytes of a file that holds an object."""
     if kind == "table":
         return ENCODERS[format](obj)
     if kind == "bytes":
@@ -54,7 +54,7 @@ def encode(obj: Any, kind: str, format: str, suffix: str) -> EncodedFile:  # noq
     if kind == "text":
         return EncodedFile(obj.encode())
     if kind == "json":
-        # Sorted, so that equal content is equal text.
+        # Sorted, so that equal dicts give equal bytes.
         text = to_json(obj, "obj", indent=1, sort_keys=True)
         return EncodedFile(f"{text}\n".encode())
     if kind == "numpy":
@@ -69,10 +69,11 @@ def encode(obj: Any, kind: str, format: str, suffix: str) -> EncodedFile:  # noq
 
 
 def _encode_figure(figure: Any, suffix: str) -> bytes:
+    """Return a matplotlib figure as an image file."""
     from matplotlib import rc_context
 
     file = io.BytesIO()
-    # Without the time of day and drawn names in it, so that the same figure is the same file.
+    # Without creation date and random ids, so that equal figures give equal bytes.
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix)
     with rc_context({"svg.hashsalt": "hyperplane"}):
         figure.savefig(file, format=suffix.lstrip("."), metadata=metadata)
@@ -80,6 +81,7 @@ def _encode_figure(figure: Any, suffix: str) -> bytes:
 
 
 def _encode_model(model: Any, format: str) -> bytes:  # noqa: A002
+    """Return a fitted model as a skops or joblib file."""
     if format == "skops":
         return _normalize_skops(need("skops.io", "ml").dumps(model))
     file = io.BytesIO()
@@ -88,33 +90,34 @@ def _encode_model(model: Any, format: str) -> bytes:  # noqa: A002
 
 
 def _normalize_skops(made: bytes) -> bytes:
-    """A file of skops without the time of day and the places in memory that it names things by."""
+    """Return a skops file without time stamps and memory addresses, for reproducible bytes."""
     numbers: dict[str, int] = {}
 
-    def numbered(found: re.Match[str]) -> str:
-        number = numbers.setdefault(found[2], len(numbers) + 1)
-        return "".join([found[1], str(number), *found.groups()[2:]])
+    def renumber(match: re.Match[str]) -> str:
+        number = numbers.setdefault(match[2], len(numbers) + 1)
+        return "".join([match[1], str(number), *match.groups()[2:]])
 
     out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(made)) as had, zipfile.ZipFile(out, "w") as settled:
-        schema = _FILE.sub(numbered, _ID.sub(numbered, had.read("schema.json").decode()))
-        files = {name: had.read(name) for name in had.namelist()}
+    with zipfile.ZipFile(io.BytesIO(made)) as original, zipfile.ZipFile(out, "w") as normalized:
+        schema = _FILE.sub(renumber, _ID.sub(renumber, original.read("schema.json").decode()))
+        files = {name: original.read(name) for name in original.namelist()}
         files["schema.json"] = schema.encode()
         for name, data in files.items():
             stem, dot, end = name.partition(".")
             known = f"{numbers[stem]}{dot}{end}" if stem in numbers else name
-            settled.writestr(zipfile.ZipInfo(known, _FIXED_TIME), data)
+            normalized.writestr(zipfile.ZipInfo(known, _FIXED_TIME), data)
     return out.getvalue()
 
 
 def _to_pandas(table: Any) -> Any:
-    if hasattr(table, "to_pandas"):  # of Polars or Arrow
+    """Return any table as a pandas dataframe."""
+    if hasattr(table, "to_pandas"):  # Polars and Arrow
         return table.to_pandas()
     return table.to_frame() if hasattr(table, "to_frame") else table
 
 
 def _to_arrow(table: Any, form: str, *, index: bool | None = None) -> Any:
-    """A table of Arrow; the error of a column that it has no type for names it."""
+    """Return any table as an Arrow table; errors name the column."""
     import pandas as pd
     import pyarrow as pa
 
@@ -135,7 +138,7 @@ def _to_arrow(table: Any, form: str, *, index: bool | None = None) -> Any:
 
 
 def _polars_to_arrow(table: Any, form: str) -> Any:
-    """A table of Polars, whose whole numbers of 128 bits Arrow lacks."""
+    """Return a Polars table as an Arrow table, which has no 128-bit integers."""
     import pyarrow as pa
 
     columns = {}
@@ -143,21 +146,22 @@ def _polars_to_arrow(table: Any, form: str) -> Any:
         try:
             columns[name] = table.get_column(name).to_arrow()
         except pa.ArrowException as error:
-            wrong = f"{form} has no form for {table.schema[name]}; convert it first, as with cast"
+            wrong = f"{form} does not support {table.schema[name]}; convert it first with cast()"
             raise DataError(name, wrong) from error
     return pa.table(columns)
 
 
 def _check_kinds(column: Any, form: str) -> None:
-    found = find_mixed_kinds(column)
-    if found:
-        advice = f"convert them first, as with df[{column.name!r}].astype(str)"
-        said = f"{form} needs values of one type, and it holds {' and '.join(found)}"
-        raise DataError(str(column.name), f"{said}; {advice}")
+    """Raise DataError if a column of Python objects has values of several kinds."""
+    kinds = find_mixed_kinds(column)
+    if kinds:
+        advice = f"convert it first, for example with df[{column.name!r}].astype(str)"
+        wrong = f"{form} requires values of one type, and it holds {' and '.join(kinds)}"
+        raise DataError(str(column.name), f"{wrong}; {advice}")
 
 
 def _decode_categories(table: Any, kinds: Callable[[Any], bool]) -> Any:
-    """A table in which columns of categories are their values, if the values are of some type."""
+    """Replace categorical columns whose value type satisfies ``kinds`` by their values."""
     import pyarrow as pa
 
     for place, field in enumerate(table.schema):
@@ -169,7 +173,7 @@ def _decode_categories(table: Any, kinds: Callable[[Any], bool]) -> Any:
 
 @contextmanager
 def _name_bad_column(frame: Any, form: str) -> Iterator[None]:
-    """Have the error of a column that Arrow has no type for name it."""
+    """Raise conversion errors of this block as a DataError that names the column."""
     import pyarrow as pa
 
     odd = (pa.ArrowException, OverflowError, TypeError, ValueError)
@@ -180,27 +184,26 @@ def _name_bad_column(frame: Any, form: str) -> Iterator[None]:
             try:
                 pa.array(frame[name], from_pandas=True)
             except odd as wrong:
-                said = f"{form} needs values of one type, as numbers, text and times"
-                advice = (
-                    f"convert them first, as with df[{name!r}].astype(str) ({_one_line(wrong)})"
-                )
-                raise DataError(str(name), f"{said}; {advice}") from error
+                needs = f"{form} requires values of one type, such as numbers, text or times"
+                advice = f"convert it with df[{name!r}].astype(str) ({_one_line(wrong)})"
+                raise DataError(str(name), f"{needs}; {advice}") from error
         raise
 
 
 def _one_line(error: BaseException) -> str:
-    """What an error of Arrow says, on one line."""
+    """Return the message of an Arrow error on one line, shortened."""
     return " ".join(str(error).split())[:200]
 
 
 def _encode_parquet(table: Any) -> EncodedFile:
+    """Return a table as a Parquet file with page checksums."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    # Of other categories than text Parquet gives back the values.
+    # Parquet restores only categories of text; others come back as values.
     arrow = _decode_categories(_to_arrow(table, "Parquet"), lambda kind: not _is_text(kind))
     out = pa.BufferOutputStream()
-    # A bit that flips on the way is an error for who reads with hyperplane.load, not other data.
+    # With page checksums hyperplane.load reports corrupted pages instead of wrong values.
     try:
         parquet.write_table(arrow, out, write_page_checksum=True)
     except pa.ArrowException as error:
@@ -208,8 +211,8 @@ def _encode_parquet(table: Any) -> EncodedFile:
             try:
                 parquet.write_table(arrow.select([name]), pa.BufferOutputStream())
             except pa.ArrowException as wrong:
-                advice = f"Parquet has no form for it ({_one_line(wrong)}); convert or drop it"
-                raise DataError(name, advice) from error
+                message = f"Parquet does not support it ({_one_line(wrong)}); convert or drop it"
+                raise DataError(name, message) from error
         raise
     return EncodedFile(memoryview(out.getvalue()), arrow.num_rows, serialize_schema(arrow))
 
@@ -221,12 +224,13 @@ def _is_text(kind: Any) -> bool:
 
 
 def _encode_avro(table: Any) -> EncodedFile:
+    """Return a table as an Avro file."""
     arrow = _decode_categories(_to_arrow(table, "Avro"), lambda kind: True)
     return EncodedFile(write_avro(arrow), arrow.num_rows, serialize_schema(arrow))
 
 
 def _to_text_table(table: Any, form: str) -> Any:
-    """A table of Arrow for text; the index comes first, if it is more than numbers of rows."""
+    """Return an Arrow table for text formats, index first unless it is only row numbers."""
     import pyarrow as pa
 
     if isinstance(table, pa.Table) or type(table).__module__.startswith("polars"):
@@ -240,6 +244,8 @@ def _to_text_table(table: Any, form: str) -> Any:
 
 
 def _csv_encoder(separator: str, form: str) -> Callable[[Any], EncodedFile]:
+    """Return an encoder for CSV with a separator."""
+
     def write(table: Any) -> EncodedFile:
         arrow = _to_text_table(table, form)
         return EncodedFile(to_csv(arrow, separator), arrow.num_rows, serialize_schema(arrow))
@@ -248,16 +254,17 @@ def _csv_encoder(separator: str, form: str) -> Callable[[Any], EncodedFile]:
 
 
 def _is_index_kept(frame: Any) -> bool:
-    """Whether text is to hold the index: it has a name, or is more than the numbers of the rows."""
+    """Return whether text holds the index: it has a name, or is not integers."""
     from pandas.api.types import is_integer_dtype
 
     for name in frame.index.names:
         if name is not None and name in frame.columns:
-            raise DataError(str(name), "is a name of the index, too; rename one of them")
+            raise DataError(str(name), "is also a name of the index; rename one of them")
     return frame.index.name is not None or not is_integer_dtype(frame.index.dtype)
 
 
 def _encode_json_lines(table: Any) -> EncodedFile:
+    """Return a table as JSON lines."""
     arrow = _to_text_table(table, "JSON")
     return EncodedFile(to_json_lines(arrow), arrow.num_rows, serialize_schema(arrow))
 
@@ -272,14 +279,14 @@ ENCODERS: Mapping[str, Callable[[Any], EncodedFile]] = {
 
 
 def encode_records(items: Any, format: str) -> EncodedFile:  # noqa: A002
-    """The items of a partition of a bag.
+    """Return the items of a bag partition as a file.
 
     Raises
     ------
     WrongType
-        When the format has no form for an item; it names the item and what is wrong inside.
+        If the format does not support an item; the message names the item.
     """
-    held = list(items)
+    records = list(items)
     if format not in ("parquet", "avro"):
-        return EncodedFile(encode_lines(held, format), len(held))
-    return replace(ENCODERS[format](build_table(held, format)), schema="")
+        return EncodedFile(encode_lines(records, format), len(records))
+    return replace(ENCODERS[format](build_table(records, format)), schema="")

@@ -1,4 +1,4 @@
-"""The formats of files, and what is saved in which."""
+"""File formats, and the formats that each kind of object can be saved in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from hyperplane.errors import Fault, RequestError
 
-#: Suffixes and the formats that they stand for.
+#: Format by suffix.
 SUFFIXES = {
     ".parquet": "parquet", ".parq": "parquet", ".pq": "parquet",
     ".csv": "csv", ".tsv": "tsv",
@@ -21,12 +21,12 @@ SUFFIXES = {
     ".skops": "skops",
     ".bin": "bytes",
 }  # fmt: skip
-#: Formats of parts, by what is saved; the first is taken when nothing says another.
+#: Formats of folders of parts by kind of object; the first is the default.
 PART_FORMATS = {
     "dataframe": ("parquet", "csv", "tsv", "jsonl", "avro"),
     "bag": ("jsonl", "text", "parquet", "avro"),
 }
-#: Formats of one file, by what is saved.
+#: Formats of single files by kind of object.
 FILE_FORMATS = {
     "table": ("parquet", "csv", "tsv", "jsonl", "avro"),
     "numpy": ("npy",),
@@ -38,7 +38,7 @@ FILE_FORMATS = {
     "figure": ("figure",),
     "model": ("skops", "joblib"),
 }  # fmt: skip
-#: The suffix of a part.
+#: Suffix of part files.
 PART_SUFFIXES = {
     "parquet": ".parquet", "csv": ".csv", "tsv": ".tsv", "jsonl": ".jsonl", "text": ".txt",
     "avro": ".avro",
@@ -46,12 +46,12 @@ PART_SUFFIXES = {
 
 
 def detect_kind(obj: Any) -> str:
-    """What an object is, among the kinds that can be saved.
+    """Return the kind of an object, among those that can be saved.
 
     Raises
     ------
     RequestError
-        When it is none of them.
+        If its type cannot be saved.
     """
     names = {f"{base.__module__.split('.')[0]}.{base.__name__}" for base in type(obj).__mro__}
     if "dask.FrameBase" in names or "dask_expr.FrameBase" in names:

@@ -1,4 +1,4 @@
-"""Saving files and folders of this machine."""
+"""Save files and folders of this machine."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from hyperplane.stores.locations import Store
 
 
 def save_path(path: Path, request: SaveRequest) -> SaveResult:
-    """Save a file, or a folder with all that is in it.
+    """Save a file, or a folder with all files in it.
 
     Raises
     ------
     RequestError
-        When there is none of that name, or a folder without files.
+        If the path does not exist, or is a folder without files.
     """
     path = path.expanduser()
     if path.is_file():
@@ -35,11 +35,14 @@ def save_path(path: Path, request: SaveRequest) -> SaveResult:
         return save_content(content, None, request)
     files = sorted(file for file in path.rglob("*") if file.is_file())
     if not files:
-        raise RequestError([Fault("obj", repr(str(path)), "a file or folder with files in it")])
+        raise RequestError(
+            [Fault("obj", repr(str(path)), "an existing file, or a folder with files in it")]
+        )
     return _save_folder(path, files, request)
 
 
 def _save_folder(path: Path, files: list[Path], request: SaveRequest) -> SaveResult:
+    """Save all files of a folder, published at once."""
     target, commits = request.target, commit_protocol_for(request.target)
     base = commits.read_state()
     commits.finish_interrupted(base)
@@ -69,14 +72,15 @@ def _save_folder(path: Path, files: list[Path], request: SaveRequest) -> SaveRes
 
 
 def _open_content(file: Path, store: Store) -> FileContent:
-    """A file of this machine; the bytes of it only where they are few, or cannot come in pieces."""
+    """Return a file's content: its bytes if it is small or cannot be uploaded in blocks."""
     large = MultipartUpload(file)
-    # Of others, fsspec's own way would show what has come when the sending breaks off.
+    # With other file systems an interrupted upload would leave a truncated file.
     in_pieces = store.local or isinstance(store.system, AsyncFileSystem)
     return large if large.size > BLOCK_BYTES and in_pieces else BytesContent(file.read_bytes())
 
 
 def _hash_entry(folder: Path, file: Path) -> ManifestEntry:
+    """Return the manifest entry of a local file."""
     sha = hashlib.sha256()
     size = hash_file(file, sha.update)
     return ManifestEntry(file.relative_to(folder).as_posix(), size, sha.hexdigest())

@@ -1,7 +1,8 @@
-"""Publishing on an object store: by a manifest with the next number, which only one can create.
+"""Commits on an object store: each creates the manifest with the next number.
 
-The store then copies the parts to where other tools look for them. That is not one step: for its
-duration :func:`~hyperplane.storage.load` reads them where they were written.
+After that the parts are copied to the output's folder, where other programs look for them.
+Copying is not atomic: meanwhile :func:`~hyperplane.storage.load` reads the parts in the staging
+folder.
 """
 
 from __future__ import annotations
@@ -20,46 +21,46 @@ _COMMIT = re.compile(r"commit-([0-9]{8})\.json")
 
 
 class ManifestCommit:
-    """On an object store: by a manifest with the next number, which only one can create."""
+    """Commit protocol of object stores: only one process can create the next manifest."""
 
     def __init__(self, target: Target, object_store: ObjectStore) -> None:
         self.target, self.object_store = target, object_store
 
     def read_state(self) -> PublishedState:
-        """What others see now: the manifest with the highest number."""
+        """Return the state of the manifest with the highest number."""
         while True:
             if numbers := self._list_numbers():
                 found = self.object_store.get(f"{self.target.beside}/{_commit_name(numbers[-1])}")
                 if found is not None:
                     return PublishedState(str(numbers[-1]), Manifest.from_json(found))
-                # It was removed since it was listed, so there is a later one.
+                # The manifest was removed after the listing, so a newer one exists.
             elif not (sizes := self._list_target_sizes()):
                 return PublishedState()
-            elif not self._list_numbers():  # else they are the parts of a commit of this moment
+            elif not self._list_numbers():  # otherwise the files belong to a concurrent commit
                 return PublishedState("0", foreign_manifest(sizes))
 
     def _list_target_sizes(self) -> dict[str, int]:
-        """The bytes of each file that is where other tools look."""
+        """Return the size of each file in the output's folder."""
         found = self.object_store.list_files(self.target.path)
         if not found and self.object_store.is_file(self.target.path):
             found = {"": self.object_store.store.system.info(self.target.path)}
         return {name: int(info["size"] or 0) for name, info in found.items()}
 
     def finish_interrupted(self, state: PublishedState) -> None:
-        """Copy the parts of the manifest, where whoever published it did not come to that."""
+        """Copy the parts of the manifest if its commit has not finished that."""
         manifest = state.manifest
         number = manifest.details.get("commit") if manifest else None
         if manifest and number and not self.object_store.is_file(self._done_path(number)):
             self.finish_commit(manifest)
 
     def publish(self, manifest: Manifest, staged: str, base: PublishedState) -> Manifest:
-        """Create the next manifest, then copy the parts; see :class:`Commits`."""
+        """Create the next manifest, then copy the parts; see :class:`CommitProtocol`."""
         number = int(base.version or 0) + 1
         folder = staged.removeprefix(f"{self.target.beside}/")
         manifest = replace(
             manifest, details={**manifest.details, "staged": folder, "commit": number}
         )
-        if number == 1 and base.manifest is not None:  # what another program wrote
+        if number == 1 and base.manifest is not None:  # written by another program
             names = [part.name for part in base.manifest.parts]
             manifest = replace(manifest, details={**manifest.details, "replaced": names})
         body = manifest.to_json().encode()
@@ -68,26 +69,26 @@ class ManifestCommit:
         except FileExistsError as error:
             raise conflict_error(self.target) from error
         if self._is_superseded(number):
-            # Others have published since, and have cleared away the commit of this number.
+            # Later commits were published and have removed the manifest of this number.
             self.object_store.remove([f"{self.target.beside}/{_commit_name(number)}"])
             raise conflict_error(self.target)
         self.finish_commit(manifest)
         return manifest
 
     def is_needed(self, attempt: str) -> bool:
-        """Whether an attempt is published, and its parts are not all copied yet."""
+        """Return whether an attempt is published but not all of its parts are copied."""
         manifest = self.read_state().manifest
         if manifest is None or not self._staged_folder(manifest).startswith(f"{attempt}/"):
             return False
         return not self.object_store.is_file(self._done_path(manifest.details["commit"]))
 
     def discard_attempt(self, attempt: str) -> None:
-        """Remove an attempt, unless it is needed."""
+        """Remove the folder of an attempt, unless it is needed."""
         if not self.is_needed(attempt):
             self.object_store.remove_folder(attempt)
 
     def finish_commit(self, manifest: Manifest) -> None:
-        """Bring the parts to where other tools look; a second time it does what is left to do."""
+        """Copy the parts to the output's folder and remove older commits; can be repeated."""
         path, number = self.target.path, int(manifest.details["commit"])
         staged, done = self._staged_folder(manifest), self._done_path(number)
         if not self.object_store.is_file(done):
@@ -99,7 +100,7 @@ class ManifestCommit:
                     to_copy,
                 )
             except (FileNotFoundError, StorageError) as error:
-                # Another process does the same, and was faster.
+                # Another process has finished this commit meanwhile.
                 if self.object_store.is_missing(error) and self._is_finished(number):
                     return
                 raise
@@ -114,49 +115,54 @@ class ManifestCommit:
         self.object_store.remove(map(self._done_path, older))
 
     def _replaced_names(self, manifest: Manifest, number: int) -> set[str]:
-        """Names of the parts that this commit took the place of; of others nothing is removed."""
+        """Return the names of the parts that this commit replaces; no other files are removed."""
         before = self.object_store.get(f"{self.target.beside}/{_commit_name(number - 1)}")
         if before is not None:
             return {part.name for part in Manifest.from_json(before).parts}
         return set(manifest.details.get("replaced", ()))
 
     def _is_superseded(self, number: int) -> bool:
+        """Return whether a later commit exists."""
         return max(self._list_numbers(), default=0) > number
 
     def _is_finished(self, number: int) -> bool:
+        """Return whether the parts of a commit are copied, or a later commit exists."""
         return self.object_store.is_file(self._done_path(number)) or self._is_superseded(number)
 
     def part_paths(self, manifest: Manifest) -> list[str]:
-        """The paths of the parts, be they copied or not."""
-        path, aside = self.target.path, self._uncopied_names(manifest)
+        """Return the paths of the parts, copied or in the staging folder."""
+        path, uncopied = self.target.path, self._uncopied_names(manifest)
         staged = self._staged_folder(manifest)
         return [
-            f"{staged if part.name in aside else path}/{part.name}".rstrip("/")
+            f"{staged if part.name in uncopied else path}/{part.name}".rstrip("/")
             for part in manifest.parts
         ]
 
     def data_folder(self, manifest: Manifest) -> str:
-        """The path of a folder that has all of them."""
+        """Return the path of a folder that contains all parts."""
         return self._staged_folder(manifest) if self._uncopied_names(manifest) else self.target.path
 
     def _uncopied_names(self, manifest: Manifest) -> Set[str]:
-        """Names of parts that are still where they were written."""
+        """Return the names of parts that are still in the staging folder."""
         number = manifest.details.get("commit")
         if number is None or self.object_store.is_file(self._done_path(number)):
             return frozenset()
         return self.object_store.list_files(self._staged_folder(manifest)).keys()
 
     def _done_path(self, number: int) -> str:
-        """A mark that all parts of a commit are where other tools look."""
+        """Return the path of the empty file which marks that all parts of a commit are copied."""
         return f"{self.target.beside}/commit-{number:08d}.done"
 
     def _staged_folder(self, manifest: Manifest) -> str:
+        """Return the staging folder of a manifest."""
         return f"{self.target.beside}/{manifest.details.get('staged', '')}"
 
     def _list_numbers(self) -> list[int]:
+        """Return the numbers of all manifests in order."""
         found = map(_COMMIT.fullmatch, self.object_store.list_files(self.target.beside))
         return sorted(int(match[1]) for match in found if match)
 
 
 def _commit_name(number: int) -> str:
+    """Return the file name of a manifest."""
     return f"commit-{number:08d}.json"

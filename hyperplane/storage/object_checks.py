@@ -1,4 +1,4 @@
-"""What keeps an object from being saved so that it comes back: seen before anything is written."""
+"""Find, before anything is written, what prevents an object from being saved losslessly."""
 
 from __future__ import annotations
 
@@ -9,28 +9,19 @@ from typing import Any
 
 from hyperplane.errors import Fault
 
-_OBJECTS = "numbers, text, or times, and not Python objects"
+_OBJECTS = "numbers, text, or times instead of Python objects"
 
 
 def object_faults(obj: Any, kind: str) -> list[Fault]:
-    """What is wrong with an object of a kind, as far as it shows without computing it.
+    """Return the faults of an object that can be found without computing it.
 
-    Parameters
-    ----------
-    obj : object
-        What is to be saved.
-    kind : str
-        As :func:`~hyperplane.storage.formats.kind_of` says.
-
-    Returns
-    -------
-    list of Fault
+    ``kind`` is that of :func:`~hyperplane.storage.formats.detect_kind`.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> print(*object_faults(pd.DataFrame({0: [1]}), "table"))
-    obj = with a column 0: allowed is names that are text; write df.rename(columns=str)
+    >>> object_faults(pd.DataFrame({0: [1]}), "table")[0].advice
+    'write df.rename(columns=str)'
     """
     faults = _async_client_faults(obj)
     if kind in ("table", "dataframe"):
@@ -45,8 +36,8 @@ def object_faults(obj: Any, kind: str) -> list[Fault]:
         try:
             obj.encode()
         except UnicodeEncodeError as error:
-            asked = f"with {obj[error.start]!a} at {error.start}"
-            faults.append(Fault("obj", asked, "text of whole Unicode characters"))
+            asked = f"text with {obj[error.start]!a} at index {error.start}"
+            faults.append(Fault("obj", asked, "text without unpaired surrogates"))
     if kind == "numpy" and obj.dtype.hasobject:
         faults.append(Fault("obj", f"an array of {obj.dtype}", _OBJECTS, "convert it with astype"))
     if kind == "array":
@@ -55,7 +46,7 @@ def object_faults(obj: Any, kind: str) -> list[Fault]:
 
 
 def _async_client_faults(obj: Any) -> list[Fault]:
-    """That the results of a collection would have to be awaited."""
+    """Return a fault if the object would be computed by an asynchronous Dask client."""
     distributed = sys.modules.get("distributed")
     if distributed is None or not hasattr(obj, "__dask_graph__"):
         return []
@@ -66,23 +57,24 @@ def _async_client_faults(obj: Any) -> list[Fault]:
     if not client.asynchronous:
         return []
     advice = "write await asyncio.to_thread(hyperplane.save, obj, url)"
-    return [Fault("obj", "to be computed by an asynchronous client", "one that waits", advice)]
+    return [Fault("obj", "a collection of an asynchronous client", "a synchronous client", advice)]
 
 
 def _name_faults(obj: Any) -> list[Fault]:
+    """Return faults for column names that are not strings or not unique."""
     if type(obj).__name__ == "Series":
         if isinstance(obj.name, str):
             return []
         advice = "write series.rename('its name')"
-        return [Fault("obj", f"a series named {obj.name!r}", "a name that is text", advice)]
+        return [Fault("obj", f"a series named {obj.name!r}", "a name that is a string", advice)]
     arrow = type(obj).__module__.startswith("pyarrow")
     names: Iterable[Hashable] = obj.column_names if arrow else list(obj.columns)
     counts = Counter(str(name) for name in names)
     faults = [
         Fault(
             "obj",
-            f"with a column {name!r}",
-            "names that are text",
+            f"a table with a column named {name!r}",
+            "column names that are strings",
             "write df.columns = ['_'.join(map(str, name)) for name in df.columns]"
             if isinstance(name, tuple)
             else "write df.rename(columns=str)",
@@ -91,14 +83,14 @@ def _name_faults(obj: Any) -> list[Fault]:
         if not isinstance(name, str)
     ]
     return faults[:3] + [
-        Fault("obj", f"with {count} columns {name!r}", "each name once", "rename or drop one")
+        Fault("obj", f"a table with {count} columns {name!r}", "unique names", "rename or drop one")
         for name, count in counts.items()
         if count > 1
     ]
 
 
 def _array_faults(obj: Any) -> list[Fault]:
-    """Arrays of objects; those of xarray may be text, which Zarr takes."""
+    """Return faults for arrays of Python objects, except text in xarray, which Zarr supports."""
     if type(obj).__module__.startswith("dask"):
         if not obj.dtype.hasobject:
             return []
@@ -113,6 +105,6 @@ def _array_faults(obj: Any) -> list[Fault]:
         for name, variable in variables.items()
         if variable.dtype.hasobject and variable.chunks is None
         if infer_dtype(variable.values.ravel(), skipna=True).startswith("mixed")
-        # Times of other calendars are objects that Zarr has a form for.
+        # Zarr supports cftime objects, which are times of other calendars.
         if not type(variable.values.ravel()[0]).__module__.startswith("cftime")
     ]

@@ -1,4 +1,4 @@
-"""Saving a folder of parts: each by a task of its own, and all of them published at once."""
+"""Save a collection as a folder of parts, written by one task each and published at once."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from hyperplane.storage.single_file import exists_error
 from hyperplane.storage.text_formats import name_part_in_errors
 from hyperplane.stores.locations import Store
 
-#: Seconds until a listing must show what was written; some stores take their time.
+#: Seconds until a listing must show written files; some stores are eventually consistent.
 LISTING_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True)
 class PartWriteOptions:
-    """How tasks write parts.
+    """Options of the tasks that write parts.
 
     Parameters
     ----------
     store : Store
-        Where.
+        Where to write.
     folder : str
-        Path of the folder for parts that are not yet published.
+        Path of the staging folder.
     format : str
-        In what form.
+        Format of the parts.
     refuse : str
-        URL for the error of a part that differs from what is there; empty to write it.
+        URL for the error if a part differs from the existing one; empty to write it.
     shard : int or None
-        The shard that writes.
+        Index of the writing shard.
     """
 
     store: Store
@@ -80,8 +80,8 @@ def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
             return _save_result(request, base.manifest, written=0)
         if appends:
             manifest = record_append(manifest, request, base.manifest)
-        had = {part.name for part in old}
-        new = [part for part in manifest.parts if part.name not in had]
+        existing_names = {part.name for part in old}
+        new = [part for part in manifest.parts if part.name not in existing_names]
         verify_listing(commits.object_store, staged, new)
         published = commits.publish(manifest, staged, base)
         return replace(_save_result(request, published, written=len(new)), published=True)
@@ -96,18 +96,18 @@ def write_parts(
     kept: Sequence[ManifestEntry] = (),
     refuses: bool = False,
 ) -> Manifest:
-    """Have the parts of a collection written aside.
+    """Write the parts of a collection to a staging folder, and return their manifest.
 
     Parameters
     ----------
     folder : str
-        Where to.
-    there : sequence of Part
-        Those in the same places; what is the same is not written again.
-    kept : sequence of Part
-        Those that come before all of these.
+        Staging folder.
+    there : sequence of ManifestEntry
+        Existing parts at the same positions; equal ones are not written again.
+    kept : sequence of ManifestEntry
+        Existing parts that precede all of these.
     refuses : bool
-        Whether it is an error when one differs from what is there.
+        Whether a part that differs from the existing one is an error.
     """
     pieces = obj.to_delayed() if hasattr(obj, "to_delayed") else [obj]
     if refuses and len(pieces) != len(there):
@@ -124,8 +124,7 @@ def write_parts(
         for number, piece in enumerate(pieces)
     ]
     if hasattr(obj, "to_delayed"):
-        # With it come Dask's data frames and Polars, which take a second to import: not for a
-        # file, nor for a shard of a process of its own.
+        # Imports dask.dataframe and Polars, which take a second, so only for collections.
         from hyperplane.collections.frames import plan
 
         tasks = plan.tasks("save", tokenize(request.target.path, folder), write_part, each)
@@ -139,12 +138,12 @@ def write_parts(
 def write_part(
     piece: Any, number: int, writing: PartWriteOptions, there: ManifestEntry | None
 ) -> ManifestEntry:
-    """Write one part, in a task; unless the same is there already."""
+    """Write one part in a task, unless an equal one exists."""
     with name_part_in_errors(number):
         made = _encode_part(piece, writing.format)
     sha = hashlib.sha256(made.data).hexdigest()
     prefix = "part-" if writing.shard is None else f"part-{writing.shard:05d}-"
-    # A task may run twice; only the part that its result names is ever published.
+    # A task may run twice; only the part named by its result is published.
     name = f"{prefix}{number:05d}-{secrets.token_hex(4)}{PART_SUFFIXES[writing.format]}"
     part = ManifestEntry(name, len(made.data), sha, made.rows, writing.shard, made.schema)
     if there is not None and there.content == part.content:
@@ -152,14 +151,15 @@ def write_part(
     if writing.refuse:
         raise OutputExists(
             writing.refuse,
-            f"part {number} is not the one that is there; write mode='overwrite' to replace what "
-            "is there, or mode='skip' to keep it",
+            f"part {number} differs from the saved one; pass mode='overwrite' to replace what is "
+            "saved, or mode='skip' to keep it",
         )
     ObjectStore(writing.store).put(f"{writing.folder}/{name}", made.data)
     return part
 
 
 def _encode_part(piece: Any, format: str) -> EncodedFile:  # noqa: A002
+    """Return the file of a dataframe or bag partition."""
     if hasattr(piece, "columns"):
         return ENCODERS[format](piece)
     return encode_records(piece, format)
@@ -167,31 +167,33 @@ def _encode_part(piece: Any, format: str) -> EncodedFile:  # noqa: A002
 
 @contextmanager
 def staging_folder(commits: CommitProtocol) -> Iterator[str]:
-    """A folder for what is not yet published, which is there for a block."""
+    """Provide a staging folder for one attempt; remove it after the block."""
     with running_attempt() as name:
         folder = f"{commits.target.beside}/{name}"
         check_writable(commits, folder)
         try:
             yield f"{folder}/data"
         finally:
-            with suppress(StorageError):  # leftovers; what has gone wrong is on its way already
+            with suppress(
+                StorageError
+            ):  # leftovers are harmless; do not hide the error of the block
                 commits.discard_attempt(folder)
 
 
 def check_writable(commits: CommitProtocol, attempt: str) -> None:
-    """Write next to nothing, so that a save that cannot be fails before a long computation."""
+    """Write an empty probe file, so that a save without rights fails before a long computation."""
     probe = f"{attempt}/probe"
     commits.object_store.put(probe, b"")
     commits.object_store.remove([probe])
 
 
 def verify_listing(object_store: ObjectStore, folder: str, parts: Sequence[ManifestEntry]) -> None:
-    """Compare what was written with what the store lists.
+    """Compare the written parts with the store's listing.
 
     Raises
     ------
     StorageError
-        When a part is missing, or of another size or checksum.
+        If a part is missing or of another size.
     """
     deadline = time.monotonic() + LISTING_TIMEOUT
     while True:
@@ -212,8 +214,8 @@ def verify_listing(object_store: ObjectStore, folder: str, parts: Sequence[Manif
             folder
             if object_store.store.local
             else object_store.store.system.unstrip_protocol(folder),
-            f"{len(wrong)} of {len(parts)} parts are not listed as they were written ({some}); "
-            "nothing was published, save again",
+            f"{len(wrong)} of {len(parts)} parts are missing or incomplete in the store's listing "
+            f"({some}); nothing was published, save again",
         )
 
 

@@ -1,4 +1,4 @@
-"""Tasks with a bar, when they take long and somebody looks."""
+"""Compute tasks with a progress bar."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from dask.callbacks import Callback
 
 from hyperplane.collections.in_use import active_client
 
-#: Seconds after which a bar appears.
+#: Seconds before the bar appears.
 BAR_DELAY = 2.0
 
 
 def compute_with_progress(tasks: Sequence[Any], what: str) -> list[Any]:
-    """The results of tasks of one graph, in their order.
+    """Compute tasks of one graph and return their results in order.
 
-    When one fails, the others are not waited for.
+    When one task fails, the others are not waited for.
     """
     if not tasks:
         return []
     client = active_client()
-    # One graph holds all tasks; to compute them as so many objects would merge it with itself.
+    # All tasks share one graph; computing them as separate objects would merge it repeatedly.
     graph, keys = tasks[0].dask, [task.key for task in tasks]
     with show_progress(what, len(tasks)) as advance:
         if client is None:
@@ -48,6 +48,8 @@ def compute_with_progress(tasks: Sequence[Any], what: str) -> list[Any]:
 
 
 class _TaskCounter(Callback):
+    """Call ``advance`` for each finished task among the given keys."""
+
     def __init__(self, keys: set[Any], advance: Any) -> None:
         def posttask(key: Any, *rest: object) -> None:
             if key in keys:
@@ -58,7 +60,7 @@ class _TaskCounter(Callback):
 
 @contextmanager
 def show_progress(what: str, total: int) -> Iterator[Any]:
-    """A way to count, shown on a terminal or in a notebook once it takes long."""
+    """Yield a function that advances a bar, shown on a terminal or in a notebook after a delay."""
     if not (sys.stderr.isatty() or "ipykernel" in sys.modules):
         yield lambda: None
         return
@@ -77,5 +79,5 @@ def show_progress(what: str, total: int) -> Iterator[Any]:
         yield lambda: progress.advance(task)
     finally:
         begin.cancel()
-        begin.join()  # a bar that starts just now would stay after it is stopped
+        begin.join()  # a bar that starts concurrently would remain after stop()
         progress.stop()

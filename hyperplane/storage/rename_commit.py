@@ -1,4 +1,4 @@
-"""Publishing on a local disk: a folder takes the place of another by one rename."""
+"""Commits on local disk: the new folder replaces the old one by one rename."""
 
 from __future__ import annotations
 
@@ -23,25 +23,27 @@ _AT_FDCWD = -100
 
 
 class RenameCommit:
-    """On a local disk: by a rename, which is one step for every reader."""
+    """Commit protocol of local disks: a rename is atomic for every reader."""
 
     def __init__(self, target: Target, object_store: ObjectStore) -> None:
         self.target, self.object_store = target, object_store
 
     def read_state(self) -> PublishedState:
-        """What others see now; the names in the folder say which manifest is of them."""
+        """Return the published state; the names in the folder identify its manifest."""
         if not os.path.lexists(self.target.path):
             self._restore_moved_folder()
         return self._read_stable_state()
 
     def _read_stable_state(self) -> PublishedState:
+        """Return the state of a folder that was not replaced during the listing."""
         while True:
             before = _inode(self.target.path)
             state = self._read_once()
-            if _inode(self.target.path) == before:  # else it was replaced while it was listed
+            if _inode(self.target.path) == before:  # otherwise replaced during the listing
                 return state
 
     def _read_once(self) -> PublishedState:
+        """Return the state of the folder, which may be replaced meanwhile."""
         path = Path(self.target.path)
         if path.is_dir():
             sizes = {
@@ -56,44 +58,45 @@ class RenameCommit:
             return PublishedState()
         version = _version(hash_names(sizes), path)
         found = self.object_store.get(f"{self.target.beside}/{version}.json")
-        if found is None:  # the folder may have been brought back from a copy of it
+        if found is None:  # a restored copy of the folder has another inode
             found = self._find_only_manifest(hash_names(sizes))
         if found is not None:
             return PublishedState(version, Manifest.from_json(found))
         return PublishedState(version, foreign_manifest(sizes, self._find_saved_manifest()))
 
     def _restore_moved_folder(self) -> None:
-        """Undo the first of two renames, when whoever did it was killed before the second."""
+        """Undo the first of two renames if the process was killed before the second."""
         if any(self._moved_folders()):
             with (
                 contextlib.suppress(OSError),
                 self._publish_lock(),
-            ):  # one who lives has finished by then
+            ):  # a live process releases it after both
                 for aside in self._moved_folders():
                     if not os.path.lexists(self.target.path):
                         aside.rename(self.target.path)
 
     def _moved_folders(self) -> list[Path]:
+        """Return folders that were renamed and not yet replaced, on systems without exchange."""
         return find_in(Path(self.target.beside), "attempt-*.old")
 
     def _find_only_manifest(self, key: str) -> bytes | None:
-        """The one manifest of parts with these names."""
+        """Return the manifest of parts with these names, if there is exactly one."""
         files = find_in(Path(self.target.beside), f"{key}-*.json")
         return self.object_store.get(str(files[0])) if len(files) == 1 else None
 
     def _find_saved_manifest(self) -> Manifest | None:
-        """What was saved here before somebody else changed it."""
+        """Return the manifest of what was saved before another program changed the folder."""
         for file in find_in(Path(self.target.beside), "*.json"):
             with contextlib.suppress(ValueError, TypeError, OSError):
                 return Manifest.from_json(file.read_bytes())
         return None
 
     def finish_interrupted(self, state: PublishedState) -> None:
-        """Nothing: a rename is all or nothing."""
+        """Do nothing, as a rename cannot be interrupted."""
 
     def publish(self, manifest: Manifest, staged: str, base: PublishedState) -> Manifest:
-        """Rename the folder; see :class:`Commits`."""
-        # A folder of its own, into which no task that runs twice can still write.
+        """Rename the folder; see :class:`CommitProtocol`."""
+        # A new folder, into which a task that runs twice cannot write.
         with running_attempt() as name:
             whole = f"{self.target.beside}/{name}"
             try:
@@ -110,18 +113,19 @@ class RenameCommit:
     def _replace_target(
         self, whole: str, manifest: Manifest, version: str, base: PublishedState
     ) -> None:
-        told = f"{self.target.beside}/{version}.json"
-        self.object_store.put(told, manifest.to_json().encode())
+        """Replace the published folder under the lock, if its state is still ``base``."""
+        manifest_path = f"{self.target.beside}/{version}.json"
+        self.object_store.put(manifest_path, manifest.to_json().encode())
         with self._publish_lock():
             if self._read_stable_state().version != base.version:
-                Path(told).unlink(missing_ok=True)
+                Path(manifest_path).unlink(missing_ok=True)
                 raise conflict_error(self.target)
             _exchange(whole, self.target.path)
             if base.version:
                 Path(self.target.beside, f"{base.version}.json").unlink(missing_ok=True)
 
     def is_needed(self, attempt: str) -> bool:
-        """Never: what was published is hard links."""
+        """Return False: published files are hard links."""
         del attempt
         return False
 
@@ -130,39 +134,40 @@ class RenameCommit:
         shutil.rmtree(attempt, ignore_errors=True)
 
     def part_paths(self, manifest: Manifest) -> list[str]:
-        """The paths of the parts."""
+        """Return the paths of the parts."""
         return [f"{self.target.path}/{part.name}".rstrip("/") for part in manifest.parts]
 
     def data_folder(self, manifest: Manifest) -> str:
-        """The path of a folder that has all of them."""
+        """Return the path of the published folder."""
         return self.target.path
 
     @contextlib.contextmanager
     def _publish_lock(self) -> Iterator[None]:
-        """Among those who publish at the same place; a process that dies lets go of it."""
+        """Lock out other processes that publish here; the lock ends with the process."""
         with Path(self.target.beside, "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
 
 def _version(key: str, path: Path) -> str:
-    """Of parts with the same names, as those of Zarr, the number of their folder says which."""
+    """Return a version; the inode tells apart folders with the same names, as of Zarr chunks."""
     return f"{key}-{path.stat().st_ino}"
 
 
 def _inode(path: str) -> int | None:
+    """Return the inode of a path; None if it does not exist."""
     with contextlib.suppress(OSError):
         return Path(path).stat().st_ino
     return None
 
 
 def _exchange(staged: str, path: str) -> None:
-    """Put a folder where another thing may be; that is then where the folder was."""
+    """Rename a staged folder to a path; a folder that was there takes the staged name."""
     if not os.path.lexists(path):
         Path(staged).rename(path)
     elif not _try_swap(staged, path):
         aside = Path(f"{staged}.old")
-        Path(path).rename(aside)  # in this moment others find nothing, and never a half
+        Path(path).rename(aside)  # for a moment readers find no output, but never a part of one
         try:
             Path(staged).rename(path)
         except BaseException:
@@ -174,7 +179,7 @@ def _exchange(staged: str, path: str) -> None:
 
 
 def _try_swap(one: str, other: str) -> bool:
-    """Whether two places could be exchanged in one step, as Linux can."""
+    """Exchange two paths in one step, as only Linux can; return whether it succeeded."""
     if not sys.platform.startswith("linux"):
         return False
     try:

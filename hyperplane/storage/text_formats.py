@@ -1,6 +1,6 @@
-"""Items of bags, dicts and lists as JSON and as lines: what fits, and what does not.
+"""Items of bags, dicts, and lists as JSON and text lines.
 
-What cannot come back as it was is an error that names it, and not something else in its place.
+A value that would not be loaded unchanged is an error that names it.
 """
 
 from __future__ import annotations
@@ -26,25 +26,14 @@ _ADVICE = {
 
 
 def to_json(obj: Any, where: str, **how: Any) -> str:
-    """An object as JSON. NumPy's numbers become numbers, and times text in the form of ISO 8601.
+    """Return an object as JSON; NumPy numbers as numbers, and times in ISO 8601.
 
-    Parameters
-    ----------
-    obj : object
-        The object.
-    where : str
-        What faults call it.
-    **how
-        For ``json.dumps``.
-
-    Returns
-    -------
-    str
+    ``where`` is the name of the object in faults, ``how`` are options of ``json.dumps``.
 
     Raises
     ------
     RequestError
-        With a fault for each thing inside that JSON has no form for.
+        With a fault for each value that JSON does not support.
 
     Examples
     --------
@@ -54,29 +43,32 @@ def to_json(obj: Any, where: str, **how: Any) -> str:
     try:
         text = json.dumps(obj, ensure_ascii=False, allow_nan=False, **how)
         text.encode()
-        # Otherwise it has keys that are no text, or tuples.
+        # Keys that are not text, and tuples, would not be loaded unchanged.
         if json.loads(text) == obj:
             return text
     except (TypeError, ValueError, RecursionError):
-        pass  # the slow way says what it is
+        pass  # the slow conversion below reports each value
     faults: list[Fault] = []
     try:
         made = _to_json_value(obj, where, faults)
     except RecursionError:
-        faults = [Fault(where, "nested too deep, or within itself", _JSON)]
+        faults = [Fault(where, "nested too deeply, or containing itself", _JSON)]
     check(faults)
     return json.dumps(made, ensure_ascii=False, **how)
 
 
 def _to_json_value(obj: Any, where: str, faults: list[Fault]) -> Any:
-    """What JSON has a form for; else a fault."""
+    """Convert a value for JSON; add a fault for what JSON does not support."""
     if isinstance(obj, dict):
-        wrong = [key for key in obj if not isinstance(key, str)]
+        bad_keys = [key for key in obj if not isinstance(key, str)]
         faults += [
             Fault(
-                f"the key {shorten(key)} of {where}", type(key).__name__, "text", "write str(key)"
+                f"the key {shorten(key)} of {where}",
+                type(key).__name__,
+                "a string",
+                "write str(key)",
             )
-            for key in wrong
+            for key in bad_keys
         ]
         return {
             _to_json_value(key, f"the key {shorten(key)} of {where}", faults): _to_json_value(
@@ -93,13 +85,13 @@ def _to_json_value(obj: Any, where: str, faults: list[Fault]) -> Any:
         try:
             obj.encode()
         except UnicodeEncodeError:
-            faults.append(Fault(where, ascii(obj)[:80], "text of whole Unicode characters"))
+            faults.append(Fault(where, ascii(obj)[:80], "text without unpaired surrogates"))
         return obj
     return _to_json_scalar(obj, where, faults)
 
 
 def _to_json_scalar(obj: Any, where: str, faults: list[Fault]) -> Any:
-    """A value that holds no others."""
+    """Convert a value that is not a dict or list for JSON; add a fault if unsupported."""
     import numpy as np
 
     if obj is None or isinstance(obj, bool | int):
@@ -121,29 +113,18 @@ def _to_json_scalar(obj: Any, where: str, faults: list[Fault]) -> Any:
 
 
 def shorten(value: object) -> str:
-    """A value as a message may show it."""
+    """Return the repr of a value, cut to 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def encode_lines(items: Sequence[Any], form: str) -> bytes:
-    r"""Items of a bag, one on each line.
-
-    Parameters
-    ----------
-    items : sequence
-        The items of a partition.
-    form : {"jsonl", "text"}
-        As JSON, or as the text that they are.
-
-    Returns
-    -------
-    bytes
+    r"""Return the items of a bag partition, one per line, in the format "jsonl" or "text".
 
     Raises
     ------
     WrongType
-        When an item cannot be a line; it names the item.
+        If an item cannot be written as one line; names the item.
 
     Examples
     --------
@@ -155,11 +136,14 @@ def encode_lines(items: Sequence[Any], form: str) -> bytes:
 
 
 def _encode_line(item: Any, number: int, form: str) -> str:
+    """Return one item as a line of text or JSON."""
     if form == "text":
         if not isinstance(item, str):
-            raise item_error("item", item, number, "a line is text; save it as jsonl, or map(str)")
+            raise item_error(
+                "item", item, number, "lines of text must be strings; save it as jsonl, or map(str)"
+            )
         if "\n" in item:
-            wrong = "there is a line break in it, so it would come back as two; save it as jsonl"
+            wrong = "it contains a line break and would be loaded as two items; save it as jsonl"
             raise item_error("item", item, number, wrong)
     try:
         return _check_unicode(item) if form == "text" else to_json(item, "item")
@@ -175,6 +159,7 @@ def _encode_line(item: Any, number: int, form: str) -> str:
 
 
 def _check_unicode(text: str) -> str:
+    """Return a text that can be encoded as UTF-8, or raise."""
     faults: list[Fault] = []
     _to_json_value(text, "item", faults)
     check(faults)
@@ -182,7 +167,7 @@ def _check_unicode(text: str) -> str:
 
 
 def item_error(field: str, value: Any, number: int, message: str) -> WrongType:
-    """The error of an item of a bag that does not fit."""
+    """Return the error of a bag item that the format does not support."""
     shown = shorten(value)
     said = f"item {number} (counted from 0): {field} is {shown}: {message}"
     return WrongType(field, shown, f"item {number}", said)
@@ -190,7 +175,7 @@ def item_error(field: str, value: Any, number: int, message: str) -> WrongType:
 
 @contextmanager
 def name_part_in_errors(number: int) -> Iterator[None]:
-    """Have errors of what is in a part say which part it is.
+    """Prefix data errors raised in this block with the number of the part.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How many writers a process lets at a store at once: few at first, more while all goes well."""
+"""Limit the concurrent requests of a process to a store."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: Writers at first, and at most.
+#: Initial and maximum number of concurrent requests.
 INITIAL_LIMIT, MAX_LIMIT = 4, 64
 
 
 class Throttle:
-    """A limit that grows by one for each round without a refusal, and halves after one.
+    """Adaptive concurrency limit (additive increase, multiplicative decrease).
 
     Examples
     --------
@@ -29,7 +29,7 @@ class Throttle:
 
     @contextmanager
     def acquire(self) -> Iterator[None]:
-        """Wait for a turn, and have it for a block."""
+        """Wait until a request may start, and count it as running in this block."""
         with self._changed:
             self._changed.wait_for(lambda: self._busy < self.limit)
             self._busy += 1
@@ -44,6 +44,6 @@ class Throttle:
                 self._changed.notify_all()
 
     def reduce(self) -> None:
-        """The store asks for fewer."""
+        """Halve the limit, as the store has refused a request."""
         with self._changed:
             self.limit, self._successes = max(1, self.limit // 2), 0
