@@ -62,8 +62,10 @@ def _last_record_end(text: bytes, quoted: bool) -> int:
 
     Examples
     --------
-    >>> _end(b'1,2\n3,"a\nb\nc', quoted=True), _end(b"1,2\n3,4\n5", quoted=False)
-    (4, 8)
+    >>> _last_record_end(b'1,2\n3,"a\nb\nc', quoted=True)
+    4
+    >>> _last_record_end(b"1,2\n3,4\n5", quoted=False)
+    8
     """
     end = text.rfind(b"\n") + 1
     odd = quoted and text.count(b'"', 0, end) % 2 == 1

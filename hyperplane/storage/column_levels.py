@@ -20,7 +20,7 @@ def flatten_columns(obj: Any) -> Any:
     >>> import pandas as pd
     >>> columns = pd.MultiIndex.from_tuples([("t", ""), ("v", "sum"), ("v", "mean")])
     >>> with warnings.catch_warnings(action="ignore"):
-    ...     list(with_flat_columns(pd.DataFrame([[1, 2, 3]], columns=columns)).columns)
+    ...     list(flatten_columns(pd.DataFrame([[1, 2, 3]], columns=columns)).columns)
     ['t', 'v_sum', 'v_mean']
     """
     columns: Any = getattr(obj, "columns", None)

@@ -55,7 +55,7 @@ def _load_npy(data: bytes) -> Any:
         if min(shape, default=0) < 0 or (declared > available and not dtype.hasobject):
             raise ValueError(
                 f"the file is shorter than its header declares: an array of shape {shape} and type "
-                f"{dtype} has {format_bytes(declared)}, and the file holds {format_bytes(available)}"
+                f"{dtype} has {format_bytes(declared)}, and the file has {format_bytes(available)}"
             )
         file.seek(0)
     return np.load(file, allow_pickle=False)

@@ -1,4 +1,4 @@
-"""Large files of this machine: compared and sent by blocks, never held whole."""
+"""Compare and upload large local files in blocks, without holding them in memory."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hyperplane.storage.retrying import call_with_retries, translate_errors
 from hyperplane.storage.target import Target
 
 T = TypeVar("T")
-#: Bytes that are read at once; a file of no more is sent whole.
+#: Bytes read at a time; smaller files are uploaded whole.
 BLOCK_BYTES = 8 * 2**20
 
 
 class MultipartUpload:
-    """A file of this machine, to be saved without being held in memory.
+    """A local file that is saved without being held in memory.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class MultipartUpload:
         self.size = source.stat().st_size
 
     def compare(self, object_store: ObjectStore, path: str) -> tuple[bool, int | None]:
-        """Whether a file of the store holds the same, and its bytes; None when it is gone."""
+        """Return whether a file of the store is equal, and its size; None if it does not exist."""
         try:
             info = _call_store(object_store, path, partial(object_store.store.system.info, path))
             size = int(info["size"] or 0)
@@ -48,6 +48,7 @@ class MultipartUpload:
         return same, size
 
     def _has_same_bytes(self, object_store: ObjectStore, path: str) -> bool:
+        """Return whether a file of the store begins with the bytes of the local one."""
         with self.source.open("rb") as mine, object_store.store.system.open(path, "rb") as theirs:
             while block := mine.read(BLOCK_BYTES):
                 if theirs.read(len(block)) != block:
@@ -55,19 +56,19 @@ class MultipartUpload:
         return True
 
     def put(self, object_store: ObjectStore, path: str) -> None:
-        """Send it; who looks at the file there sees the old one or all of the new one."""
+        """Upload the file atomically, replacing an existing one."""
         if object_store.store.local:
             _call_store(object_store, path, partial(_copy_locally, self.source, path, Path.replace))
         else:
             _call_store(object_store, path, partial(self._send, object_store, path))
 
     def put_new(self, object_store: ObjectStore, path: str) -> None:
-        """Send it to where no file is yet.
+        """Upload the file atomically, unless it exists.
 
         Raises
         ------
         FileExistsError
-            When there is one, with something else in it.
+            If it exists with other content.
         """
         try:
             if object_store.store.local:
@@ -77,17 +78,17 @@ class MultipartUpload:
                     object_store, path, partial(self._send, object_store, path, mode="create")
                 )
         except FileExistsError:
-            # After a lost answer it may have been ourselves.
+            # If an answer was lost, this process may have uploaded the file itself.
             if not self.compare(object_store, path)[0]:
                 raise
 
     def verify(self, object_store: ObjectStore, path: str) -> None:
-        """Compare the size that the store tells.
+        """Compare the store's size of the file with the local one.
 
         Raises
         ------
         StorageError
-            When it is another one.
+            If the size differs.
         """
         object_store.store.system.invalidate_cache()
         size = _call_store(object_store, path, partial(object_store.store.system.info, path))[
@@ -96,18 +97,18 @@ class MultipartUpload:
         if int(size or 0) != self.size:
             raise StorageError(
                 Target(object_store.store, path).url,
-                f"has {size} bytes in the store, and {self.source} had {self.size}; save it again, "
-                "when nobody changes it",
+                f"has {size} bytes in the store, but {self.source} had {self.size} bytes; save it "
+                "again while no process changes it",
             )
 
     def _send(self, object_store: ObjectStore, path: str, **options: Any) -> None:
-        # Object stores show a file that comes in several pieces when the last one has come.
+        # Object stores publish a multipart upload when it is complete.
         system = object_store.store.system
         system.put_file(str(self.source), path, **content_type_options(system, path), **options)
 
 
 def _copy_locally(source: Path, path: str, publish: Callable[[Path, str], Any]) -> None:
-    """Copy a file on the disk under another name, which then becomes the one it shall have."""
+    """Copy a file to a temporary name on the same disk, then publish it under its path."""
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name[:200]}.{secrets.token_hex(6)}.part")
@@ -119,23 +120,25 @@ def _copy_locally(source: Path, path: str, publish: Callable[[Path, str], Any]) 
 
 
 def _call_store(object_store: ObjectStore, path: str, work: Callable[[], T]) -> T:
-    def in_turn() -> T:
+    """Call a function under the store's concurrency limit, with retries."""
+
+    def throttled() -> T:
         with object_store.throttle.acquire():
             return work()
 
     url = Target(object_store.store, path).url
     return call_with_retries(
-        in_turn, url, store=object_store.store, throttled=object_store.throttle.reduce
+        throttled, url, store=object_store.store, throttled=object_store.throttle.reduce
     )
 
 
 def hash_file(file: Path, update: Callable[[bytes], None]) -> int:
-    """Hand on a file of this machine by blocks; the bytes that it has.
+    """Pass the blocks of a local file to ``update``, and return its size.
 
     Raises
     ------
     StorageError
-        When it cannot be read.
+        If the file cannot be read.
     """
     size = 0
     with translate_errors(str(file)), file.open("rb") as opened:

@@ -13,7 +13,7 @@ from typing import Any
 
 #: Kinds by base class, the first match counts; any other type is a kind itself.
 _KINDS: tuple[tuple[type, str], ...] = (
-    (bool, "truth values"),
+    (bool, "booleans"),
     (decimal.Decimal, "decimals"),
     (numbers.Real, "numbers"),
     (str, "text"),
@@ -32,8 +32,10 @@ def find_mixed_kinds(values: Iterable[Any]) -> list[str]:
 
     Examples
     --------
-    >>> mixed_kinds([1, 2.5, None]), mixed_kinds([2.5, True]), mixed_kinds([[b"a"], ["b"]])
-    ([], ['numbers', 'truth values'], ['bytes', 'text'])
+    >>> find_mixed_kinds([1, 2.5, None]), find_mixed_kinds([2.5, True])
+    ([], ['numbers', 'booleans'])
+    >>> find_mixed_kinds([[b"a"], ["b"]])
+    ['bytes', 'text']
     """
     items = list(values)
     types = set(map(type, items))
@@ -64,7 +66,7 @@ def _kind_name(held: type) -> str:
     if held in (type(None), type(pd.NA), type(pd.NaT)):
         return ""
     if issubclass(held, np.bool_):
-        return "truth values"
+        return "booleans"
     if issubclass(held, (*_LISTS, np.ndarray)):
         return "lists"
     return next((name for base, name in _KINDS if issubclass(held, base)), held.__name__)

@@ -1,4 +1,4 @@
-"""What can be done with a store: whole files put, listed, copied and removed, faults absorbed."""
+"""Operations on whole files of a store or local disk, with retries and a concurrency limit."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _CONTENT_TYPES = {
     ".avro": "application/avro",
     ".npy": "application/octet-stream",
 }
-#: One for each store that this process writes to.
+#: One per protocol.
 _throttles: dict[str, Throttle] = {}
 
 
 def guess_content_type(name: str) -> str:
-    """What a browser is told of a file by its name."""
+    """Return the content type of a file by its name."""
     suffix = Path(name).suffix.lower()
     return _CONTENT_TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
 def content_type_options(system: Any, path: str) -> dict[str, Any]:
-    """The way in which a file system is told what a file of that name is."""
+    """Return the file system's options that set the content type of a file."""
     protocol = system.protocol if isinstance(system.protocol, str) else system.protocol[0]
     kind = guess_content_type(path)
     if protocol in ("gs", "gcs"):
@@ -57,7 +57,7 @@ def content_type_options(system: Any, path: str) -> dict[str, Any]:
 
 
 class ObjectStore:
-    """One store, for whole files.
+    """Operations on whole files of one store.
 
     Parameters
     ----------
@@ -70,18 +70,18 @@ class ObjectStore:
         self.throttle = _throttles.setdefault(store.protocol, Throttle())
 
     def put(self, path: str, data: Any) -> None:
-        """Write a file; who looks at it sees the old one or all of the new one."""
+        """Write a file atomically, replacing an existing one."""
         self._call(
             path, partial(_write_replacing if self.store.local else self._upload, path, data)
         )
 
     def put_new(self, path: str, data: bytes) -> None:
-        """Write a file that is not there yet.
+        """Write a file atomically, unless it exists.
 
         Raises
         ------
         FileExistsError
-            When it is there, with something else in it.
+            If it exists with other content.
         """
         try:
             self._call(
@@ -90,13 +90,14 @@ class ObjectStore:
             return
         except FileExistsError as error:
             refused = error
-        # After a lost answer it may have been ourselves. Not within the handler: a passing fault of
-        # this request would carry the refusal as its context, and not be tried again.
+        # If an answer was lost, this process may have written the file itself. Outside of the
+        # handler, as a transient error of this request would get the refusal as its context and
+        # not be retried.
         if self.get(path) != data:
             raise refused
 
     def get(self, path: str) -> bytes | None:
-        """All of a file; None when it is not there."""
+        """Return the content of a file; None if it does not exist."""
         try:
             found: bytes = self._call(path, partial(self.store.system.cat_file, path))
             return found
@@ -106,14 +107,14 @@ class ObjectStore:
             raise
 
     def list_files(self, folder: str) -> dict[str, dict[str, Any]]:
-        """The files below a folder by their names there, with what the store says of each."""
+        """Return the store's information on all files below a folder, by relative path."""
         system = self.store.system
         system.invalidate_cache()
-        # fsspec's own way of listing takes a folder that it cannot read for an empty one.
-        own = type(system).find is AbstractFileSystem.find
-        listed = self._walk if own else partial(self._find, system)
+        # fsspec's generic find() ignores folders that it cannot read.
+        is_generic = type(system).find is AbstractFileSystem.find
+        list_below = self._walk if is_generic else partial(self._find, system)
         try:
-            found = listed(folder)
+            found = list_below(folder)
         except (FileNotFoundError, StorageError) as error:
             if self.is_missing(error):
                 return {}
@@ -123,32 +124,33 @@ class ObjectStore:
         return {path.removeprefix(prefix): info for path, info in inside.items()}
 
     def _find(self, system: Any, folder: str) -> dict[str, dict[str, Any]]:
+        """Return all files below a folder by path, with the file system's own find()."""
         found: dict[str, dict[str, Any]] = self._call(
             folder, partial(system.find, folder, detail=True)
         )
         return found
 
     def _walk(self, folder: str) -> dict[str, dict[str, Any]]:
-        """The files below a folder by their paths; each folder is asked for until it answers."""
-        found, todo = {}, [folder]
-        while todo:
-            here = todo.pop()
+        """Return all files below a folder by path; each folder's listing is retried."""
+        found, pending = {}, [folder]
+        while pending:
+            current = pending.pop()
             try:
-                entries = self._call(here, partial(self.store.system.ls, here, detail=True))
+                entries = self._call(current, partial(self.store.system.ls, current, detail=True))
             except (FileNotFoundError, StorageError) as error:
-                if here == folder or not self.is_missing(error):
+                if current == folder or not self.is_missing(error):
                     raise
-                continue  # it was removed meanwhile
+                continue  # the folder was removed meanwhile
             for info in entries:
                 if info["type"] != "directory":
                     found[info["name"]] = info
-                elif info["name"].rstrip("/") != here:
-                    todo.append(info["name"].rstrip("/"))
+                elif info["name"].rstrip("/") != current:
+                    pending.append(info["name"].rstrip("/"))
         return dict(sorted(found.items()))
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a file of that name."""
-        # Not fsspec's isfile, which says no whatever goes wrong.
+        """Return whether a path is an existing file."""
+        # Not fsspec's isfile, which returns False for any error.
         self.store.system.invalidate_cache()
         try:
             info = self._call(path, partial(self.store.system.info, path))
@@ -159,52 +161,53 @@ class ObjectStore:
         return bool(info["type"] == "file")
 
     def verify(self, path: str, data: bytes) -> None:
-        """Compare what the store says of a file with what was written.
+        """Compare the store's size and checksum of a file with what was written.
 
         Raises
         ------
         StorageError
-            When it is of another size, or of another checksum where the store tells one.
+            If the size differs, or the MD5 if the store reports one.
         """
         self.store.system.invalidate_cache()
         info = self._call(path, partial(self.store.system.info, path))
         if int(info["size"] or 0) != len(data) or _reported_md5(info) not in ("", _md5(data)):
             raise StorageError(
                 path if self.store.local else self.store.system.unstrip_protocol(path),
-                f"has {info['size']} bytes in the store, and {len(data)} were written, or other "
-                "ones; save again",
+                f"has {info['size']} bytes in the store, but {len(data)} bytes were written, or "
+                "its checksum differs; save again",
             )
 
     def copy(self, path: str, to: str) -> None:
-        """Copy a file within the store; no byte comes here, and on a disk none is copied."""
+        """Copy a file within the store, on the server's side; on local disk make a hard link."""
         copy = _link_or_copy if self.store.local else self.store.system.cp_file
         self._call(to, partial(copy, path, to))
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove files that may be gone already."""
+        """Remove files; missing ones are ignored."""
         self.map_concurrently(self._remove, list(paths))
 
     def remove_folder(self, folder: str) -> None:
-        """Remove a folder with all that is in it."""
+        """Remove a folder and all files below it."""
         if self.store.local:
             shutil.rmtree(folder, ignore_errors=True)
         else:
             self.remove(f"{folder}/{name}" for name in self.list_files(folder))
 
     def map_concurrently(self, work: Callable[[Any], T], over: Sequence[Any]) -> list[T]:
-        """Do something for each of many, as many at once as the store takes."""
+        """Call a function for each item in threads, and return the results in order."""
         if not over:
             return []
         with ThreadPoolExecutor(min(MAX_LIMIT, len(over))) as pool:
             return list(pool.map(work, over))
 
     def is_missing(self, error: BaseException) -> bool:
-        """Whether an error says that a file is not there."""
+        """Return whether an error means that a file does not exist."""
         return isinstance(error, FileNotFoundError) or isinstance(
             error.__cause__, FileNotFoundError
         )
 
     def _call(self, path: str, work: Callable[[], T]) -> T:
+        """Call a function under the concurrency limit, with retries."""
         url = path if self.store.local else self.store.system.unstrip_protocol(path)
 
         def in_turn() -> T:
@@ -223,7 +226,7 @@ class ObjectStore:
     def _upload(self, path: str, data: Any, **options: Any) -> None:
         system = self.store.system
         kind = content_type_options(system, path)
-        if "content_type" in kind:  # Google's: compare its checksum with ours; S3 does by itself
+        if "content_type" in kind:  # gcsfs: verify the checksum, as S3 does anyway
             options["consistency"] = "md5"
         system.pipe_file(path, bytes(data), **kind, **options)
 
@@ -232,10 +235,10 @@ class ObjectStore:
 
 
 def _reported_md5(info: Mapping[str, Any]) -> str:
-    """The MD5 of a file as hexadecimal digits, where the store tells it; else empty."""
+    """Return the MD5 of a file as hexadecimal digits; empty if the store does not report it."""
     if info.get("md5Hash"):
         return base64.b64decode(info["md5Hash"]).hex()
-    # Of what was sent in several pieces, the ETag is no checksum of the whole.
+    # The ETag of a multipart upload is not the MD5 of the file.
     etag = str(info.get("ETag", "")).strip('"')
     return etag if re.fullmatch("[0-9a-f]{32}", etag) else ""
 
@@ -245,7 +248,7 @@ def _md5(data: Any) -> str:
 
 
 def _write_draft(path: str, data: Any) -> Path:
-    """The data in a file of another name, in the same folder."""
+    """Write data to a temporary file in the folder of a path."""
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name[:200]}.{secrets.token_hex(6)}.part")
@@ -259,6 +262,7 @@ def _write_draft(path: str, data: Any) -> Path:
 
 
 def _link_or_copy(path: str, to: str) -> None:
+    """Hard link a file, or copy it if the disk has no hard links."""
     Path(to).parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(path, to)
@@ -269,6 +273,7 @@ def _link_or_copy(path: str, to: str) -> None:
 
 
 def _write_replacing(path: str, data: Any) -> None:
+    """Write a file by renaming a temporary file to its path."""
     draft = _write_draft(path, data)
     try:
         draft.replace(path)
@@ -278,6 +283,7 @@ def _write_replacing(path: str, data: Any) -> None:
 
 
 def _write_new(path: str, data: bytes) -> None:
+    """Write a file by linking a temporary file to its path."""
     draft = _write_draft(path, data)
     try:
         os.link(draft, path)  # unlike a rename it fails when the name is taken

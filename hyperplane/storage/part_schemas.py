@@ -95,7 +95,7 @@ def unify_schemas(
     Examples
     --------
     >>> schemas = [pa.schema([pa.field("n", one, False)]) for one in (pa.int64(), pa.float64())]
-    >>> unified(schemas, [1, 1], ["a", "b"]).dtypes.to_dict()
+    >>> unify_schemas(schemas, [1, 1], ["a", "b"]).dtypes.to_dict()
     {'n': dtype('float64')}
     """
     shapes: dict[bytes, tuple[pa.Schema, Any, str]] = {}

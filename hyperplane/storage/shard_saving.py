@@ -1,4 +1,4 @@
-"""Saving one shard of several: each commits for itself, and the last one publishes the whole."""
+"""Save one of several shards; the last one to commit publishes the whole output."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from hyperplane.storage.single_file import exists_error
 from hyperplane.storage.target import check_options, read_only_faults, resolve_target
 
 _RECORD = re.compile(r"shards-([0-9]+)-([^/]+)/records/([0-9]+)\.json")
-#: Says in the record of a shard which columns it has.
+#: Key of the columns in the details of a shard's manifest.
 _COLUMNS_KEY = "columns"
-#: Stands for the run without a name.
+#: Folder name of the run without a name.
 UNNAMED_RUN = "first"
 
 
 def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
-    """Save the parts of one shard; others see the whole once all shards are there."""
+    """Save the parts of one shard; readers see the output once all shards are saved."""
     index, count = request.shard or (0, 1)
     commits = commit_protocol_for(request.target)
     base = commits.read_state()
@@ -71,38 +71,38 @@ def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
 
 
 class _ShardRun:
-    """The shards of one run at one place."""
+    """The shards of one run that save to the same URL."""
 
     def __init__(self, commits: CommitProtocol, count: int, name: str) -> None:
         self.commits, self.count, self.name = commits, count, name
         self.folder = f"{commits.target.beside}/shards-{count}-{name or UNNAMED_RUN}"
 
     def has_published(self, manifest: Manifest) -> bool:
-        """Whether this run has published that."""
+        """Return whether this run has published a manifest."""
         return manifest.shards == self.count and manifest.details.get("run", "") == self.name
 
     def record_path(self, index: int) -> str:
-        """Where the manifest of a shard is."""
+        """Return the path of a shard's manifest."""
         return f"{self.folder}/records/{index:05d}.json"
 
     def read_record(self, index: int) -> Manifest | None:
-        """The manifest of a shard, once it is committed."""
+        """Return the manifest of a shard; None if it has not committed."""
         found = self.commits.object_store.get(self.record_path(index))
         return None if found is None else Manifest.from_json(found)
 
     def discard_parts(self, parts: list[ManifestEntry]) -> None:
-        """Remove parts that are not to be published."""
+        """Remove parts that will not be published."""
         self.commits.object_store.remove(f"{self.folder}/data/{part.name}" for part in parts)
         if not self.commits.object_store.list_files(f"{self.folder}/records"):
             self.commits.discard_attempt(self.folder)
 
     def adopt_parts(self, parts: list[ManifestEntry]) -> None:
-        """Take published parts into this run, which then needs nothing of anybody else's.
+        """Copy published parts into this run, so that it does not depend on other runs.
 
         Raises
         ------
         OutputConflict
-            When somebody has replaced them since they were compared.
+            If another process has replaced them since they were compared.
         """
         object_store, path = self.commits.object_store, self.commits.target.path
         try:
@@ -118,26 +118,28 @@ class _ShardRun:
             raise
 
     def publish_if_complete(self, *, replaces: bool) -> bool:
-        """Publish when all shards are there; the one that sees that first does it.
+        """Publish the output if all shards are committed; return whether it is published.
 
         Raises
         ------
         OutputConflict
-            When somebody else has saved there meanwhile, and that is not to be replaced.
+            If another process has saved there meanwhile, and its version is not to be replaced.
         """
         base = self.commits.read_state()
         if base.manifest is not None and self.has_published(base.manifest):
-            return True  # another one has, meanwhile
+            return True  # another shard has published it
         shards = [self.read_record(index) for index in range(self.count)]
         found = [shard for shard in shards if shard is not None]
         if len(found) == self.count:
             if len({(shard.format, shard.kind) for shard in found}) > 1:
                 url = self.commits.target.url
-                raise OutputConflict(url, "its shards are of different formats; save them alike")
+                raise OutputConflict(
+                    url, "its shards have different formats; save all with one format"
+                )
             if len({tuple(shard.details.get(_COLUMNS_KEY) or ()) for shard in found}) > 1:
                 url = self.commits.target.url
                 raise OutputConflict(
-                    url, "its shards have different columns; save them alike, with a new run="
+                    url, "its shards have different columns; save all with the same, as a new run="
                 )
             if base.manifest is not None and not replaces:
                 raise conflict_error(self.commits.target)
@@ -154,22 +156,23 @@ class _ShardRun:
                     raise
         if not self._is_published():
             return False
-        # Another one may have published just now, and be copying from there.
+        # Keeps the folder while another process that published it still copies from there.
         self.commits.discard_attempt(self.folder)
         old = base.manifest
-        if old is not None and old.shards:  # whoever published that may not have come to it
+        if old is not None and old.shards:  # its process may have been killed before this
             before = _ShardRun(self.commits, old.shards, old.details.get("run", ""))
             self.commits.discard_attempt(before.folder)
         return True
 
     def _is_published(self) -> bool:
+        """Return whether the published output is that of this run."""
         now = self.commits.read_state().manifest
         return now is not None and self.has_published(now)
 
 
 def _column_names(obj: Any) -> list[str]:
-    """The names of the columns of a frame or table; of a bag none."""
-    # Of Arrow, whose columns are the data, or of pandas, Polars and Dask.
+    """Return the column names of a dataframe or table; none for a bag."""
+    # Arrow has column_names, and its columns are data; pandas, Polars, and Dask have columns.
     names = obj.column_names if hasattr(obj, "column_names") else getattr(obj, "columns", ())
     return [str(name) for name in names]
 
@@ -181,7 +184,7 @@ def _finish_repeated(
     committed: Manifest | None,
     new: list[ManifestEntry],
 ) -> SaveResult:
-    """A shard that another run of it has committed: the same is fine, anything else is not."""
+    """Return the result of a shard that is already committed, or raise if its rows differ."""
     run.discard_parts(new)
     if committed is not None and made.same_content(committed):
         replaces = request.mode == "overwrite"
@@ -192,10 +195,11 @@ def _finish_repeated(
 
 
 def _other_rows_error(request: SaveRequest) -> OutputConflict:
+    """Return the error of a shard whose committed rows differ."""
     return OutputConflict(
         request.target.url,
-        f"shard {request.shard} of this run is committed with other rows; what was committed "
-        "stands. For a new run give it a name of its own, with run=",
+        f"shard {request.shard} of this run is already committed with other rows, which remain; "
+        "for a new run pass another run=",
     )
 
 
@@ -220,30 +224,30 @@ def missing_shards(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> list[int]:
-    """The shards that have not committed yet.
+    """Return the indices of shards that have not committed yet.
 
     Parameters
     ----------
     url : str or path
         Where the shards are saved.
     run : str, optional
-        The name of the run, when several are under way.
+        Name of the run, required if several are incomplete.
     storage_options : mapping, optional
-        For the file system.
+        Options of the file system.
     **options
-        More of them.
+        More options of the file system.
 
     Returns
     -------
     list of int
-        Their indices in order; none when the whole is there.
+        In order; empty if the output is complete.
 
     Raises
     ------
     RequestError
-        When several runs are under way and none is named.
+        If several runs are incomplete and ``run`` is omitted.
     StorageError
-        When no shard has been saved there.
+        If no shard has been saved there.
 
     Examples
     --------
@@ -274,10 +278,12 @@ def missing_shards(
     }
     if len(under_way) > 1:
         names = " and ".join(sorted(f"{name} of {count}" for count, name in under_way))
-        raise RequestError([Fault("run", repr(run), f"the name of one run: there are {names}")])
+        raise RequestError(
+            [Fault("run", repr(run), f"the name of one of the incomplete runs: {names}")]
+        )
     if under_way:
         (((count, _), have),) = under_way.items()
         return sorted(set(range(count)) - have)
     if base is None or base.shards is None or run not in (None, base.details.get("run")):
-        raise StorageError(target.url, "no shard has been saved there; check the name")
+        raise StorageError(target.url, "no shard has been saved there; check the URL")
     return []

@@ -1,4 +1,4 @@
-"""Saving one file."""
+"""Save an object as one file."""
 
 from __future__ import annotations
 
@@ -13,71 +13,65 @@ from hyperplane.storage.result import SaveResult
 
 
 class FileContent(Protocol):
-    """What a file is to hold."""
+    """The content of a file to save."""
 
     size: int
 
     def compare(self, object_store: ObjectStore, path: str) -> tuple[bool, int | None]:
-        """Whether a file of the store holds the same, and its bytes; None when it is gone."""
+        """Return whether a file of the store is equal, and its size; None if it does not exist."""
         ...
 
     def put(self, object_store: ObjectStore, path: str) -> None:
-        """Write it, whatever is there."""
+        """Write the file, replacing an existing one."""
         ...
 
     def put_new(self, object_store: ObjectStore, path: str) -> None:
-        """Write it, or raise FileExistsError when something else is there."""
+        """Write the file, or raise FileExistsError if it exists with other content."""
         ...
 
     def verify(self, object_store: ObjectStore, path: str) -> None:
-        """Compare what the store says of the file with what was written."""
+        """Compare the store's metadata of the file with what was written."""
         ...
 
 
 class BytesContent:
-    """Bytes in memory.
-
-    Parameters
-    ----------
-    data : bytes
-        All of them.
-    """
+    """Content in memory."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.size = data, len(data)
 
     def compare(self, object_store: ObjectStore, path: str) -> tuple[bool, int | None]:
-        """See :class:`Content`."""
+        """See :class:`FileContent`."""
         found = object_store.get(path)
         return found == self.data, None if found is None else len(found)
 
     def put(self, object_store: ObjectStore, path: str) -> None:
-        """See :class:`Content`."""
+        """See :class:`FileContent`."""
         object_store.put(path, self.data)
 
     def put_new(self, object_store: ObjectStore, path: str) -> None:
-        """See :class:`Content`."""
+        """See :class:`FileContent`."""
         object_store.put_new(path, self.data)
 
     def verify(self, object_store: ObjectStore, path: str) -> None:
-        """See :class:`Content`."""
+        """See :class:`FileContent`."""
         object_store.verify(path, self.data)
 
 
 def save_file(obj: Any, request: SaveRequest) -> SaveResult:
-    """Save what is one file; who looks at it sees the old one or all of the new one."""
-    made = encode(obj, request.kind, request.format, request.suffix)
-    return save_content(BytesContent(bytes(made.data)), made.rows, request)
+    """Save an object as one file, atomically."""
+    encoded = encode(obj, request.kind, request.format, request.suffix)
+    return save_content(BytesContent(bytes(encoded.data)), encoded.rows, request)
 
 
 def save_content(content: FileContent, rows: int | None, request: SaveRequest) -> SaveResult:
-    """Save what a file is to hold."""
+    """Save the content of one file."""
     target, object_store = request.target, ObjectStore(request.target.store)
-    there = commit_protocol_for(target).read_state().manifest
-    if there is not None and [part.name for part in there.parts] != [""]:
+    published = commit_protocol_for(target).read_state().manifest
+    if published is not None and [part.name for part in published.parts] != [""]:
         if request.mode == "skip":
-            return SaveResult(target.url, len(there.parts), there.rows, there.size)
-        raise OutputExists(target.url, "is a folder; save one file under another name")
+            return SaveResult(target.url, len(published.parts), published.rows, published.size)
+        raise OutputExists(target.url, "is a folder; save the file under another name")
     if object_store.is_file(target.path):
         same, size = content.compare(object_store, target.path)
         if same or (size is not None and request.mode == "skip"):
@@ -87,7 +81,7 @@ def save_content(content: FileContent, rows: int | None, request: SaveRequest) -
     if request.mode == "overwrite":
         content.put(object_store, target.path)
     else:
-        # Not by looking first and writing then: two may have looked.
+        # Checking first and writing then would race with other processes.
         try:
             content.put_new(object_store, target.path)
         except FileExistsError as error:
@@ -97,9 +91,9 @@ def save_content(content: FileContent, rows: int | None, request: SaveRequest) -
 
 
 def exists_error(request: SaveRequest) -> OutputExists:
-    """The error of a place where something else is."""
+    """Return the error of a target that holds something else."""
     return OutputExists(
         request.target.url,
-        "there is something else already; write mode='overwrite' to replace it, or mode='skip' "
-        "to keep it",
+        "something else is already saved there; pass mode='overwrite' to replace it, or "
+        "mode='skip' to keep it",
     )

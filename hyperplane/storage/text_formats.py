@@ -37,7 +37,7 @@ def to_json(obj: Any, where: str, **how: Any) -> str:
 
     Examples
     --------
-    >>> json_text({"n": [1, None]}, "obj")
+    >>> to_json({"n": [1, None]}, "obj")
     '{"n": [1, null]}'
     """
     try:
@@ -128,7 +128,7 @@ def encode_lines(items: Sequence[Any], form: str) -> bytes:
 
     Examples
     --------
-    >>> lines_of([{"n": 1}, {"n": 2}], "jsonl")
+    >>> encode_lines([{"n": 1}, {"n": 2}], "jsonl")
     b'{"n": 1}\n{"n": 2}\n'
     """
     lines = [_encode_line(item, number, form) for number, item in enumerate(items)]
@@ -179,8 +179,8 @@ def name_part_in_errors(number: int) -> Iterator[None]:
 
     Examples
     --------
-    >>> with in_part(7):
-    ...     lines_of([{1, 2}], "jsonl")
+    >>> with name_part_in_errors(7):
+    ...     encode_lines([{1, 2}], "jsonl")
     Traceback (most recent call last):
     hyperplane.errors.WrongType: part 7, item 0 (counted from 0): item is a set, {1, 2}; ...
     """

@@ -1,7 +1,7 @@
-"""Tables as CSV and JSON lines, and back with the types that they had.
+"""Write tables as CSV and JSON lines, and read them back with their types.
 
-The types stand in the manifest of the folder. What other programs read is plain CSV and plain
-JSON: a missing value of CSV is nothing, an empty text is two quotes.
+The types are recorded in the manifest of the folder. Other programs read plain CSV and JSON: in CSV
+a missing value is an empty cell, and an empty text is two quotes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from hyperplane.storage.text_columns import (
     value_type,
 )
 
-#: Bytes that are parsed at once; for rows that are longer, as many as pyarrow takes.
+#: Bytes parsed at once, and the most that pyarrow allows, for longer rows.
 _BLOCK_BYTES, _MAX_BLOCK_BYTES = 1 << 22, 2**31 - 1
 
 
 def file_column_names(schema: pa.Schema) -> list[str]:
-    """The names that the columns have in a file: an index without a name is ``index``."""
+    """Return the column names in a file; an index without a name is called ``index``."""
     taken = set(schema.names)
     return [
         "index" if name == "__index_level_0__" and "index" not in taken else name
@@ -36,12 +36,12 @@ def file_column_names(schema: pa.Schema) -> list[str]:
 
 
 def to_csv(table: pa.Table, separator: str) -> bytes:
-    r"""A table as CSV.
+    r"""Return a table as CSV.
 
     Raises
     ------
     DataError
-        When a column is of a type, or has values, that CSV has no form for.
+        If CSV does not support the type or a value of a column.
 
     Examples
     --------
@@ -56,12 +56,12 @@ def to_csv(table: pa.Table, separator: str) -> bytes:
     for name, column in zip(table.column_names, table.columns, strict=True):
         texts = format_column(column, name, form)
         if table.num_columns == 1 and column.null_count and pc.any(pc.equal(texts, "")).as_py():
-            wrong = f"a single column of {form} has one form for empty text and a missing value"
-            raise DataError(name, f"{wrong}; fill the missing ones, or save it as Parquet")
+            wrong = f"{form} with one column cannot tell empty text from missing values"
+            raise DataError(name, f"{wrong}; fill the missing values, or save it as Parquet")
         columns.append(_quote_cells(texts, separator))
     if not columns:
         return b""
-    # An empty line would be passed over.
+    # Readers skip empty lines.
     missing = '""' if len(columns) == 1 else ""
     lines = join_texts(*[pc.fill_null(column, missing) for column in columns], between=separator)
     rows = lines.to_pylist()
@@ -69,7 +69,7 @@ def to_csv(table: pa.Table, separator: str) -> bytes:
 
 
 def _quote_cells(texts: pa.ChunkedArray, separator: str) -> pa.ChunkedArray:
-    """Text in quotes where CSV needs them, and where it is empty and not missing."""
+    """Return cells with quotes if CSV needs them, or if they are empty and not missing."""
     texts = texts.cast(TEXT)
     marked = pc.match_substring_regex(texts, f'["\r\n{separator}]')
     quoted = join_texts('"', pc.replace_substring(texts, '"', '""'), '"')
@@ -77,12 +77,12 @@ def _quote_cells(texts: pa.ChunkedArray, separator: str) -> pa.ChunkedArray:
 
 
 def from_csv(data: bytes, schema: pa.Schema, separator: str) -> pa.Table:
-    """A table of CSV that :func:`to_csv` wrote.
+    """Read CSV that :func:`to_csv` wrote.
 
     Raises
     ------
     pyarrow.ArrowException, ValueError
-        When it is no such CSV.
+        If the data does not match the schema.
     """
     texts = _read_in_blocks(
         lambda block: csv.read_csv(
@@ -107,6 +107,7 @@ def from_csv(data: bytes, schema: pa.Schema, separator: str) -> pa.Table:
 
 
 def _read_in_blocks(read: Callable[[int], pa.Table], data: bytes) -> pa.Table:
+    """Call ``read`` with a block size, and again with the largest if a row exceeds it."""
     try:
         return read(_BLOCK_BYTES)
     except pa.ArrowInvalid as error:
@@ -116,17 +117,18 @@ def _read_in_blocks(read: Callable[[int], pa.Table], data: bytes) -> pa.Table:
 
 
 def _is_text(kind: pa.DataType) -> bool:
+    """Return whether the values of a type are text."""
     kind = value_type(kind)
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def to_json_lines(table: pa.Table) -> bytes:
-    r"""A table as JSON lines.
+    r"""Return a table as JSON lines.
 
     Raises
     ------
     DataError
-        When a column is of a type, or has values, that JSON has no form for.
+        If JSON does not support the type or a value of a column.
 
     Examples
     --------
@@ -143,22 +145,22 @@ def to_json_lines(table: pa.Table) -> bytes:
             continue
         values = column.cast(kind) if kind != column.type else column
         _check_finite(values, name)
-        # Of nothing but missing values Polars makes a type of its own.
+        # Polars would write its Null type in another way.
         columns.append(values.cast(pa.string()) if pa.types.is_null(kind) else values)
-    # Polars would find another name for a column whose name is empty.
+    # Polars would replace an empty column name.
     made = as_polars(pa.table(columns, names=[f"c{place}" for place in range(len(columns))]))
     made.columns = file_column_names(table.schema)
     return made.write_ndjson().encode()
 
 
 def _json_type(kind: pa.DataType) -> pa.DataType:
-    """The type written to JSON; half floats become floats, as Polars and pyarrow require."""
+    """Return the type written to JSON; half floats become floats, as Polars and pyarrow require."""
     kind = value_type(kind)
     return pa.float32() if pa.types.is_float16(kind) else kind
 
 
 def _is_json_type(kind: pa.DataType) -> bool:
-    """Whether JSON has the values of a type as they are."""
+    """Return whether JSON holds the values of a type natively."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return _is_json_type(kind.value_type)
     if pa.types.is_struct(kind):
@@ -174,14 +176,16 @@ def _is_json_type(kind: pa.DataType) -> bool:
 
 
 def _check_finite(values: pa.ChunkedArray, name: str) -> None:
+    """Raise DataError if a column contains infinity."""
     for array in values.chunks:
         for leaf in _leaf_arrays(array):
             if pa.types.is_floating(leaf.type) and pc.any(pc.is_inf(leaf)).as_py():
-                wrong = "JSON has no form for infinity; write missing values, or save as Parquet"
+                wrong = "JSON does not support infinity; use missing values, or save as Parquet"
                 raise DataError(name, wrong)
 
 
 def _leaf_arrays(array: pa.Array) -> Sequence[pa.Array]:
+    """Return the arrays at the lowest level of a nested array."""
     if pa.types.is_struct(array.type):
         return [leaf for inner in array.flatten() for leaf in _leaf_arrays(inner)]
     nested = pa.types.is_nested(array.type)
@@ -189,12 +193,12 @@ def _leaf_arrays(array: pa.Array) -> Sequence[pa.Array]:
 
 
 def from_json_lines(data: bytes, schema: pa.Schema) -> pa.Table:
-    """A table of JSON lines that :func:`to_json_lines` wrote.
+    """Read JSON lines that :func:`to_json_lines` wrote.
 
     Raises
     ------
     pyarrow.ArrowException, ValueError
-        When these are no such lines.
+        If the data does not match the schema.
     """
     kinds = [_json_type(field.type) for field in schema]
     stored = [
@@ -219,7 +223,7 @@ def from_json_lines(data: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def _readable_type(kind: pa.DataType) -> pa.DataType:
-    """The type with the same values that pyarrow reads from JSON."""
+    """Return the type as which pyarrow reads the values from JSON."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(_readable_type(kind.value_type))
     if pa.types.is_struct(kind):
@@ -228,6 +232,7 @@ def _readable_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _cast_columns(columns: Sequence[Any], schema: pa.Schema) -> pa.Table:
+    """Return a table with the columns cast to the types of the schema."""
     made = [
         parse_column(column, field.type)
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)

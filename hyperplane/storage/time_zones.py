@@ -1,4 +1,4 @@
-"""Time zones whose offsets Arrow has no form for: it knows whole minutes only."""
+"""Find time zones whose offsets are not whole minutes, which Arrow does not support."""
 
 from __future__ import annotations
 
@@ -12,19 +12,12 @@ _MINUTE = dt.timedelta(minutes=1)
 
 
 def check_zones(frame: Any, form: str) -> None:
-    """Refuse times whose zone has seconds: Arrow refuses them, or drops fractions of a second.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        With its index.
-    form : str
-        The format that it is written in, for the error.
+    """Raise for times whose zone offset has seconds, which Arrow rejects or rounds silently.
 
     Raises
     ------
     DataError
-        With the first column or index level of such times.
+        For the first such column or index level.
     """
     for place, name in enumerate(frame.columns):
         values = frame.iloc[:, place]
@@ -44,12 +37,13 @@ def check_zones(frame: Any, form: str) -> None:
 
 
 def _wrong(zone: dt.tzinfo, form: str, advice: str) -> str:
-    said = f"has times of the zone {zone}, and {form} has offsets of whole minutes only"
-    return f"{said}; convert them first, as with {advice}"
+    """Return the message for a zone."""
+    wrong = f"has times of the zone {zone}, but {form} only supports offsets of whole minutes"
+    return f"{wrong}; convert them first, for example with {advice}"
 
 
 def _odd_zone(values: Any) -> dt.tzinfo | None:
-    """The first zone of some values with an offset that is not a whole number of minutes."""
+    """Return the first zone of values whose offset is not whole minutes; None if there is none."""
     for zone in _zones(values):
         offset = _fixed_offset(zone)
         if offset is not None and offset % _MINUTE:
@@ -58,14 +52,15 @@ def _odd_zone(values: Any) -> dt.tzinfo | None:
 
 
 def _fixed_offset(zone: dt.tzinfo) -> dt.timedelta | None:
-    """The offset of a zone at any time; None where it depends on the time, as of named zones."""
+    """Return the offset of a zone; None if it depends on the time, as in named zones."""
     try:
         return zone.utcoffset(None)
-    except Exception:  # noqa: BLE001 - classes of users may expect a time
+    except Exception:  # noqa: BLE001 - user-defined zones may require a time
         return None
 
 
 def _zones(values: Any) -> Iterator[dt.tzinfo]:
+    """Yield the zones of values, of their categories, or of intervals."""
     dtype: Any = values.dtype
     while True:
         inner = getattr(dtype, "categories", None)
@@ -82,7 +77,7 @@ def _zones(values: Any) -> Iterator[dt.tzinfo]:
 
 
 def _first(values: Any) -> Any:
-    """The first value that is not missing."""
+    """Return the first value that is not missing."""
     import pandas as pd
 
     return next((one for one in values if one is not None and one is not pd.NaT), None)

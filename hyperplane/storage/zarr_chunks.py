@@ -1,6 +1,6 @@
-"""Arrays and data sets as the files of a Zarr store, each made in memory by the zarr library.
+"""Arrays and data sets as the files of a Zarr store, encoded in memory by the zarr library.
 
-zarr is imported here, so this module is imported by the functions that have asked for it.
+This module imports zarr, so functions import it only after checking that zarr is installed.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from hyperplane.stores.locations import Store
 from hyperplane.stores.redaction import describe_error
 
 _DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
-#: Names by which xarray finds an array in a file that cannot hold it under its own.
+#: Names by which xarray restores an array without a usable name from a data set.
 _UNNAMED, _NAMED = "__xarray_dataarray_variable__", "__xarray_dataarray_name__"
 
 
 @dataclass(frozen=True)
 class ZarrTemplate:
-    """A Zarr store without the blocks that are still to be computed.
+    """A Zarr store without the chunks that are still to be computed.
 
     Parameters
     ----------
     documents : mapping of str to bytes
-        The metadata, by key.
+        Metadata by key.
     chunks : mapping of str to bytes
-        Those of variables that were in memory already.
+        Chunks of variables in memory.
     lazy : list of (dask.array.Array, str)
-        What is to be computed, and the path of its array.
+        Arrays to compute, with the path of each in the store.
     """
 
     documents: Mapping[str, bytes]
@@ -59,20 +59,20 @@ class ZarrTemplate:
 
 @dataclass(frozen=True)
 class ChunkWriter:
-    """How files are written, by tasks and before them.
+    """Write files of a Zarr store, in tasks and before them.
 
     Parameters
     ----------
     store : Store
-        Where.
+        Where to write.
     folder : str
-        Path of the folder for what is not yet published.
+        Path of the staging folder.
     documents : mapping of str to bytes
-        The metadata, by key.
-    there : mapping of str to Part
-        What is published; the same is not written again.
+        Metadata by key.
+    there : mapping of str to ManifestEntry
+        Published files; equal ones are not written again.
     refuse : str
-        URL for the error of a file that differs from what is there; empty to write it.
+        URL for the error if a file differs from the published one; empty to write it.
     """
 
     store: Store
@@ -82,24 +82,24 @@ class ChunkWriter:
     refuse: str = ""
 
     def make_entry(self, name: str, data: bytes) -> ManifestEntry:
-        """A file by its checksum; nothing is written.
+        """Return the manifest entry of a file without writing it.
 
         Raises
         ------
         OutputExists
-            When it is not the one that is there, which is not to be replaced.
+            If it differs from the published file, which is not to be replaced.
         """
         part = ManifestEntry(name, len(data), hashlib.sha256(data).hexdigest())
         if self.refuse and self.there.get(name) != part:
             raise OutputExists(
                 self.refuse,
-                f"{name} is not the one that is there; write mode='overwrite' to replace what is "
-                "there, or mode='skip' to keep it",
+                f"{name} differs from the saved file; pass mode='overwrite' to replace what is "
+                "saved, or mode='skip' to keep it",
             )
         return part
 
     def put(self, name: str, data: bytes) -> ManifestEntry:
-        """Write a file, unless the same is there."""
+        """Write a file, unless an equal one is published."""
         part = self.make_entry(name, data)
         if self.there.get(name) == part:
             return part
@@ -107,8 +107,8 @@ class ChunkWriter:
         try:
             object_store.put_new(path, data)
         except FileExistsError:
-            # A task may run twice, and what it computes may differ; that which is there first
-            # stays, so that no late writer makes a file differ from its checksum.
+            # A task may run twice with different results. The first file remains, so that no
+            # late writer makes it differ from its checksum.
             found = object_store.get(path)
             if found is None:
                 raise
@@ -117,17 +117,17 @@ class ChunkWriter:
 
 
 def build_template(obj: Any) -> ZarrTemplate:
-    """The metadata of an array or a data set, with nothing computed.
+    """Return the metadata of an array or data set without computing it.
 
     Raises
     ------
     RequestError
-        When Zarr cannot hold it.
+        If Zarr does not support it.
     """
     files: dict[str, Buffer] = {}
     try:
         with warnings.catch_warnings():
-            # Every version of zarr reads the data without it.
+            # Not needed: every version of zarr reads the data without consolidated metadata.
             warnings.filterwarnings("ignore", "Consolidated metadata")
             lazy = (
                 _write_array_metadata(obj, files)
@@ -144,14 +144,18 @@ def build_template(obj: Any) -> ZarrTemplate:
 
 
 def _is_document(key: str) -> bool:
+    """Return whether a key is that of metadata."""
     return key.rpartition("/")[2] in _DOCUMENTS
 
 
 def _write_array_metadata(array: da.Array, files: dict[str, Buffer]) -> list[tuple[da.Array, str]]:
+    """Write the metadata of an array, and return the array with regular chunks."""
     if any(math.isnan(length) for length in array.shape):
         advice = "call its compute_chunk_sizes() first"
-        raise RequestError([Fault("obj", "an array of unknown shape", "known chunks", advice)])
-    # Zarr has chunks of one size, of which only the last may be smaller.
+        raise RequestError(
+            [Fault("obj", "an array of unknown shape", "an array with known chunk sizes", advice)]
+        )
+    # Zarr chunks have one size; only the last may be smaller.
     array = array.rechunk(tuple(max(sizes) for sizes in array.chunks))
     chunks = tuple(max(sizes[0], 1) for sizes in array.chunks)
     zarr.create_array(MemoryStore(files), shape=array.shape, chunks=chunks, dtype=array.dtype)
@@ -159,12 +163,14 @@ def _write_array_metadata(array: da.Array, files: dict[str, Buffer]) -> list[tup
 
 
 def _write_dataset_metadata(obj: Any, files: dict[str, Buffer]) -> list[tuple[da.Array, str]]:
-    """The metadata of a data set, and its variables as xarray encodes them."""
+    """Write the metadata of a data set and of its variables as xarray encodes them."""
     xarray = need("xarray", "array")
     data = _as_dataset(obj) if isinstance(obj, xarray.DataArray) else obj
     wrong = [name for name in data.variables if not isinstance(name, str) or not name]
     if wrong:
-        raise RequestError([Fault("obj", f"variables named {wrong}", "names that are text")])
+        raise RequestError(
+            [Fault("obj", f"variables named {wrong}", "variable names that are non-empty strings")]
+        )
     made = xarray.backends.ZarrStore.open_group(
         MemoryStore(files), mode="w", consolidate_on_close=True
     )
@@ -174,7 +180,7 @@ def _write_dataset_metadata(obj: Any, files: dict[str, Buffer]) -> list[tuple[da
 
 
 def _as_dataset(array: Any) -> Any:
-    """An array of xarray as the data set in which xarray finds it again, with its name."""
+    """Return an xarray array as the data set from which xarray restores it with its name."""
     if array.name is None:
         return array.to_dataset(name=_UNNAMED)
     if array.name in array.coords or array.name in array.dims:
@@ -183,7 +189,7 @@ def _as_dataset(array: Any) -> Any:
 
 
 class _VariableWriter:
-    """Takes the variables from xarray: writes those in memory, and keeps those that are lazy."""
+    """Receive variables from xarray: write those in memory, and collect lazy ones."""
 
     def __init__(self) -> None:
         self.lazy: list[tuple[da.Array, str]] = []
@@ -196,34 +202,36 @@ class _VariableWriter:
 
 
 def _refusal_error(obj: Any, error: Exception) -> RequestError:
-    """A library's complaint as a fault of the call."""
+    """Return a library's error as a fault of the call."""
     text = describe_error(error)
     advice = ""
     if "chunk" in text:
         advice = (
-            "give it equal chunks with chunk(), and drop_encoding() to forget those of the file "
-            "that it came from"
+            "make its chunks equal with chunk(), and call drop_encoding() to discard the chunks "
+            "of its source file"
         )
-    allowed = f"what Zarr can hold ({text})"
+    allowed = f"an array or data set that Zarr supports ({text})"
     return RequestError([Fault("obj", f"a {type(obj).__name__}", allowed, advice)])
 
 
 def build_tasks(template: ZarrTemplate, writing: ChunkWriter) -> list[Any]:
-    """One task for each block, which writes its chunks; all of one graph."""
+    """Return one task per block that writes its chunks; all tasks share one graph."""
     token = tokenize(writing.folder)
-    # A task by itself, so that a worker receives it once.
+    # A separate task, so that each worker receives the writer only once.
     (shared,) = plan.tasks("save-to", token, _return_writer, [[writing]])
-    each = [[block, path, region, shared] for block, path, region in _iterate_blocks(template.lazy)]
-    return plan.tasks("save", token, write_block, each) if each else []
+    arguments = [
+        [block, path, region, shared] for block, path, region in _iterate_blocks(template.lazy)
+    ]
+    return plan.tasks("save", token, write_block, arguments) if arguments else []
 
 
 def _iterate_blocks(
     lazy: list[tuple[da.Array, str]],
 ) -> Iterator[tuple[Any, str, tuple[slice, ...]]]:
-    """Every block that has something in it, where it belongs."""
+    """Yield every non-empty block with the path and region of its array."""
     arrays = [array for array, _ in lazy]
     keys = [list(flatten(array.__dask_keys__())) for array in arrays]
-    # Together, so that what several variables are made of is computed once.
+    # In one graph, so that intermediate results shared by variables are computed once.
     graph = HighLevelGraph.merge(*(array.dask for array in arrays))
     work = ensure_dict(optimize(graph, [key for some in keys for key in some]))
     for (array, path), some in zip(lazy, keys, strict=True):
@@ -233,6 +241,7 @@ def _iterate_blocks(
 
 
 def _return_writer(writing: ChunkWriter) -> ChunkWriter:
+    """Return the writer, as a task."""
     return writing
 
 
@@ -240,12 +249,12 @@ def write_block(
     block: Any, path: str, region: tuple[slice, ...], writing: ChunkWriter
 ) -> list[ManifestEntry]:
     """Write the chunks of one block, in a task."""
-    # A chunk that holds nothing but the fill value gets no file.
+    # Chunks of only the fill value are not stored.
     chunks: dict[str, Buffer] = {}
     prefix = f"{path}/" if path else ""
     documents = writing.documents
     document = documents.get(f"{prefix}zarr.json") or documents[f"{prefix}.zarray"]
-    # Not opened by its name, which takes as long as a small chunk.
+    # Opening it by path takes as long as writing a small chunk.
     array = zarr.Array.from_dict(StorePath(MemoryStore(chunks), path), json.loads(document))
     array[region] = block
     return [writing.put(key, data.to_bytes()) for key, data in sorted(chunks.items())]

@@ -1,6 +1,6 @@
-"""A saved Zarr store as it was when it was loaded: every file that is read is compared.
+"""Read-only Zarr store of one saved version that verifies every file it reads.
 
-zarr is imported here, so this module is imported by the functions that have asked for it.
+This module imports zarr, so functions import it only after checking that zarr is installed.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from hyperplane.storage.object_store import ObjectStore
 from hyperplane.storage.target import Target
 from hyperplane.stores.locations import Store
 
-_GONE = "is gone: somebody has replaced or removed it since it was loaded; load it again"
+_GONE = "is gone: it was replaced or removed since it was loaded; load it again"
 _CHANGED = (
-    "is not what was saved: somebody has replaced it since it was loaded, or it is damaged; load "
-    "it again, and if that does not help, remove it and save it again"
+    "has changed: it was replaced since it was loaded, or it is damaged; load it again, and if "
+    "that does not help, remove it and save it again"
 )
 
 
 class VerifiedZarrStore(abc.Store):
-    """Reads one version of what was saved, and nothing else.
+    """Zarr store that reads one saved version only.
 
-    The names of chunks are the same in every version, so a name does not say of which version a
-    file is: its size and its checksum do. What the manifest does not name is not there, and what
-    it names is there as it was saved, or reading it is an error.
+    Chunks have the same names in every version, so each file is identified by size and checksum.
+    A key that is not in the manifest does not exist; a file that differs from the manifest is an
+    error.
 
-    Parts of a file, which only arrays with shards are read by, are cut out of the whole, because
-    a checksum is of a whole. The last file that was read in parts is kept for that.
+    Byte ranges, which only sharded arrays read, are cut out of whole files, because checksums are
+    those of whole files. The last file read for a range is cached for that.
 
     Parameters
     ----------
     store : Store
-        Where.
+        The store.
     folders : sequence of str
-        Paths of folders that may have a file, in the order in which to look.
-    parts : iterable of Part
-        Of the manifest.
+        Folders to search for a file, in this order.
+    parts : iterable of ManifestEntry
+        Files of the version.
     """
 
     supports_writes = False
@@ -60,6 +60,7 @@ class VerifiedZarrStore(abc.Store):
         self._last_read: tuple[str, bytes] = ("", b"")
 
     def _identity(self) -> Any:
+        """Return what equal stores have in common."""
         return self.store, self.folders[-1], list(self.parts.values())
 
     def __eq__(self, other: object) -> bool:
@@ -82,7 +83,7 @@ class VerifiedZarrStore(abc.Store):
         prototype: BufferPrototype,
         byte_range: abc.ByteRequest | None = None,
     ) -> Buffer | None:
-        """What was saved under a key, or a range of it; None when nothing was."""
+        """Return the content of a key, or a range of it; None if the key does not exist."""
         if key not in self.parts:
             return None
         data = await asyncio.to_thread(
@@ -91,12 +92,12 @@ class VerifiedZarrStore(abc.Store):
         return prototype.buffer.from_bytes(_slice_range(data, byte_range))
 
     def _read_whole(self, key: str) -> bytes:
-        """All of a file.
+        """Read a file and verify it.
 
         Raises
         ------
         ReadError
-            When it is not there as it was saved.
+            If the file is gone or differs from the manifest.
         """
         part, object_store = self.parts[key], ObjectStore(self.store)
         wrong = _GONE
@@ -110,8 +111,9 @@ class VerifiedZarrStore(abc.Store):
         raise ReadError(Target(self.store, f"{self.folders[-1]}/{key}").url, wrong)
 
     def _read_for_ranges(self, key: str) -> bytes:
-        kept, data = self._last_read
-        if kept != key:
+        """Read a file, or return the cached one."""
+        cached_key, data = self._last_read
+        if cached_key != key:
             data = self._read_whole(key)
             self._last_read = key, data
         return data
@@ -121,50 +123,50 @@ class VerifiedZarrStore(abc.Store):
         prototype: BufferPrototype,
         key_ranges: Iterable[tuple[str, abc.ByteRequest | None]],
     ) -> list[Buffer | None]:
-        """Several ranges."""
+        """Return several ranges."""
         return [await self.get(key, prototype, asked) for key, asked in key_ranges]
 
     async def exists(self, key: str) -> bool:
-        """Whether something was saved under a key."""
+        """Return whether a key exists."""
         return key in self.parts
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Never: what is saved is replaced whole, by saving it."""
+        """Raise, as the store is read-only."""
         self._check_writable()
 
     async def delete(self, key: str) -> None:
-        """Never."""
+        """Raise, as the store is read-only."""
         self._check_writable()
 
     async def set_partial_values(self, key_start_values: Any) -> None:
-        """Never; zarr before 3.1 wants every store to have it."""
+        """Raise, as the store is read-only; zarr before 3.1 requires the method."""
         self._check_writable()
 
     async def list(self) -> AsyncIterator[str]:
-        """All keys."""
+        """Yield all keys."""
         for key in self.parts:
             yield key
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """The keys that begin so."""
+        """Yield the keys that begin with a prefix."""
         for key in self.parts:
             if key.startswith(prefix):
                 yield key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names in a folder."""
+        """Yield the names in a folder."""
         folder = f"{prefix.rstrip('/')}/".removeprefix("/")
         inside = (key.removeprefix(folder) for key in self.parts if key.startswith(folder))
         for name in dict.fromkeys(key.partition("/")[0] for key in inside):
             yield name
 
 
-def _slice_range(data: bytes, asked: abc.ByteRequest | None) -> bytes:
-    """The range of bytes that is asked for."""
-    if isinstance(asked, abc.RangeByteRequest):
-        return data[asked.start : asked.end]
-    if isinstance(asked, abc.OffsetByteRequest):
-        return data[asked.offset :]
-    if isinstance(asked, abc.SuffixByteRequest):
-        return data[max(0, len(data) - asked.suffix) :]
+def _slice_range(data: bytes, byte_range: abc.ByteRequest | None) -> bytes:
+    """Return the requested byte range."""
+    if isinstance(byte_range, abc.RangeByteRequest):
+        return data[byte_range.start : byte_range.end]
+    if isinstance(byte_range, abc.OffsetByteRequest):
+        return data[byte_range.offset :]
+    if isinstance(byte_range, abc.SuffixByteRequest):
+        return data[max(0, len(data) - byte_range.suffix) :]
     return data

@@ -47,8 +47,8 @@ def detect_compression(path: str) -> str:
 
     Examples
     --------
-    >>> packing_of("a.csv.gz"), packing_of("A.JSONL.ZST"), packing_of("a.csv")
-    ('gzip', 'zstd', '')
+    >>> [detect_compression(name) for name in ("a.csv.gz", "A.JSONL.ZST", "a.csv")]
+    ['gzip', 'zstd', '']
     """
     return COMPRESSIONS.get(_extension(_name(path)), "")
 

@@ -141,7 +141,7 @@ def is_store_response(error: BaseException) -> bool:
 
     Examples
     --------
-    >>> is_answer(FileNotFoundError("a.csv")), is_answer(ConnectionRefusedError())
+    >>> is_store_response(FileNotFoundError("a.csv")), is_store_response(ConnectionRefusedError())
     (True, False)
     """
     # fsspec raises FileNotFoundError for every failure over HTTP.

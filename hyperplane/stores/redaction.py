@@ -22,11 +22,11 @@ def redact_url(url: object) -> str:
 
     Examples
     --------
-    >>> shown("https://me:secret@host/a.csv?signature=abc")
+    >>> redact_url("https://me:secret@host/a.csv?signature=abc")
     'https://host/a.csv'
-    >>> shown("s3://me:sec/ret@bucket/a.csv")
+    >>> redact_url("s3://me:sec/ret@bucket/a.csv")
     's3://***@bucket/a.csv'
-    >>> shown("gs://bucket/day-?.csv"), shown("/data/a@b?c=d")
+    >>> redact_url("gs://bucket/day-?.csv"), redact_url("/data/a@b?c=d")
     ('gs://bucket/day-?.csv', '/data/a@b?c=d')
     """
     return _split_secrets(str(url))[0]
@@ -37,8 +37,10 @@ def describe_url(url: object) -> str:
 
     Examples
     --------
-    >>> given("https://me:secret@host/a.csv"), given({"https://me:secret@host/a.csv": 1})
-    ("'https://host/a.csv'", 'a dict')
+    >>> describe_url("https://me:secret@host/a.csv")
+    "'https://host/a.csv'"
+    >>> describe_url({"https://me:secret@host/a.csv": 1})
+    'a dict'
     """
     if isinstance(url, str | os.PathLike):
         return repr(redact_url(os.fspath(url)))[:200]
@@ -61,7 +63,7 @@ def describe_error(
 
     Examples
     --------
-    >>> said(OSError("403, s3cr3t, https://me:pw@host/a?sig=1"), {"token": "s3cr3t"})
+    >>> describe_error(OSError("403, s3cr3t, https://me:pw@host/a?sig=1"), {"token": "s3cr3t"})
     'OSError: 403, ***, https://host/a'
     """
     return redact_text(f"{type(error).__name__}: {error}", options, url)
