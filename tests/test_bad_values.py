@@ -43,8 +43,8 @@ MADE_HERE = (
     "hyperplane.errors.UnknownName",
     "hyperplane.asl.commands.Command", "hyperplane.asl.events.Event",
     "hyperplane.asl.reading.Machine", "hyperplane.jobs.Attempt", "hyperplane.jobs.Job",
-    "hyperplane.jobs.Submitted", "hyperplane.storage.Cleaned", "hyperplane.storage.SaveResult",
-    "hyperplane.errors.check",
+    "hyperplane.jobs.Submitted", "hyperplane.storage.CleanupReport",
+    "hyperplane.storage.SaveResult", "hyperplane.errors.check",
 )  # fmt: skip
 #: Modules that stand for something else: programs, what is not provided, and the configuration,
 #: which no page of reference names.

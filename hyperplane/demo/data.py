@@ -14,7 +14,7 @@ import fsspec
 import psutil
 
 from hyperplane.errors import Fault, MissingPackage, RequestError
-from hyperplane.stores.listing import named
+from hyperplane.stores.listing import find_entries
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -178,7 +178,7 @@ def read_with_pandas(url: str) -> pd.DataFrame:
 def _expanded(url: str) -> list[str]:
     """The files of a glob, so that Dask and pandas read the same ones."""
     if "://" in url:
-        named(url)  # an error within seconds where no store answers
+        find_entries(url)  # an error within seconds where no store answers
     if not any(mark in url for mark in "*?["):
         return [url]
     store, path = fsspec.url_to_fs(url)

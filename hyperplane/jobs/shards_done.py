@@ -67,13 +67,13 @@ def of(step: Step, job: Job, store: JobStore) -> Found:
 
 def _there(url: str) -> tuple[Manifest | None, set[int]]:
     """What is published at a place, and in how many shards something is being saved there."""
-    from hyperplane.storage.place import commits_of
-    from hyperplane.storage.target import target_of
+    from hyperplane.storage.commit_selection import commit_protocol_for
+    from hyperplane.storage.target import resolve_target
 
-    target = target_of(url, {})
-    commits = commits_of(target)
-    found = map(_UNDER_WAY.fullmatch, commits.shelf.listing(target.beside))
-    return commits.state().manifest, {int(match[1]) for match in found if match}
+    target = resolve_target(url, {})
+    commits = commit_protocol_for(target)
+    found = map(_UNDER_WAY.fullmatch, commits.object_store.list_files(target.beside))
+    return commits.read_state().manifest, {int(match[1]) for match in found if match}
 
 
 def _told(output: str, shards: int | None, count: int) -> str:

@@ -15,8 +15,8 @@ from hyperplane.collections.flags import flag_faults, is_one_of
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import unknown_name
 from hyperplane.stores import listing
-from hyperplane.stores.contact import StoreUnreachable
-from hyperplane.stores.secrets import given, said
+from hyperplane.stores.reachability import StoreUnreachable
+from hyperplane.stores.redaction import describe_error, describe_url
 
 if TYPE_CHECKING:
     from hyperplane.collections.arrays.stores import KeepingStore
@@ -119,15 +119,17 @@ def stores_of(
             faults.append(
                 Fault(
                     where,
-                    given(url),
-                    f"a URL that fsspec can open ({said(error, storage_options, url)})",
+                    describe_url(url),
+                    f"a URL that fsspec can open ({describe_error(error, storage_options, url)})",
                 )
             )
             continue
         if in_memory(store) and not load and _workers_are_elsewhere():
             advice = "write them to files or an object store, or read them here with load=True"
             faults.append(
-                Fault(where, given(url), f"a place that workers can read: {ELSEWHERE}", advice)
+                Fault(
+                    where, describe_url(url), f"a place that workers can read: {ELSEWHERE}", advice
+                )
             )
         found.append(KeepingStore(store))
     check(faults)
@@ -137,7 +139,7 @@ def stores_of(
 def advice_on(url: str, storage_options: Mapping[str, Any] | None) -> str:
     """What is beside a store that is not there, under a name like its own."""
     try:
-        listing.named(url, storage_options)
+        listing.find_entries(url, storage_options)
     except RequestError as error:
         return error.faults[0].advice
     return ""

@@ -16,9 +16,9 @@ from hyperplane.collections.arrays.asking import advice_on
 from hyperplane.collections.arrays.reading import Part
 from hyperplane.collections.arrays.stores import KeepingStore
 from hyperplane.errors import Fault, RequestError
-from hyperplane.stores.contact import reach, waiting
-from hyperplane.stores.listing import place_of
-from hyperplane.stores.secrets import shown, without_secrets
+from hyperplane.stores.listing import resolve_location
+from hyperplane.stores.reachability import monitor_request, probe_store
+from hyperplane.stores.redaction import redact_text, redact_url
 
 #: Reads that wait for their stores at the same time.
 THREADS = 32
@@ -80,9 +80,9 @@ def open_all(
 
         def attempt(number: int) -> Opened | Fault:
             try:
-                place = place_of(urls[number], storage_options)
-                reach(place, urls[number])
-                with waiting(place.store, urls[number]):
+                place = resolve_location(urls[number], storage_options)
+                probe_store(place, urls[number])
+                with monitor_request(place.store, urls[number]):
                     lazy = _open(stores[number], group, options, readers)
                 _check_chunks(lazy)
             except Exception as error:  # noqa: BLE001 - whatever a store or a codec may raise
@@ -90,10 +90,10 @@ def open_all(
                 if isinstance(error, FileNotFoundError):
                     near = advice_on(urls[number], storage_options)
                     why = f"{why}; {near}" if near else why
-                why = without_secrets(why, storage_options, urls[number])
-                asked = repr(shown(urls[number]))
+                why = redact_text(why, storage_options, urls[number])
+                asked = repr(redact_url(urls[number]))
                 return Fault(f"urls[{number}]", asked, "a Zarr group that can be read", why)
-            return _opened(shown(urls[number]), lazy)
+            return _opened(redact_url(urls[number]), lazy)
 
         attempts = list(openers.map(attempt, range(len(stores))))
     faults = [one for one in attempts if isinstance(one, Fault)]

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from hyperplane.errors import Fault, RequestError
-from hyperplane.stores.listing import is_glob, named
-from hyperplane.stores.secrets import given
+from hyperplane.stores.listing import find_entries, is_glob
+from hyperplane.stores.redaction import describe_url
 from hyperplane.units import is_iterable
 
 _ALLOWED = "a path, URL or glob of Zarr stores, or a list of them"
@@ -25,7 +25,7 @@ def listed(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
     """
     several = [urls] if isinstance(urls, str | os.PathLike) else urls
     if isinstance(several, Mapping | bytes) or not is_iterable(several):
-        raise RequestError([Fault("urls", given(urls), _ALLOWED)])
+        raise RequestError([Fault("urls", describe_url(urls), _ALLOWED)])
     found: list[str] = []
     faults: list[Fault] = []
     for number, one in enumerate(several):
@@ -35,7 +35,7 @@ def listed(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
         except RequestError as error:
             faults += error.faults
     if not found and not faults:
-        faults = [Fault("urls", given(urls), _ALLOWED + "; here is none")]
+        faults = [Fault("urls", describe_url(urls), _ALLOWED + "; here is none")]
     if faults:
         raise RequestError(faults)
     return found
@@ -51,27 +51,29 @@ def nested(urls: Any) -> Any:
     """
     if isinstance(urls, str | os.PathLike) or not isinstance(urls, Sequence) or not urls:
         allowed = "a list of paths or URLs, or lists of such lists of one depth"
-        raise RequestError([Fault("urls", given(urls), allowed)])
+        raise RequestError([Fault("urls", describe_url(urls), allowed)])
     if all(isinstance(one, str | os.PathLike) for one in urls):
         row = [os.fspath(one) for one in urls]
         return row, 1, row
     inner = [nested(one) for one in urls]
     depths = {depth for _, depth, _ in inner}
     if len(depths) > 1:
-        raise RequestError([Fault("urls", given(urls), "lists of one depth")])
+        raise RequestError([Fault("urls", describe_url(urls), "lists of one depth")])
     tree = [one for one, _, _ in inner]
     return tree, depths.pop() + 1, [url for _, _, row in inner for url in row]
 
 
 def _stores(one: Any, where: str, storage_options: Mapping[str, Any] | None) -> list[str]:
     if not isinstance(one, str | os.PathLike) or not os.fspath(one):
-        raise RequestError([Fault(where, given(one), _ALLOWED)])
+        raise RequestError([Fault(where, describe_url(one), _ALLOWED)])
     url = os.fspath(one)
     if not is_glob(url):
         return [url]
     if "::" in url:
-        raise RequestError([Fault(where, given(url), "one URL a store, where URLs are chained")])
+        raise RequestError(
+            [Fault(where, describe_url(url), "one URL a store, where URLs are chained")]
+        )
     try:
-        return [place.address for place in named(url, storage_options)]
+        return [place.address for place in find_entries(url, storage_options)]
     except RequestError as error:
         raise RequestError([replace(fault, where=where) for fault in error.faults]) from error

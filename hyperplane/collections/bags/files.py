@@ -10,8 +10,8 @@ from typing import Any
 from hyperplane.collections.in_use import threads
 from hyperplane.errors import Fault, RequestError
 from hyperplane.stores import listing
-from hyperplane.stores.naming import format_of
-from hyperplane.stores.places import File
+from hyperplane.stores.file_names import detect_format
+from hyperplane.stores.locations import File
 
 #: Bytes of text in a partition, at most and at least, when the caller does not say.
 LARGEST, SMALLEST = 64_000_000, 8_000_000
@@ -55,13 +55,13 @@ def find(
     RequestError
         With every URL that names nothing, and every file whose format is not known.
     """
-    found = listing.find(urls, storage_options, sized=False)
+    found = listing.find_files(urls, storage_options, sized=False)
     first = {file.store.system: file for file in reversed(found)}
     if len(first) > 1:
         asked = " and ".join(repr(file.url) for file in reversed(first.values()))
         advice = "make one bag for each store"
         raise RequestError([Fault("urls", asked, "all URLs on one store", advice)])
-    return found, kind if kind is not None else format_of(
+    return found, kind if kind is not None else detect_format(
         found, FORMATS, "or write format='json' or format='text'"
     )
 
@@ -69,7 +69,7 @@ def find(
 def weight(file: File) -> int:
     """What it takes to read a file, as bytes of text."""
     size = file.size if file.sized else LARGEST
-    return OPENING + size * (UNPACKED if file.packing else 1)
+    return OPENING + size * (UNPACKED if file.compression else 1)
 
 
 def split(files: Sequence[File], blocksize: int | None) -> list[Part]:
@@ -88,7 +88,7 @@ def split(files: Sequence[File], blocksize: int | None) -> list[Part]:
 
     Examples
     --------
-    >>> from hyperplane.stores.places import Store
+    >>> from hyperplane.stores.locations import Store
     >>> here = Store("file", "file:///", {})
     >>> small = [File(here, f"{i}.txt", 1000, "") for i in range(500)]
     >>> [len(part) for part in split(small, 50_000_000)]
@@ -104,8 +104,8 @@ def split(files: Sequence[File], blocksize: int | None) -> list[Part]:
         if joined and filled + weight(file) > target:
             parts.append(tuple(joined))
             joined, filled = [], 0
-        if file.packing or not file.sized or file.size <= target:
-            joined.append(Span(file.path, file.packing))
+        if file.compression or not file.sized or file.size <= target:
+            joined.append(Span(file.path, file.compression))
             filled += weight(file)
         else:
             count = -(-file.size // target)

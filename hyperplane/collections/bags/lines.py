@@ -8,8 +8,8 @@ from typing import Any
 
 from hyperplane.collections.bags.files import Span
 from hyperplane.errors import ReadError
-from hyperplane.stores.naming import DAMAGE, unpacked
-from hyperplane.stores.secrets import said, shown
+from hyperplane.stores.file_names import DAMAGE_ERRORS, decompress
+from hyperplane.stores.redaction import describe_error, redact_url
 
 #: Bytes that are read and parsed at once; so a reader that stops early has read little.
 STEP = 1 << 20
@@ -25,11 +25,11 @@ def _named(span: Span, store: Any) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         gone = "it was there when the bag was made and is gone"
-        raise ReadError(shown(span.path), gone) from error
-    except DAMAGE as error:
+        raise ReadError(redact_url(span.path), gone) from error
+    except DAMAGE_ERRORS as error:
         cut = isinstance(error, EOFError) or "runcated" in str(error)
-        wrong = _truncated(span) if cut else said(error, store.storage_options)
-        raise ReadError(shown(span.path), wrong) from error
+        wrong = _truncated(span) if cut else describe_error(error, store.storage_options)
+        raise ReadError(redact_url(span.path), wrong) from error
 
 
 def _truncated(span: Span) -> str:
@@ -38,7 +38,7 @@ def _truncated(span: Span) -> str:
 
 @contextmanager
 def _opened(store: Any, span: Span) -> Iterator[Any]:
-    with store.open(span.path, "rb") as raw, unpacked(raw, span.packing) as opened:
+    with store.open(span.path, "rb") as raw, decompress(raw, span.packing) as opened:
         yield opened
 
 

@@ -23,7 +23,7 @@ from hyperplane.collections.frames.sources.text_plan import TextOptions
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.stores import listing
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -141,7 +141,7 @@ def read(
     faults += places_faults(urls)
     faults += _choices(schema=schema, decimals=decimals, on_error=on_error)
     check(faults)
-    files = listing.find(urls, storage_options)
+    files = listing.find_files(urls, storage_options)
     kind = formats.format_of(files, format, urls)
     apart = partition_size is None
     request = Request(columns, filters, size, schema, decimals, on_error, apart)

@@ -17,10 +17,10 @@ from hyperplane.collections import in_use
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import folders, plan, quoting, samples, times, types
 from hyperplane.errors import Fault, SkippedFile
-from hyperplane.stores.listing import natural
-from hyperplane.stores.naming import suffix_of
-from hyperplane.stores.places import File, Store
-from hyperplane.stores.secrets import shown
+from hyperplane.stores.file_names import suffix_of
+from hyperplane.stores.listing import natural_sort_key
+from hyperplane.stores.locations import File, Store
+from hyperplane.stores.redaction import redact_url
 
 
 @given(sizes=st.lists(st.integers(1, 10**9), max_size=40), partition_size=st.integers(1, 10**9))
@@ -103,9 +103,9 @@ def test_whole_records_and_lines_within_quotes():
 
 def test_names():
     paths = ["part-10", "part-2", "a", "part-2b"]
-    assert sorted(paths, key=natural) == ["a", "part-2", "part-2b", "part-10"]
-    assert shown("ftp://me:secret@host/a?sig=1") == "ftp://host/a"
-    assert shown("/a@b/c?d") == "/a@b/c?d"
+    assert sorted(paths, key=natural_sort_key) == ["a", "part-2", "part-2b", "part-10"]
+    assert redact_url("ftp://me:secret@host/a?sig=1") == "ftp://host/a"
+    assert redact_url("/a@b/c?d") == "/a@b/c?d"
     assert suffix_of("http://x/a.CSV.gz?sig=a.b") == ".csv"
 
 

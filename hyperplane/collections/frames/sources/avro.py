@@ -24,7 +24,7 @@ from hyperplane.collections.frames.sources.avro_values import arrow_values
 from hyperplane.collections.frames.sources.spans import Span
 from hyperplane.errors import ReadError
 from hyperplane.optional import need
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 #: What ends each block: 16 bytes that are drawn anew for each file.
 SYNC = 16
@@ -98,7 +98,7 @@ def header(file: File) -> Header:
     read = need("fastavro", extra="avro").schemaless_reader
     length = HEADER
     while True:
-        head = file.between(0, min(file.size, length))
+        head = file.read_range(0, min(file.size, length))
         if head[:4] != b"Obj\x01":
             raise ReadError(file.url, f"it does not begin as Avro does, but with {head[:4]!r}")
         opened = io.BytesIO(head)
@@ -154,7 +154,7 @@ class AvroDecoder:
     def _blocks(self, span: Span) -> bytes:
         """The blocks whose preceding mark begins in the span, the last one to its end."""
         file, sync = span.file, self.header.sync
-        data = file.between(span.start, min(file.size, span.stop + SYNC - 1))
+        data = file.read_range(span.start, min(file.size, span.stop + SYNC - 1))
         begin = data.find(sync)
         if begin < 0 or span.start + begin >= span.stop:
             return b""
@@ -163,7 +163,7 @@ class AvroDecoder:
         while end < 0 and span.start + len(data) < file.size:
             looked = max(begin, len(data) - SYNC + 1)
             position = span.start + len(data)
-            data += file.between(position, min(file.size, position + STEP))
+            data += file.read_range(position, min(file.size, position + STEP))
             end = data.find(sync, looked)
         # Without a mark at its end a file is cut off, which decoding will find.
         return data[begin : end + SYNC] if end >= 0 else data[begin:]

@@ -19,7 +19,7 @@ from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.collections.frames.sources.samples import Sample
 from hyperplane.collections.frames.sources.spans import Span, SpanPart
 from hyperplane.errors import ReadError, check
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 #: Bytes of the first file that are decoded to learn how long they are in memory.
 SAMPLE = 500_000

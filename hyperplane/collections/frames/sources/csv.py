@@ -18,7 +18,7 @@ from hyperplane.collections.frames.sources.missing import USUAL, MissingValues
 from hyperplane.collections.frames.sources.spans import Span
 from hyperplane.collections.frames.sources.times import TimeFormat
 from hyperplane.errors import ReadError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 #: What files of UTF-8 may begin with.
 BOM = b"\xef\xbb\xbf"
@@ -124,7 +124,7 @@ class CsvDecoder:
         if at is not None:
             place = text_errors.numbered(span.file, span.start, data.count(b"\n", 0, at) + 1)
             wrong = text_errors.quote(place, text_errors.begun(data, at))
-        divided = not self.form.breaking and not span.file.packing
+        divided = not self.form.breaking and not span.file.compression
         odd = data.count(b'"') % 2 == 1
         if divided and (odd or wrong):
             # Then some cut, of this span or of one before, may lie within quotes.

@@ -34,8 +34,8 @@ from hyperplane.collections.frames.sources.samples import GLANCE, Sample
 from hyperplane.collections.frames.sources.text_plan import Content, Kinds, TextOptions
 from hyperplane.collections.frames.sources.times import TimeFormat
 from hyperplane.errors import Fault, ReadError, check
-from hyperplane.stores.naming import suffix_of
-from hyperplane.stores.places import File
+from hyperplane.stores.file_names import suffix_of
+from hyperplane.stores.locations import File
 
 #: Other separators in a header from which on the one that the caller wrote is not believed.
 SEVERAL = 2

@@ -15,7 +15,7 @@ from hyperplane.collections.frames.sources.reader import reading
 from hyperplane.collections.frames.sources.recipe import Finish, Recipe, scanned, together
 from hyperplane.collections.frames.sources.request import OnError
 from hyperplane.errors import ReadError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 
 class Unit(Protocol):

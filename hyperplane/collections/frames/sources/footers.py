@@ -21,7 +21,7 @@ from hyperplane.collections.frames.sources.index_ranges import IndexRange, store
 from hyperplane.collections.frames.sources.reader import reading
 from hyperplane.errors import ReadError
 from hyperplane.sizing.footers import OFFSET, WIDTHS
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 #: Threads that read footers.
 READERS = 16

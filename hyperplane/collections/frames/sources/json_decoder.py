@@ -21,7 +21,7 @@ from hyperplane.collections.frames.sources.json_uniform import uniform_frame
 from hyperplane.collections.frames.sources.spans import Span
 from hyperplane.collections.frames.sources.times import TimeFormat
 from hyperplane.errors import ReadError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 #: Bytes that are decoded line by line where one of their lines is not as expected.
 PIECE = 64_000

@@ -15,7 +15,7 @@ from hyperplane.collections.frames.sources.samples import Sample
 from hyperplane.collections.frames.sources.text_plan import Content, Kinds, TextOptions
 from hyperplane.collections.frames.sources.times import TimeFormat
 from hyperplane.errors import Fault, ReadError, check
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 from hyperplane.units import plural
 
 

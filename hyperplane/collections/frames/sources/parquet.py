@@ -17,7 +17,7 @@ from hyperplane.collections.frames.sources.index_ranges import IndexRange
 from hyperplane.collections.frames.sources.names import columns
 from hyperplane.collections.frames.sources.recipe import Recipe
 from hyperplane.collections.frames.sources.request import OnError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 
 @dataclass(frozen=True)

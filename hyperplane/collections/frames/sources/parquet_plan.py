@@ -29,7 +29,7 @@ from hyperplane.collections.frames.sources.plan import joined
 from hyperplane.collections.frames.sources.recipe import Recipe, may_lose
 from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.errors import Fault, check
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 T = TypeVar("T")
 Kinds = dict[str, pl.DataType]

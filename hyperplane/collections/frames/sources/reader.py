@@ -16,8 +16,8 @@ from hyperplane.collections.frames.convert import to_pandas
 from hyperplane.collections.frames.sources.names import columns
 from hyperplane.collections.frames.sources.recipe import InexactValue
 from hyperplane.errors import ReadError
-from hyperplane.stores import naming
-from hyperplane.stores.secrets import said
+from hyperplane.stores import file_names
+from hyperplane.stores.redaction import describe_error
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: What reading a damaged file can raise, in any of the libraries below.
 DAMAGE = (
-    *naming.DAMAGE,
+    *file_names.DAMAGE_ERRORS,
     OverflowError,
     pa.ArrowException,
     pl.exceptions.PolarsError,
@@ -113,7 +113,7 @@ def reading(part: Any) -> Iterator[None]:
         named = _damaged(part) or named if len(named) > 1 else named
         more = f" (or one of {len(named) - 1} more files)" if len(named) > 1 else ""
         exact = isinstance(error, InexactValue)
-        wrong = str(error) if exact else said(error, _options(part)).splitlines()[0]
+        wrong = str(error) if exact else describe_error(error, _options(part)).splitlines()[0]
         raise ReadError(named[0] + more, wrong) from error
 
 

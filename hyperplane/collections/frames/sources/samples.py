@@ -10,7 +10,7 @@ from itertools import repeat
 from hyperplane.collections.frames.sources.footers import READERS
 from hyperplane.collections.frames.sources.reader import reading
 from hyperplane.errors import ReadError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 #: Bytes of the head of a sampled file, of its middle and its end, and of the head of the others.
 HEAD = 500_000
@@ -92,9 +92,9 @@ def _sample(file: File, close: bool, end: End) -> Sample:
             raise ReadError(file.url, wrong)
         length = min(MOST, length * 8)
     inside = []
-    if close and not whole and not file.packing:
+    if close and not whole and not file.compression:
         for start in {max(length, file.size // 2), max(length, file.size - INSIDE)}:
-            text = file.between(start, min(file.size, start + INSIDE))
+            text = file.read_range(start, min(file.size, start + INSIDE))
             first, last = text.find(b"\n") + 1, text.rfind(b"\n") + 1
             last = len(text) if start + INSIDE >= file.size else last
             inside.append((start + first, text[first:last]))
@@ -103,12 +103,12 @@ def _sample(file: File, close: bool, end: End) -> Sample:
 
 def _head(file: File, length: int, end: End) -> tuple[bytes, bool]:
     """The first records within so many bytes, and whether they are all."""
-    if file.packing:
-        with file.opened() as opened:
+    if file.compression:
+        with file.open() as opened:
             head = bytes(opened.read(length + 1))
         whole = len(head) <= length
     else:
-        head, whole = file.between(0, min(file.size, length)), file.size <= length
+        head, whole = file.read_range(0, min(file.size, length)), file.size <= length
     return (head, True) if whole else (head[: end(file, head[:length])], False)
 
 
@@ -146,7 +146,7 @@ def cuts(file: File, start: int, count: int, breaking: bool) -> list[int]:
 def line_after(file: File, position: int) -> int:
     """Where the next line begins."""
     while position < file.size:
-        text = file.between(position, min(file.size, position + STEP))
+        text = file.read_range(position, min(file.size, position + STEP))
         found = text.find(b"\n")
         if found >= 0:
             return position + found + 1
@@ -159,7 +159,7 @@ def outside_quotes(file: File, start: int, wanted: Sequence[int]) -> Iterator[in
     quotes, position, step = 0, start, STEP * 64
     rest = list(wanted)
     while rest and position < file.size:
-        text = file.between(position, min(file.size, position + step))
+        text = file.read_range(position, min(file.size, position + step))
         done = 0
         while rest and rest[0] < position + len(text):
             line = text.find(b"\n", max(done, rest[0] - position))

@@ -13,7 +13,7 @@ from hyperplane.collections.frames.sources.file_parts import FilePart
 from hyperplane.collections.frames.sources.filters import Filters
 from hyperplane.collections.frames.sources.recipe import Recipe
 from hyperplane.collections.frames.sources.request import OnError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 
 class Decoder(Protocol):
@@ -68,10 +68,10 @@ class Span:
 
     def data(self) -> bytes:
         """The bytes, unpacked."""
-        if self.file.packing:
-            with self.file.opened() as opened:
+        if self.file.compression:
+            with self.file.open() as opened:
                 return bytes(opened.read())[self.start :]
-        return self.file.between(self.start, self.stop)
+        return self.file.read_range(self.start, self.stop)
 
 
 @dataclass(frozen=True, repr=False)

@@ -13,7 +13,7 @@ from hyperplane.collections.frames.sources import types
 from hyperplane.errors import ReadError
 
 if TYPE_CHECKING:
-    from hyperplane.stores.places import File
+    from hyperplane.stores.locations import File
 
 #: Separators that files have in place of the one that was expected.
 SEPARATORS = (",", ";", "\t", "|")
@@ -122,12 +122,12 @@ def numbered(file: File, start: int, number: int) -> str:
     if start > (FAR if file.store.local else NEAR):
         return f"line {number} of what begins at byte {start}"
     before = 0
-    if file.packing:
-        with file.opened() as opened:
+    if file.compression:
+        with file.open() as opened:
             before = bytes(opened.read(start)).count(b"\n")
     else:
         for position in range(0, start, STEP):
-            before += file.between(position, min(start, position + STEP)).count(b"\n")
+            before += file.read_range(position, min(start, position + STEP)).count(b"\n")
     return f"line {before + number} of the file"
 
 

@@ -16,7 +16,7 @@ from hyperplane.collections.frames.sources.recipe import Recipe
 from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.collections.frames.sources.spans import Decoder, Span, SpanPart
 from hyperplane.errors import Fault, check
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 Kinds = dict[str, pl.DataType]
 _DTYPES = "a pandas type: 'int64', 'Int64', 'float64', 'bool', 'boolean', 'str' or a shorter number"
@@ -49,7 +49,7 @@ class Content:
     @property
     def memory(self) -> int:
         """Bytes in memory, about."""
-        size = self.file.size * (samples.UNPACKED if self.file.packing else 1)
+        size = self.file.size * (samples.UNPACKED if self.file.compression else 1)
         return int(size * self.density)
 
 
@@ -163,7 +163,7 @@ def table(
 
 def _spans(content: Content, decoder: Decoder, recipe: Recipe, aim: float) -> list[Span]:
     file, memory = content.file, content.memory
-    count = 1 if file.packing else max(1, round(memory / aim + 0.4))
+    count = 1 if file.compression else max(1, round(memory / aim + 0.4))
     ends = (
         samples.cuts(file, content.start, count, content.breaking)
         if count > 1
