@@ -18,8 +18,8 @@ from tornado.ioloop import PeriodicCallback
 from hyperplane.engines import records
 from hyperplane.engines.base import Started
 from hyperplane.engines.dask_settings import lend, take_back
-from hyperplane.engines.elsewhere import security_of
-from hyperplane.engines.guarded import CLOSE_OWNER
+from hyperplane.engines.guarded_cluster import CLOSE_OWNER
+from hyperplane.engines.remote_process import security_of
 from hyperplane.errors import EngineError
 
 #: How long closing waits for the owner to have cleaned up.

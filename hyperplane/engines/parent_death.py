@@ -3,7 +3,7 @@
 Dask's own watch is a Python thread in the worker, which cannot run while a long call into C
 holds the interpreter: such a worker was seen to outlive its owner by 41 s. The kernel needs no
 interpreter: PR_SET_PDEATHSIG (prctl(2)) kills the process when its parent ends. A worker's
-parent is the owner, or the zygote, which ends when the last holder of a pipe to it does; the
+parent is the owner, or the forkserver, which ends when the last holder of a pipe to it does; the
 worker gives up its own end of that pipe here.
 """
 
@@ -15,7 +15,7 @@ import signal
 import sys
 from multiprocessing import process
 
-from hyperplane.engines.local import zygote
+from hyperplane.engines.local import forkserver
 
 PR_SET_PDEATHSIG = 1
 
@@ -23,11 +23,11 @@ PR_SET_PDEATHSIG = 1
 def dask_setup(worker: object) -> None:
     """Tie this process to its parent; called by Dask in each new worker process."""
     del worker
-    zygote.ignore_interrupts()
+    forkserver.ignore_interrupts()
     if not sys.platform.startswith("linux"):
         return
     parent = process.parent_process()
-    zygote.leave()
+    forkserver.leave()
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         number = ctypes.get_errno()
         raise OSError(number, "prctl(PR_SET_PDEATHSIG): " + os.strerror(number))

@@ -27,7 +27,7 @@ from typing import Any
 import psutil
 
 from hyperplane.engines import job_clusters
-from hyperplane.engines.owned import abandoned, drop, make_owned, own
+from hyperplane.engines.ownership import abandoned, drop, make_owned, own
 from hyperplane.engines.private_folders import (
     folders_of_others,
     private_folder,

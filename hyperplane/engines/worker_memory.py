@@ -1,9 +1,9 @@
 """A worker preload: the variables of allocators, in force in a process that runs already.
 
-The C library reads ``MALLOC_TRIM_THRESHOLD_`` and its like as a process is started by exec, and
-Arrow reads ``ARROW_DEFAULT_MEMORY_POOL`` as it is loaded. A worker forked from the zygote has both
-behind it when it gets its variables, and a spawned one when Dask sets them, so they are said once
-more here: with mallopt(3), and to pyarrow.
+The C library reads ``MALLOC_TRIM_THRESHOLD_`` and similar variables when a process is started by
+exec, and Arrow reads ``ARROW_DEFAULT_MEMORY_POOL`` when it is loaded. A worker gets its variables
+after both: a forked one with its start message, a spawned one when Dask sets them. This preload
+therefore applies them again, with mallopt(3) and through pyarrow.
 """
 
 from __future__ import annotations

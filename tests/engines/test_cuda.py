@@ -17,7 +17,7 @@ from hyperplane.engines.base import Availability
 from hyperplane.engines.cuda import devices as cuda_devices
 from hyperplane.engines.cuda import engine as cuda
 from hyperplane.engines.cuda import start as cuda_start
-from hyperplane.engines.guarded import GuardedCluster
+from hyperplane.engines.guarded_cluster import GuardedCluster
 from hyperplane.errors import EngineUnavailable, RequestError
 from hyperplane.spec.settings import CudaSettings
 from hyperplane.spec.worker import WorkerSpec

@@ -13,8 +13,8 @@ import pytest
 import hyperplane
 from hyperplane import announce, call_sites
 from hyperplane import cluster as route
-from hyperplane.engines import guarded, interrupts, records
-from hyperplane.engines.local import start, zygote
+from hyperplane.engines import guarded_cluster, interrupts, records
+from hyperplane.engines.local import forkserver, start
 
 ONE: dict[str, Any] = {
     "num_workers": 1,
@@ -109,10 +109,10 @@ def test_other_threads_have_none_to_put_off() -> None:
     ("place", "name"),
     [
         (records, "reserve"),
-        (zygote, "acquire"),
+        (forkserver, "acquire"),
         (start, "_arguments"),
         (start, "Client"),
-        (guarded.GuardedCluster, "begin_idle_timeout"),
+        (guarded_cluster.GuardedCluster, "begin_idle_timeout"),
         (route, "_prepare"),
         (call_sites, "_is_open"),
         (announce, "after"),

@@ -86,7 +86,7 @@ def test_the_home_of_another_user_is_left_alone(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.own_zygote
+@pytest.mark.own_forkserver
 def test_clusters_are_listed_in_the_home_directory(
     shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

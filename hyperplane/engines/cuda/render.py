@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from hyperplane.engines.dask_settings import unless_chosen
-from hyperplane.engines.elsewhere import as_variables, server_settings, worker_variables
+from hyperplane.engines.remote_process import as_variables, server_settings, worker_variables
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import CudaSettings
 from hyperplane.spec.worker import WorkerSpec

@@ -20,9 +20,9 @@ from hyperplane.engines.dask_settings import (
     unless_chosen,
     variables_unless_chosen,
 )
-from hyperplane.engines.guarded import cluster_settings, scheduler_settings
-from hyperplane.engines.here import LOOPBACK, log_tail, worker_preloads
-from hyperplane.engines.starting import give_up, record_of
+from hyperplane.engines.guarded_cluster import cluster_settings, scheduler_settings
+from hyperplane.engines.launch import give_up, record_of
+from hyperplane.engines.local_process import LOOPBACK, log_tail, worker_preloads
 from hyperplane.engines.worker_memory import fitting
 from hyperplane.errors import EngineError, Fault, StartFailed, StartTimeout, check
 from hyperplane.spec.plan import ClusterPlan

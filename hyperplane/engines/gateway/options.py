@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import dask.config
 
-from hyperplane.engines.elsewhere import as_variables, server_settings, worker_variables
+from hyperplane.engines.remote_process import as_variables, server_settings, worker_variables
 from hyperplane.errors import Fault, check
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import GatewaySettings

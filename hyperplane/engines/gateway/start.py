@@ -16,12 +16,12 @@ from distributed.deploy.cluster import Cluster
 
 from hyperplane.engines import interrupts, records, versions
 from hyperplane.engines.base import Started
-from hyperplane.engines.elsewhere import server_settings, worker_variables
 from hyperplane.engines.gateway import options, plugins, server
 from hyperplane.engines.gateway.cluster import WatchedGatewayCluster
-from hyperplane.engines.guarded import TIME_TO_LIVE
-from hyperplane.engines.joining import join
-from hyperplane.engines.starting import give_up, record_of
+from hyperplane.engines.guarded_cluster import TIME_TO_LIVE
+from hyperplane.engines.launch import give_up, record_of
+from hyperplane.engines.remote_process import server_settings, worker_variables
+from hyperplane.engines.wait_for_workers import join
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.spec.plan import ClusterPlan

@@ -30,7 +30,7 @@ from tornado.ioloop import PeriodicCallback
 from hyperplane.engines.dask_settings import take_back
 from hyperplane.engines.interrupts import InterruptibleStart
 from hyperplane.engines.kubernetes.api import ENGINE, in_a_pod
-from hyperplane.engines.kubernetes.forward import Forwards
+from hyperplane.engines.kubernetes.port_forward import Forwards
 from hyperplane.engines.kubernetes.render import CLIENT
 from hyperplane.engines.kubernetes.resource import Resource
 from hyperplane.errors import EngineError, StartTimeout

@@ -141,7 +141,7 @@ def _worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
 
 def worker_variables(plan: ClusterPlan) -> dict[str, str]:
     """Variables of worker processes; apart for the layer below, which takes long to import."""
-    from hyperplane.engines.elsewhere import worker_variables as found
+    from hyperplane.engines.remote_process import worker_variables as found
 
     return found(plan)
 
@@ -183,7 +183,7 @@ def _node_selector(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str,
 def _environ(
     plan: ClusterPlan, settings: KubernetesSettings, own: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    from hyperplane.engines.elsewhere import as_settings, as_variables, server_settings
+    from hyperplane.engines.remote_process import as_settings, as_variables, server_settings
 
     told = server_settings(plan, settings)
     routes = _scheduler_routes()
@@ -197,8 +197,8 @@ def _environ(
 
 def _keeps_own_time_to_live(plan: ClusterPlan, settings: KubernetesSettings) -> bool:
     """Whether ``worker_ttl`` holds here, and not a time-to-live of Dask that the user chose."""
-    from hyperplane.engines.elsewhere import server_settings
-    from hyperplane.engines.guarded import TIME_TO_LIVE
+    from hyperplane.engines.guarded_cluster import TIME_TO_LIVE
+    from hyperplane.engines.remote_process import server_settings
 
     return TIME_TO_LIVE in server_settings(plan, settings)
 

@@ -12,11 +12,11 @@ from typing import Any
 from distributed.security import Security
 from distributed.utils import Log, Logs
 
-from hyperplane.engines.elsewhere import security_of
-from hyperplane.engines.kubernetes import look
+from hyperplane.engines.kubernetes import pod_status
 from hyperplane.engines.kubernetes.api import DASK, ENGINE, Api, Missing
 from hyperplane.engines.kubernetes.render import SECRET
 from hyperplane.engines.kubernetes.secret import secret_of, security_of_secret
+from hyperplane.engines.remote_process import security_of
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 
 #: How long the operator may take to make anything at all of a new cluster.
@@ -114,7 +114,7 @@ class Resource:
         began = time.monotonic()
         while True:
             pods = await self.pods("scheduler")
-            if any(look.is_ready(pod) for pod in pods):
+            if any(pod_status.is_ready(pod) for pod in pods):
                 return
             now = time.monotonic()
             if not pods and now - began > OPERATOR_WITHIN and not await self._taken_up():
@@ -147,22 +147,22 @@ class Resource:
         with suppress(StartFailed):  # not everybody may see them
             events = await self.api.list("events", fields="type=Warning")
         ours = [e for e in events if e["involvedObject"].get("name", "").startswith(self.name)]
-        if found := look.stuck(pods, ours):
+        if found := pod_status.stuck(pods, ours):
             log = await self._last_lines(found.pod, found.container) if found.ran else ""
             raise StartFailed(ENGINE, f"{found.text}; everything was closed again", log)
-        return look.summary(pods, ours)
+        return pod_status.summary(pods, ours)
 
     async def _last_lines(self, pod: str, container: str) -> str:
         for previous in (True, False):
             with suppress(EngineError):
                 found = await self.api.logs(pod, container, previous=previous, lines=LOG_LINES)
-                if told := look.without_frames(found):
+                if told := pod_status.without_frames(found):
                     return "\n".join(told[-LINES_TOLD:])
         return ""
 
     async def tell_of_memory(self) -> None:
         """Warn of containers that the kernel ended for memory, once of each time."""
-        for key, words in look.out_of_memory(await self.pods()).items():
+        for key, words in pod_status.out_of_memory(await self.pods()).items():
             if key not in self._told:
                 self._told.add(key)
                 logger.warning("%s", words)
@@ -210,4 +210,4 @@ class Resource:
         with suppress(Missing):
             await self.api.get("daskclusters", self.name, DASK)
             return False
-        return all(look.has_ended(pod) for pod in await self.pods())
+        return all(pod_status.has_ended(pod) for pod in await self.pods())

@@ -8,8 +8,8 @@ from typing import Any
 
 from distributed.security import Security
 
-from hyperplane.engines.elsewhere import security_of
 from hyperplane.engines.kubernetes.render import TLS_FILES, secret_name
+from hyperplane.engines.remote_process import security_of
 
 
 def secret_of(cluster: Mapping[str, Any], tls: Mapping[str, str]) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def secret_of(cluster: Mapping[str, Any], tls: Mapping[str, str]) -> dict[str, A
     cluster : mapping
         The DaskCluster, as the API server gives it.
     tls : mapping
-        The key pair, as :func:`hyperplane.engines.elsewhere.key_pair` gives it.
+        The key pair, as :func:`hyperplane.engines.remote_process.key_pair` gives it.
     """
     metadata = cluster["metadata"]
     owner = {

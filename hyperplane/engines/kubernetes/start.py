@@ -11,9 +11,9 @@ from distributed.security import Security
 
 from hyperplane.engines.base import Started
 from hyperplane.engines.dask_settings import lend
-from hyperplane.engines.elsewhere import key_pair
-from hyperplane.engines.joining import join
 from hyperplane.engines.kubernetes.render import manifest
+from hyperplane.engines.remote_process import key_pair
+from hyperplane.engines.wait_for_workers import join
 from hyperplane.optional import need
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import KubernetesSettings

@@ -20,10 +20,10 @@ from distributed.node import ServerNode
 
 from hyperplane.engines import records
 from hyperplane.engines.dask_settings import changes, in_force, snapshot, take_back
-from hyperplane.engines.guarded import GuardedCluster
-from hyperplane.engines.local import zygote
+from hyperplane.engines.guarded_cluster import GuardedCluster
+from hyperplane.engines.local import forkserver
 from hyperplane.engines.local.process_state import WorkerEnvironment
-from hyperplane.engines.local.quick import import_in_background
+from hyperplane.engines.local.startup_speed import import_in_background
 
 _forking = 0
 _forking_lock = threading.Lock()
@@ -59,7 +59,7 @@ class GuardedNanny(Nanny):
     config : mapping
         Dotted Dask settings of the worker and of the nanny itself.
     forked : bool
-        Whether worker processes are forked from the zygote.
+        Whether worker processes are forked from the forkserver.
     main : mapping, optional
         How forked workers run the main module's definitions, see :mod:`main_module`.
     **kwargs
@@ -81,10 +81,10 @@ class GuardedNanny(Nanny):
             super().__init__(*args, **kwargs)
         self._forked = forked
         if forked:
-            # A plugin of Dask may add to it, and a restart reads it again.
+            # Mutable and kept: Dask plugins such as Environ add to it, and a restart reads it again.
             self.env = WorkerEnvironment(self.env, main)
-            # Dask would write them into this process, for the one that it spawns; the zygote has
-            # them already.
+            # Dask would write these variables into this process before it spawns a worker; the
+            # forkserver has them already.
             self.pre_spawn_env = {}
 
     async def instantiate(self) -> Status:
@@ -109,12 +109,13 @@ class GuardedNanny(Nanny):
     async def close(  # type: ignore[override]
         self, timeout: float = 5, reason: str = "nanny-close"
     ) -> Literal["OK"]:
-        """Close, and reach an end even when the worker process never came up.
+        """Close the nanny, also when its worker process never started.
 
-        A worker process whose end nothing reports, because the zygote is stopped, has ended, too.
+        A stopped forkserver does not report that a worker process has ended; such a worker counts
+        as ended when the operating system says so.
 
-        Before distributed 2026.8 a nanny whose worker failed to start could fail to close, and
-        was left half closed; whoever closed it again waited for ever.
+        Before distributed 2026.8 a nanny whose worker failed to start could fail to close and stay
+        half closed, and a second close() waited forever.
         """
         pid = self.pid if self._forked else None
         try:
@@ -124,7 +125,7 @@ class GuardedNanny(Nanny):
                 self.process = None
                 self.status = Status.closed
                 await ServerNode.close(self)
-            if pid and isinstance(error, TimeoutError) and zygote.warn_of_ended(pid):
+            if pid and isinstance(error, TimeoutError) and forkserver.warn_of_ended(pid):
                 return "OK"
             raise
 
@@ -165,11 +166,11 @@ class GuardedLocalCluster(GuardedCluster, LocalCluster):
         self._importing = import_in_background(self._import_meanwhile)
 
 
-def clean_up(name: str, scratch: str, uses_zygote: bool) -> None:
-    """Give up a cluster's share of the zygote, its settings, its record and its folder."""
+def clean_up(name: str, scratch: str, uses_forkserver: bool) -> None:
+    """Give up a cluster's share of the forkserver, its settings, its record and its folder."""
     take_back(name)
     try:
-        if uses_zygote:
-            zygote.release()
+        if uses_forkserver:
+            forkserver.release()
     finally:
         records.remove(name, scratch)

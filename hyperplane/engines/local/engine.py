@@ -7,7 +7,7 @@ from typing import ClassVar, cast
 
 from hyperplane.engines import machine
 from hyperplane.engines.base import Availability, Feature, Started
-from hyperplane.engines.promised import left_of, open_clusters
+from hyperplane.engines.promised_memory import left_of, open_clusters
 from hyperplane.errors import Fault
 from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan

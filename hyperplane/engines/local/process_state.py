@@ -1,9 +1,9 @@
-"""The state of this process that a spawned worker inherits, brought to a forked one.
+"""Process state (environment, umask, limits, ...) that is sent to forked worker processes.
 
-A process that is started by exec inherits variables, the umask, limits and more from the one that
-starts it. A worker that is forked from the zygote inherits those of the zygote, from the moment
-when that was started. What the program has changed since then is sent along with each start, also
-at a restart.
+A process that is started by exec inherits environment variables, the umask, resource limits and
+more from its parent. A worker that is forked from the forkserver inherits what the forkserver had
+when it was started. What the program has changed since then is sent with each start of a worker,
+restarts included.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if sys.platform != "win32":
 #: Below the worker's own, so that `cluster.get_logs()` shows it.
 logger = logging.getLogger("distributed.worker.hyperplane")
 
-#: Signals that the zygote and Python itself set.
+#: Signals that the forkserver and Python itself set.
 _NOT_INHERITED = ("SIGINT", "SIGKILL", "SIGSTOP", "SIGCHLD", "SIGPIPE", "SIGXFSZ")
 
 
@@ -79,7 +79,7 @@ class ProcessState:
         )
 
     def restore(self) -> None:
-        """Put it in force in this process, which has been forked from the zygote."""
+        """Put it in force in this process, which has been forked from the forkserver."""
         for name in os.environ.keys() - self.environment.keys():
             del os.environ[name]
         os.environ.update(self.environment)

@@ -20,11 +20,11 @@ from hyperplane.engines.dask_settings import (
     unless_chosen,
     variables_unless_chosen,
 )
-from hyperplane.engines.guarded import cluster_settings, scheduler_settings
-from hyperplane.engines.here import LOOPBACK, log_tail, worker_preloads
-from hyperplane.engines.local import main_module, quick, zygote
+from hyperplane.engines.guarded_cluster import cluster_settings, scheduler_settings
+from hyperplane.engines.launch import record_of
+from hyperplane.engines.local import forkserver, main_module, startup_speed
 from hyperplane.engines.local.cluster import GuardedLocalCluster, GuardedNanny, clean_up
-from hyperplane.engines.starting import record_of
+from hyperplane.engines.local_process import LOOPBACK, log_tail, worker_preloads
 from hyperplane.engines.worker_memory import fitting
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.spec.plan import ClusterPlan
@@ -44,12 +44,12 @@ def start(plan: ClusterPlan) -> Started:
     """
     settings = cast(LocalSettings, plan.settings)
     began = time.monotonic()
-    with log_tail() as tail, quick.without_collecting():
+    with log_tail() as tail, startup_speed.without_collecting():
         record = _reserved(plan)
         forked = False
         try:
             preload = settings.start_method == "preload"
-            forked = preload and zygote.acquire(settings.preload, _pre_spawn())
+            forked = preload and forkserver.acquire(settings.preload, _pre_spawn())
             with as_the_user_has_it():
                 arguments = _arguments(plan, settings, record.scratch, forked)
         except BaseException:  # from here on the cluster object cleans up after itself

@@ -14,9 +14,9 @@ from distributed.core import Status
 from distributed.scheduler import Scheduler, WorkerState
 from tornado.ioloop import PeriodicCallback
 
-from hyperplane.engines.guarded import GuardedCluster, link_here
+from hyperplane.engines.guarded_cluster import GuardedCluster, link_here
 from hyperplane.engines.slurm import queue as slurm_queue
-from hyperplane.engines.slurm.library import SLURMCluster, SLURMJob
+from hyperplane.engines.slurm.jobqueue import SLURMCluster, SLURMJob
 from hyperplane.errors import StartFailed
 
 #: Seconds between looks at jobs whose workers are not all there.

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import cast
 
 from hyperplane.engines.dask_settings import as_the_user_has_it
-from hyperplane.engines.elsewhere import as_variables, server_settings, worker_variables
 from hyperplane.engines.private_folders import usual_folder
+from hyperplane.engines.remote_process import as_variables, server_settings, worker_variables
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SlurmSettings
 from hyperplane.spec.settings.slurm import seconds_of

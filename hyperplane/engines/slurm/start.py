@@ -17,14 +17,14 @@ from distributed.utils import get_ip
 from hyperplane.engines import records
 from hyperplane.engines.base import Started
 from hyperplane.engines.dask_settings import as_the_user_has_it
-from hyperplane.engines.elsewhere import key_pair, server_settings
-from hyperplane.engines.guarded import cluster_settings
-from hyperplane.engines.here import LOOPBACK
-from hyperplane.engines.joining import join
+from hyperplane.engines.guarded_cluster import cluster_settings
+from hyperplane.engines.launch import give_up, record_of
+from hyperplane.engines.local_process import LOOPBACK
+from hyperplane.engines.remote_process import key_pair, server_settings
 from hyperplane.engines.slurm import script as slurm_script
 from hyperplane.engines.slurm.cluster import GuardedSLURMCluster
-from hyperplane.engines.slurm.told import Look, explained
-from hyperplane.engines.starting import give_up, record_of
+from hyperplane.engines.slurm.job_messages import Look, explained
+from hyperplane.engines.wait_for_workers import join
 from hyperplane.errors import EngineError, StartFailed
 from hyperplane.optional import need
 from hyperplane.spec.plan import ClusterPlan

@@ -19,8 +19,8 @@ import asyncssh
 from distributed.core import Status
 from distributed.utils import format_dashboard_link
 
-from hyperplane.engines.elsewhere import node_of
-from hyperplane.engines.guarded import GuardedCluster, link_here
+from hyperplane.engines.guarded_cluster import GuardedCluster, link_here
+from hyperplane.engines.remote_process import node_of
 from hyperplane.engines.ssh.hosts import Hosts
 from hyperplane.engines.ssh.nodes import HostProcess, HostWorkers
 from hyperplane.errors import EngineError, StartFailed

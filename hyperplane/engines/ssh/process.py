@@ -24,9 +24,9 @@ from distributed import Nanny, Scheduler
 from distributed.utils import get_ip_interface
 
 from hyperplane.engines import machine
-from hyperplane.engines.elsewhere import security_of
-from hyperplane.engines.guarded import CLOSE_OWNER
+from hyperplane.engines.guarded_cluster import CLOSE_OWNER
 from hyperplane.engines.lazy_dashboard import LazyDashboard
+from hyperplane.engines.remote_process import security_of
 from hyperplane.engines.ssh.gpus import gpu_fault, nannies
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard

@@ -15,17 +15,17 @@ from typing import Any, cast
 from distributed import Scheduler
 from distributed.security import Security
 
-from hyperplane.engines import elsewhere, records
+from hyperplane.engines import records, remote_process
 from hyperplane.engines.base import Started
 from hyperplane.engines.dask_settings import in_force, snapshot
-from hyperplane.engines.guarded import TIME_TO_LIVE, cluster_settings, dashboard_routes
-from hyperplane.engines.here import LOOPBACK, PARENT_DEATH, user_preloads
-from hyperplane.engines.joining import join
+from hyperplane.engines.guarded_cluster import TIME_TO_LIVE, cluster_settings, dashboard_routes
+from hyperplane.engines.launch import give_up, record_of
+from hyperplane.engines.local_process import LOOPBACK, PARENT_DEATH, user_preloads
 from hyperplane.engines.ssh.cluster import GuardedSSHCluster
 from hyperplane.engines.ssh.hosts import Hosts
 from hyperplane.engines.ssh.nodes import HostProcess, HostWorkers
 from hyperplane.engines.ssh.process import interface_fault
-from hyperplane.engines.starting import give_up, record_of
+from hyperplane.engines.wait_for_workers import join
 from hyperplane.errors import EngineError, StartFailed
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SshSettings
@@ -46,7 +46,7 @@ def start(plan: ClusterPlan) -> Started:
     """
     settings = cast(SshSettings, plan.settings)
     began = time.monotonic()
-    tls = elsewhere.key_pair(Security.temporary()) if settings.security == "tls" else {}
+    tls = remote_process.key_pair(Security.temporary()) if settings.security == "tls" else {}
     try:
         record = records.reserve(record_of(plan, security=tls), None)
     except OSError as error:
@@ -72,8 +72,8 @@ def start(plan: ClusterPlan) -> Started:
                 **({"group": _group(plan)} if _group(plan) else {}),
             },
             silence_logs=logging.WARNING,
-            security=elsewhere.security_of(tls),
-            scheduler_config=elsewhere.server_settings(plan, settings),
+            security=remote_process.security_of(tls),
+            scheduler_config=remote_process.server_settings(plan, settings),
             cluster_config=cluster_settings(settings),
             idle_timeout=plan.idle_timeout,
             release=partial(give_up, plan.name, record.scratch),
@@ -117,7 +117,7 @@ def described(plan: ClusterPlan) -> dict[str, Any]:
             "options": told["options"],
             "variables": told["variables"],
         },
-        "settings": elsewhere.server_settings(plan, settings),
+        "settings": remote_process.server_settings(plan, settings),
         "security": settings.security,
     }
 
@@ -163,13 +163,13 @@ def _scheduler(
     if plan.request.scheduler_deploy_mode == "local":
         if fault := interface_fault(settings.interface):
             raise StartFailed("ssh", f"this machine, where the scheduler shall run: {fault}")
-        security = elsewhere.security_of(tls)
+        security = remote_process.security_of(tls)
         return {"cls": Scheduler, "options": {**options, "security": security}}
     told = {
         **_told(plan, "scheduler", tls),
         "options": options,
         "idle_timeout": plan.idle_timeout,
-        "renew_busy_workers": TIME_TO_LIVE in elsewhere.server_settings(plan, settings),
+        "renew_busy_workers": TIME_TO_LIVE in remote_process.server_settings(plan, settings),
         "ram": 0,
     }
     host = settings.scheduler_host or settings.hosts[0]
@@ -194,12 +194,12 @@ def _workers_told(plan: ClusterPlan, tls: dict[str, str]) -> dict[str, Any]:
 
 def _told(plan: ClusterPlan, role: str, tls: dict[str, str]) -> dict[str, Any]:
     settings = cast(SshSettings, plan.settings)
-    with in_force({**elsewhere.server_settings(plan, settings), **dashboard_routes()}):
+    with in_force({**remote_process.server_settings(plan, settings), **dashboard_routes()}):
         whole = snapshot()
     return {
         "role": role,
         "settings": whole,
-        "variables": elsewhere.worker_variables(plan),
+        "variables": remote_process.worker_variables(plan),
         "tls": tls,
     }
 

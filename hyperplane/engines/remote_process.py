@@ -13,7 +13,7 @@ from distributed.scheduler import WorkerState
 from distributed.security import Security
 
 from hyperplane.engines.dask_settings import unless_chosen, variables_unless_chosen
-from hyperplane.engines.guarded import scheduler_settings
+from hyperplane.engines.guarded_cluster import scheduler_settings
 from hyperplane.engines.worker_memory import fitting
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import PatientSettings

@@ -10,7 +10,7 @@ It also makes scripts work that have no ``if __name__ == "__main__"``: a worker 
 it does not run the script again. Functions of the main module travel by value with cloudpickle,
 as they do from a notebook.
 
-One zygote serves all clusters of this process; it is ended with the last of them.
+One forkserver serves all clusters of this process; it is ended with the last of them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ import psutil
 
 from hyperplane.engines import records
 
-_PRELOAD = "hyperplane.engines.local.zygote_preload"
-#: Carries what the zygote must know, for the moment of its start.
+_PRELOAD = "hyperplane.engines.local.forkserver_preload"
+#: Carries what the forkserver must know, for the moment of its start.
 VARIABLE = "HYPERPLANE_ZYGOTE"
 #: Bytes that the path of a socket may have on Linux, without the zero byte at its end.
 _LONGEST_PATH = 107
@@ -44,14 +44,14 @@ _users = 0
 #: The folder of the socket, held open where it has a long path.
 _folder: int | None = None
 _started: tuple[int, dict[str, str]] | None = None
-#: Zygotes that were found stopped, each of which is warned of once.
+#: Forkservers that were found stopped, each of which is warned of once.
 _stopped: set[int] = set()
 
 logger = logging.getLogger(__name__)
 
 
 def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Have a zygote running for one more cluster.
+    """Have a forkserver running for one more cluster.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
     bool
         Whether worker processes can be forked from it. False on other systems than Linux, in a
         process that multiprocessing started, when the program runs a forkserver of its own,
-        when a running zygote was started with other variables, or when the temporary directory
+        when a running forkserver was started with other variables, or when the temporary directory
         takes no socket: then workers start from nothing.
     """
     global _users, _started
@@ -95,7 +95,7 @@ def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
 
 
 def release() -> None:
-    """One cluster needs the zygote no longer; with the last one it is ended."""
+    """One cluster needs the forkserver no longer; with the last one it is ended."""
     global _users, _started
     with _lock:
         _users -= 1
@@ -104,28 +104,28 @@ def release() -> None:
         server = _server()
         if server._forkserver_pid == _started[0]:
             # By signal first: a process that the user forked may hold the pipe whose end
-            # would tell the zygote to leave.
+            # would tell the forkserver to leave.
             with suppress(ProcessLookupError):
                 os.kill(_started[0], signal.SIGTERM)
                 os.kill(_started[0], signal.SIGCONT)  # a stopped process ends as it is continued
             with suppress(FileNotFoundError):  # somebody has cleared the temporary directory
                 server._stop()
         _close_folder()
-        # Also when the zygote is gone and Python has begun another forkserver, elsewhere: a
+        # Also when the forkserver is gone and Python has begun another forkserver, elsewhere: a
         # SIGTERM to the whole process group ends it before its owner asks.
         records.remove_process_folder()
         _started = None
 
 
 def warn_of_ended(pid: int) -> bool:
-    """Return whether a worker process has ended, though the zygote has not reported it.
+    """Return whether a worker process has ended, though the forkserver has not reported it.
 
-    A zygote that was stopped, by a debugger or SIGSTOP, reports nothing until it is continued.
+    A forkserver that was stopped, by a debugger or SIGSTOP, reports nothing until it is continued.
 
     Parameters
     ----------
     pid : int
-        A process that was forked from the zygote.
+        A process that was forked from the forkserver.
     """
     try:
         ended = psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
@@ -144,7 +144,7 @@ def warn_of_ended(pid: int) -> bool:
 
 
 def leave() -> None:
-    """Called in a worker process: give up its end of the pipe that keeps the zygote alive."""
+    """Called in a worker process: give up its end of the pipe that keeps the forkserver alive."""
     server = _server()
     if server._forkserver_alive_fd is not None:
         os.close(server._forkserver_alive_fd)
@@ -152,7 +152,7 @@ def leave() -> None:
 
 
 def ignore_interrupts() -> None:
-    """Leave Ctrl-C to the owner; called in the zygote and in every worker process.
+    """Leave Ctrl-C to the owner; called in the forkserver and in every worker process.
 
     A terminal, and a notebook that interrupts its kernel, send it to the whole process group, and
     a worker would end with all the data on it.
@@ -194,7 +194,7 @@ def _ensure_running(modules: Sequence[str], environment: Mapping[str, str]) -> N
     folder_before = settings.get("tempdir")
     settings["tempdir"] = _short_path(records.process_folder())
     os.environ.update(ours)
-    # A process inherits the mask: Ctrl-C waits until the zygote has a handler for it. Python's
+    # A process inherits the mask: Ctrl-C waits until the forkserver has a handler for it. Python's
     # resource tracker comes first, because starting it takes the mask away.
     resource_tracker.ensure_running()
     masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -214,7 +214,7 @@ def _short_path(folder: Path) -> str:
     """Return a path of a folder that the path of a socket in it can begin with.
 
     Python binds the socket to it and connects to it for every worker process, so a folder with a
-    long path is held open until the zygote ends.
+    long path is held open until the forkserver ends.
     """
     global _folder
     if len(os.fsencode(folder)) + len(_SOCKET_NAME) <= _LONGEST_PATH:

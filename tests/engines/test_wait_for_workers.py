@@ -12,7 +12,7 @@ from distributed import Client, LocalCluster
 from distributed.client import _global_clients
 
 import hyperplane
-from hyperplane.engines import joining
+from hyperplane.engines import wait_for_workers
 from hyperplane.engines.dask_settings import take_back
 from hyperplane.errors import StartFailed, StartTimeout
 from hyperplane.spec.settings import RemoteSettings
@@ -30,7 +30,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "LOOK_EVERY", 0.2)
+    monkeypatch.setattr(wait_for_workers, "LOOK_EVERY", 0.2)
 
 
 def plan(workers: int, timeout: float = 120) -> hyperplane.ClusterPlan:
@@ -58,7 +58,7 @@ def join(
     cluster: LocalCluster, workers: int, look: Callable[[], str] = nothing, timeout: float = 120
 ) -> Client:
     asked = plan(workers, timeout)
-    return joining.join(cluster, asked, SETTINGS, time.monotonic(), look)
+    return wait_for_workers.join(cluster, asked, SETTINGS, time.monotonic(), look)
 
 
 def test_gives_a_client_and_lends_it_its_settings(cluster: LocalCluster) -> None:
@@ -97,11 +97,13 @@ def test_a_timeout_says_how_many_came_and_why(cluster: LocalCluster) -> None:
 def test_the_time_that_the_start_took_before_counts(cluster: LocalCluster) -> None:
     asked, began = plan(2, timeout=1000), time.monotonic()
     with pytest.raises(StartTimeout):
-        joining.join(cluster, asked, SETTINGS, began - 1001, nothing)
+        wait_for_workers.join(cluster, asked, SETTINGS, began - 1001, nothing)
 
 
 def test_workers_that_are_there_are_not_too_late(cluster: LocalCluster) -> None:
-    with joining.join(cluster, plan(1, timeout=1), SETTINGS, time.monotonic() - 2, nothing):
+    with wait_for_workers.join(
+        cluster, plan(1, timeout=1), SETTINGS, time.monotonic() - 2, nothing
+    ):
         pass
 
 

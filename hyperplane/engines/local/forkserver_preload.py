@@ -1,4 +1,4 @@
-"""What runs inside the zygote before it is forked. Imported there and nowhere else."""
+"""What runs inside the forkserver before it is forked. Imported there and nowhere else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 from multiprocessing import spawn
 from typing import Any
 
-from hyperplane.engines.local.zygote import VARIABLE, ignore_interrupts
+from hyperplane.engines.local.forkserver import VARIABLE, ignore_interrupts
 from hyperplane.guard.forks import WORKER_PROCESS
 
 

@@ -28,7 +28,7 @@ from interrupted_starts import (
 from scale import scaled
 
 import hyperplane
-from hyperplane.engines import dask_settings, joining, records, versions
+from hyperplane.engines import dask_settings, records, versions, wait_for_workers
 
 ONE: dict[str, Any] = {
     "num_workers": 2,
@@ -43,7 +43,7 @@ ONE: dict[str, Any] = {
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     found = World()
-    monkeypatch.setattr(joining, "Client", partial(OpenClient, world=found))
+    monkeypatch.setattr(wait_for_workers, "Client", partial(OpenClient, world=found))
     monkeypatch.setattr(versions, "check", lambda client, engine, settings: None)
     yield found
     assert found.begun

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hyperplane.engines.slurm import told as slurm_told
+from hyperplane.engines.slurm import job_messages
 from hyperplane.engines.slurm.queue import Told, ask, summary
 from hyperplane.errors import StartFailed
 from hyperplane.spec.settings import SlurmSettings
@@ -66,7 +66,7 @@ def test_reasons_that_do_not_pass_end_a_start(
     squeue: Path, tmp_path: Path, reason: str, says: str
 ) -> None:
     program(squeue, f"echo '7|PENDING|30:00|{reason}'")
-    look = slurm_told.Look(lambda: {"flights-0": "7"}, tmp_path, lambda: {"7"})
+    look = job_messages.Look(lambda: {"flights-0": "7"}, tmp_path, lambda: {"7"})
     with pytest.raises(StartFailed, match=says) as caught:
         look()
     assert f"job 7, PENDING ({reason})" in str(caught.value)
@@ -77,7 +77,7 @@ def test_reasons_that_do_not_pass_end_a_start(
 )
 def test_reasons_that_pass_are_told(squeue: Path, tmp_path: Path, reason: str) -> None:
     program(squeue, f"echo '7|PENDING|30:00|{reason}'")
-    said = slurm_told.Look(lambda: {"flights-0": "7"}, tmp_path, lambda: {"7"})()
+    said = job_messages.Look(lambda: {"flights-0": "7"}, tmp_path, lambda: {"7"})()
     assert said.startswith("squeue says: 1 job PENDING")
     assert (reason in said) == (reason != "None")
 
@@ -88,7 +88,7 @@ def test_a_job_that_ends_early_ends_the_start_with_what_it_printed(
     (tmp_path / "flights-7.log").write_text("\n".join(["..."] * 50 + ["python: not found"]))
     program(squeue, "echo '7|FAILED|30:00|NonZeroExitCode'")
     with pytest.raises(StartFailed, match=r"job 7 ended .* FAILED \(NonZeroExitCode\)") as caught:
-        slurm_told.Look(lambda: {"flights-0": "7"}, tmp_path, lambda: {"7"})()
+        job_messages.Look(lambda: {"flights-0": "7"}, tmp_path, lambda: {"7"})()
     assert caught.value.log_tail.endswith("python: not found")
     assert caught.value.log_tail.count("\n") == 19
 
@@ -105,7 +105,7 @@ def test_advice_is_about_jobs_whose_workers_are_missing(
 ) -> None:
     (tmp_path / "flights-7.log").write_text("worker speaks\n")
     program(squeue, "echo '7|RUNNING|30:00|None'; echo '8|PENDING|30:00|Resources'")
-    look = slurm_told.Look(lambda: {"a-0": "7", "a-1": "8"}, tmp_path, lambda: incomplete)
+    look = job_messages.Look(lambda: {"a-0": "7", "a-1": "8"}, tmp_path, lambda: incomplete)
     said = look()
     assert said.endswith(ends)
     assert ("slurm.interface" in said) == ("7" in incomplete)
@@ -127,7 +127,7 @@ def test_why_a_job_has_ended(
     told: Told | None, walltime: str | None, says: str, tmp_path: Path
 ) -> None:
     settings = SlurmSettings(walltime=walltime)
-    text = slurm_told.explained(settings, tmp_path, "7", "flights-0", told)
+    text = job_messages.explained(settings, tmp_path, "7", "flights-0", told)
     assert text.startswith("job 7 (worker flights-0) ")
     assert re.search(says, text)
     assert "cluster.adapt()" in text
@@ -139,6 +139,6 @@ def test_memory_is_named_where_slurm_says_it_in_the_output_of_the_job_only(tmp_p
     )
     (tmp_path / "flights-7.log").write_text(f"{said} memory limit\n")
     told = Told("FAILED", "JobLaunchFailure", "30:00")
-    text = slurm_told.explained(SlurmSettings(), tmp_path, "7", "flights-0", told)
+    text = job_messages.explained(SlurmSettings(), tmp_path, "7", "flights-0", told)
     assert "used more memory than it asked for. Give ram_gb_per_proc more" in text
     assert text.endswith("memory limit")

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from distributed import Scheduler
 
-from hyperplane.engines.guarded import GuardedCluster
+from hyperplane.engines.guarded_cluster import GuardedCluster
 
 
 class SlowToClose(GuardedCluster):
