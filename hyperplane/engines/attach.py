@@ -16,20 +16,20 @@ from distributed.objects import SchedulerInfo
 from tornado.ioloop import PeriodicCallback
 
 from hyperplane.engines import records
-from hyperplane.engines.base import Started
-from hyperplane.engines.dask_settings import lend, take_back
+from hyperplane.engines.base import StartedCluster
+from hyperplane.engines.dask_settings import apply_client_settings, restore_client_settings
 from hyperplane.engines.guarded_cluster import CLOSE_OWNER
-from hyperplane.engines.remote_process import security_of
+from hyperplane.engines.remote_process import make_security
 from hyperplane.errors import EngineError
 
 #: How long closing waits for the owner to have cleaned up.
 PATIENCE = 30.0
 #: Seconds between looks at the workers of the cluster.
-LOOK_EVERY = 1.0
+POLL_INTERVAL = 1.0
 #: How long a running cluster may take to answer the first question.
 ANSWER_WITHIN = 30.0
 #: What an error names as the engine where none is known.
-ANY = "any"
+UNKNOWN_ENGINE = "any"
 
 
 class AttachedCluster(Cluster):
@@ -43,34 +43,34 @@ class AttachedCluster(Cluster):
         The running cluster.
     """
 
-    def __init__(self, record: records.Record, **kwargs: Any) -> None:
+    def __init__(self, record: records.ClusterRecord, **kwargs: Any) -> None:
         super().__init__(name=record.name, **kwargs)
         self._record = record
         # A name of its own: the owner, and other handles, may be in this process too.
-        self.lent_to = f"{record.name} {uuid.uuid4()}"
-        self._take_back = weakref.finalize(self, take_back, self.lent_to)
+        self.settings_key = f"{record.name} {uuid.uuid4()}"
+        self._take_back = weakref.finalize(self, restore_client_settings, self.settings_key)
         if not self.called_from_running_loop:
             self._loop_runner.start()
             try:
                 self.sync(self._start)
             except BaseException:
-                self.let_go()
+                self.detach()
                 raise
 
     async def _start(self) -> None:
         # Not the base class's start: it would take the owner's place as the one cluster object
         # that the scheduler tells of its workers.
-        self.security = security_of(self._record.security)
+        self.security = make_security(self._record.security)
         self.scheduler_comm = rpc(
             self._record.scheduler,
             connection_args=self.security.get_connection_args("client"),
         )
         try:
-            await asyncio.wait_for(self._ask(), ANSWER_WITHIN)
+            await asyncio.wait_for(self._refresh_info(), ANSWER_WITHIN)
         except (TimeoutError, OSError) as error:
-            raise _no_answer(self._record) from error
-        lend(self.lent_to, self._record.client)
-        self.periodic_callbacks["look"] = PeriodicCallback(self._look, LOOK_EVERY * 1000)
+            raise _no_answer_error(self._record) from error
+        apply_client_settings(self.settings_key, self._record.client)
+        self.periodic_callbacks["look"] = PeriodicCallback(self._poll, POLL_INTERVAL * 1000)
         self.periodic_callbacks["look"].start()
         self.status = Status.running
 
@@ -79,22 +79,22 @@ class AttachedCluster(Cluster):
         """Where the owner has it: the way there may be one that the scheduler does not know."""
         return self._record.dashboard
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         # The list first: Dask asks a scheduler that has ended for 30 s.
-        if _listed(self._record.name):
+        if _is_listed(self._record.name):
             with suppress(OSError):
-                await self._ask()
+                await self._refresh_info()
         elif self.status == Status.running:
             self._take_back()
             await super()._close()  # the owner or another handle has ended it
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """Close this handle and leave the cluster as it is."""
         self._take_back()
         self.sync(super()._close)
         self._loop_runner.stop()
 
-    async def _ask(self) -> None:
+    async def _refresh_info(self) -> None:
         scheduler = cast(rpc, self.scheduler_comm)
         self.scheduler_info = SchedulerInfo(await scheduler.identity(n_workers=-1))
 
@@ -103,16 +103,16 @@ class AttachedCluster(Cluster):
         if self.status == Status.running:
             self.status = Status.closing
             self.periodic_callbacks["look"].stop()
-            if _listed(self._record.name):
+            if _is_listed(self._record.name):
                 with suppress(OSError):  # it ends at this moment
                     await getattr(self.scheduler_comm, CLOSE_OWNER)()
             deadline = time.monotonic() + PATIENCE
-            while _listed(self._record.name) and time.monotonic() < deadline:
+            while _is_listed(self._record.name) and time.monotonic() < deadline:
                 await asyncio.sleep(0.05)
         await super()._close()
 
 
-def _no_answer(record: records.Record) -> EngineError:
+def _no_answer_error(record: records.ClusterRecord) -> EngineError:
     return EngineError(
         record.engine,
         f"cluster {record.name!r} does not answer within {ANSWER_WITHIN:g} s: its process "
@@ -121,11 +121,11 @@ def _no_answer(record: records.Record) -> EngineError:
     )
 
 
-def _listed(name: str) -> bool:
+def _is_listed(name: str) -> bool:
     return any(record.name == name for record in records.read_all())
 
 
-def attach(name: str, engine: str) -> Started:
+def attach(name: str, engine: str) -> StartedCluster:
     """A client and a cluster object for the running cluster of that name.
 
     Parameters
@@ -144,18 +144,20 @@ def attach(name: str, engine: str) -> Started:
     running = _running(engine)
     found = next((one for one in running if (one.name, one.engine) == (name, engine)), None)
     if found is None:
-        raise EngineError(engine, f"this machine runs no cluster {name!r}; {_list_of(running)}")
+        raise EngineError(
+            engine, f"this machine runs no cluster {name!r}; {_describe_running(running)}"
+        )
     cluster = AttachedCluster(found)
     try:
         direct = found.direct_to_workers or None
         client = Client(cluster, timeout=ANSWER_WITHIN, direct_to_workers=direct)
-        return Started(client, cluster)
+        return StartedCluster(client, cluster)
     except (TimeoutError, OSError) as error:
-        cluster.let_go()
-        raise _no_answer(found) from error
+        cluster.detach()
+        raise _no_answer_error(found) from error
 
 
-def engine_of(name: str) -> str:
+def find_engine(name: str) -> str:
     """The engine that runs the cluster of that name, which this machine has started.
 
     Parameters
@@ -168,25 +170,26 @@ def engine_of(name: str) -> str:
     EngineError
         When no such cluster runs, with those that do; when the list of clusters cannot be read.
     """
-    running = _running(ANY)
+    running = _running(UNKNOWN_ENGINE)
     for record in running:
         # A gateway has a name of its own for a cluster, with which the scheduler's address ends.
         if name in {record.name, record.scheduler.rpartition("/")[2]}:
             return record.engine
     raise EngineError(
-        ANY,
-        f"this machine runs no cluster {name!r}; {_list_of(running)}. One on Kubernetes, or "
-        f'that was started elsewhere, needs its engine: get_cluster({name!r}, "kubernetes")',
+        UNKNOWN_ENGINE,
+        f"this machine runs no cluster {name!r}; {_describe_running(running)}. For a cluster on "
+        "Kubernetes, or one that another machine started, name its engine: "
+        f'get_cluster({name!r}, "kubernetes")',
     )
 
 
-def _running(engine: str) -> list[records.Record]:
+def _running(engine: str) -> list[records.ClusterRecord]:
     try:
         return records.read_all()
     except OSError as error:
         raise EngineError(engine, f"the list of clusters cannot be read: {error}") from error
 
 
-def _list_of(running: list[records.Record]) -> str:
+def _describe_running(running: list[records.ClusterRecord]) -> str:
     named = ", ".join(f"{record.name} ({record.engine})" for record in running)
     return f"running: {named or 'none'}"

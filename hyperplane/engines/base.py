@@ -53,7 +53,7 @@ class SchedulerPlace(NamedTuple):
     reason: str
 
 
-class Started(NamedTuple):
+class StartedCluster(NamedTuple):
     """A running cluster: the client and the cluster object of Dask, in the documented order."""
 
     client: Client
@@ -89,17 +89,17 @@ class Engine(Protocol):
         """What the engine cannot give as it is set up; empty when it can be planned."""
         ...
 
-    def start(self, plan: ClusterPlan) -> Started:
+    def start(self, plan: ClusterPlan) -> StartedCluster:
         """Start the cluster and return when its workers are there."""
         ...
 
-    def connect(self, name: str, settings: EngineSettings) -> Started:
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
         """Attach to a running cluster that any process of this user started."""
         ...
 
 
 @runtime_checkable
-class LaysOut(Protocol):
+class SupportsLayout(Protocol):
     """An engine with a rule of its own for the worker processes of a node."""
 
     def layout(self, asked: WorkerSpec) -> tuple[WorkerSpec, str]:
@@ -126,7 +126,7 @@ class SupportsStartLine(Protocol):
 
 
 @runtime_checkable
-class Renders(Protocol):
+class SupportsRender(Protocol):
     """An engine that starts a cluster from a script, a manifest or a list of commands."""
 
     def render(self, plan: ClusterPlan) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tornado import web
 
 
-class ClusterPath(web.RequestHandler):
+class ClusterPathHandler(web.RequestHandler):
     """Send the documented path, which has the cluster's name in it, to Dask's own."""
 
     def get(self, cluster: str, page: str) -> None:
@@ -18,5 +18,9 @@ class ClusterPath(web.RequestHandler):
 
 
 routes: list[tuple[str, type[web.RequestHandler], dict[str, str]]] = [
-    (r"/([a-z0-9-]+)/(status|tasks|workers|system|profile|graph|groups|info)", ClusterPath, {})
+    (
+        r"/([a-z0-9-]+)/(status|tasks|workers|system|profile|graph|groups|info)",
+        ClusterPathHandler,
+        {},
+    )
 ]

@@ -22,13 +22,13 @@ from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from hyperplane.engines import dask_notices
-from hyperplane.engines.dask_settings import in_force, unless_chosen
+from hyperplane.engines.dask_settings import drop_overridden, in_force
 from hyperplane.engines.interrupts import InterruptibleStart
 from hyperplane.engines.lazy_dashboard import LazyDashboard
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard
 from hyperplane.spec.plan import ClusterPlan
-from hyperplane.spec.settings import PatientSettings
+from hyperplane.spec.settings import StartupSettings
 
 #: What a client in another process calls on the scheduler to close the whole cluster.
 CLOSE_OWNER = "hyperplane_close_owner"
@@ -120,9 +120,9 @@ class _Owner(SchedulerPlugin):
             self.close_cluster()
 
 
-def scheduler_settings(plan: ClusterPlan, settings: PatientSettings) -> dict[str, Any]:
+def scheduler_settings(plan: ClusterPlan, settings: StartupSettings) -> dict[str, Any]:
     """Dotted settings of Dask for the scheduler of a plan; what the user has chosen stays out."""
-    return unless_chosen(
+    return drop_overridden(
         {
             **plan.tuning.server,
             "distributed.scheduler.no-workers-timeout": settings.no_workers_timeout,
@@ -131,9 +131,9 @@ def scheduler_settings(plan: ClusterPlan, settings: PatientSettings) -> dict[str
     )
 
 
-def cluster_settings(settings: PatientSettings) -> dict[str, Any]:
+def cluster_settings(settings: StartupSettings) -> dict[str, Any]:
     """Dotted settings of Dask for the cluster object in this process."""
-    return unless_chosen({"distributed.deploy.lost-worker-timeout": settings.lost_worker_timeout})
+    return drop_overridden({"distributed.deploy.lost-worker-timeout": settings.lost_worker_timeout})
 
 
 class GuardedCluster(InterruptibleStart, SpecCluster):
@@ -238,7 +238,7 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
             await super()._close()
         self._cleanup()
 
-    def used_by(self, client: Client) -> None:
+    def remember_client(self, client: Client) -> None:
         """Remember the client that was returned with this cluster."""
         self._client = weakref.ref(client)
 

@@ -20,7 +20,7 @@ JOB_FOLDER = "HYPERPLANE_JOB_FOLDER"
 _CLUSTERS = "clusters"
 
 
-def report(name: str, dashboard: str) -> None:
+def write_dashboard(name: str, dashboard: str) -> None:
     """Write down the dashboard of a cluster of this process, if it is a step of a job.
 
     Without room on the disk, or where the folder of the job is not here, nothing is written.
@@ -41,7 +41,7 @@ def report(name: str, dashboard: str) -> None:
         draft.replace(file)
 
 
-def withdraw(name: str) -> None:
+def remove_dashboard(name: str) -> None:
     """Remove what :func:`report` has written of a cluster."""
     file = _file_of(name)
     if file is not None:
@@ -49,7 +49,7 @@ def withdraw(name: str) -> None:
             file.unlink()
 
 
-def dashboards(folder: Path) -> list[str]:
+def read_dashboards(folder: Path) -> list[str]:
     """Dashboards of a job's clusters whose processes run on this machine, the oldest first.
 
     Parameters

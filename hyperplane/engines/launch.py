@@ -6,12 +6,12 @@ import os
 from typing import Any
 
 from hyperplane.engines import records
-from hyperplane.engines.dask_settings import take_back
+from hyperplane.engines.dask_settings import restore_client_settings
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.units import bytes_to_gb
 
 
-def record_of(plan: ClusterPlan, **others: Any) -> records.Record:
+def new_record(plan: ClusterPlan, **others: Any) -> records.ClusterRecord:
     """The record of a cluster that this process is about to start.
 
     Parameters
@@ -27,16 +27,16 @@ def record_of(plan: ClusterPlan, **others: Any) -> records.Record:
         "scheduler": "",
         "dashboard": "",
         "pid": os.getpid(),
-        "started": records.own_start(),
+        "started": records.own_start_time(),
         "workers": plan.dask_workers,
         "threads": plan.total_threads,
         "ram_gb": bytes_to_gb(plan.total_ram),
         "client": plan.tuning.client,
     }
-    return records.Record(**{**fields, **others})
+    return records.ClusterRecord(**{**fields, **others})
 
 
-def give_up(name: str, scratch: str) -> None:
+def release_cluster(name: str, scratch: str) -> None:
     """Give up the settings that a cluster has lent, its record and its scratch folder."""
-    take_back(name)
+    restore_client_settings(name)
     records.remove(name, scratch)

@@ -46,7 +46,7 @@ class LazyDashboard(web.Application):
         application.applications.remove(self)
 
 
-class ListOfPlots(IndividualPlots):
+class PlotList(IndividualPlots):
     """The list of single plots, which Dask makes of the pages that are loaded."""
 
     def get(self) -> None:
@@ -58,5 +58,5 @@ class ListOfPlots(IndividualPlots):
 
 
 routes: list[tuple[str, type[web.RequestHandler], dict[str, Any]]] = [
-    (r"individual-plots.json", ListOfPlots, {})
+    (r"individual-plots.json", PlotList, {})
 ]

@@ -24,7 +24,7 @@ PATIENCE = 5.0
 _owned: dict[Path, list[int]] = defaultdict(list)
 
 
-def make_owned(folder: Path) -> None:
+def make_owned_folder(folder: Path) -> None:
     """Make a folder and own it.
 
     Raises
@@ -36,36 +36,38 @@ def make_owned(folder: Path) -> None:
         # Not `exist_ok`, which raises when the folder is gone as it looks what was there.
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-        if own(folder, folder):  # else another container has removed it before it was locked
+        if take_ownership(
+            folder, folder
+        ):  # else another container has removed it before it was locked
             return
 
 
-def own(found: Path, path: Path) -> bool:
+def take_ownership(current: Path, path: Path) -> bool:
     """Lock a file or folder whose path is, or will be, `path`; False when it is gone."""
     if sys.platform == "win32":  # an open file cannot be removed there
         return True
     try:
-        number = os.open(found, os.O_RDONLY)
+        descriptor = os.open(current, os.O_RDONLY)
     except FileNotFoundError:
         return False
     before = _owned.get(path, [])
-    if any(os.path.samestat(os.fstat(number), os.fstat(each)) for each in before):
-        os.close(number)
+    if any(os.path.samestat(os.fstat(descriptor), os.fstat(each)) for each in before):
+        os.close(descriptor)
         return True
-    _lock(number, time.monotonic() + PATIENCE)
+    _lock(descriptor, time.monotonic() + PATIENCE)
     with contextlib.suppress(FileNotFoundError):
-        if os.path.samestat(os.fstat(number), found.stat()):
-            _owned[path].append(number)
+        if os.path.samestat(os.fstat(descriptor), current.stat()):
+            _owned[path].append(descriptor)
             return True
-    os.close(number)
+    os.close(descriptor)
     return False
 
 
-def _lock(number: int, deadline: float) -> None:
+def _lock(descriptor: int, deadline: float) -> None:
     """Share the lock of a descriptor; where none is to be had in time, go without."""
     while sys.platform != "win32" and time.monotonic() < deadline:
         try:
-            fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:  # another process looks at it, or removes it
             time.sleep(0.005)
         except OSError:
@@ -74,14 +76,14 @@ def _lock(number: int, deadline: float) -> None:
             return
 
 
-def drop(path: Path) -> None:
+def drop_ownership(path: Path) -> None:
     """Own a file or folder no longer."""
-    for number in _owned.pop(path, []):
-        os.close(number)
+    for descriptor in _owned.pop(path, []):
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
-def abandoned(path: Path) -> Iterator[bool]:
+def lock_if_abandoned(path: Path) -> Iterator[bool]:
     """Whether no process owns a file or folder; then none can own it within the block.
 
     Raises
@@ -92,16 +94,16 @@ def abandoned(path: Path) -> Iterator[bool]:
     if sys.platform == "win32":
         yield False
         return
-    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        os.close(number)
+        os.close(descriptor)
         yield False
         return
     try:
         yield True
     finally:
         # Not by closing alone: a process forked meanwhile has it open, too.
-        fcntl.flock(number, fcntl.LOCK_UN)
-        os.close(number)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)

@@ -27,7 +27,7 @@ def dask_setup(worker: object) -> None:
     if not sys.platform.startswith("linux"):
         return
     parent = process.parent_process()
-    forkserver.leave()
+    forkserver.close_inherited_pipe()
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         number = ctypes.get_errno()
         raise OSError(number, "prctl(PR_SET_PDEATHSIG): " + os.strerror(number))

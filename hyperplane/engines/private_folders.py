@@ -21,7 +21,7 @@ from pathlib import Path
 from hyperplane.engines.running_system import running_system
 
 #: How often a folder is made that others remove.
-_TIMES = 1000
+_MAX_ATTEMPTS = 1000
 #: The name of a running system's folder: short, since paths of sockets begin with it. Its parts
 #: are for the host, for the boot, and for both with the process namespace.
 _SYSTEM = re.compile("[0-9a-f]{10}")
@@ -44,8 +44,8 @@ def private_folder(parent: str | None = None) -> Path:
     OSError
         When it cannot be made.
     """
-    for _ in range(_TIMES):
-        folder = _folder_of_user(parent) / _system()
+    for _ in range(_MAX_ATTEMPTS):
+        folder = _folder_of_user(parent) / _system_name()
         # Not with its parents: those would be open to other users by some masks.
         # Not `exist_ok`, which raises when the folder is gone as it looks what was there.
         with contextlib.suppress(FileExistsError, FileNotFoundError):
@@ -55,24 +55,24 @@ def private_folder(parent: str | None = None) -> Path:
     raise FileNotFoundError(errno.ENOENT, "other processes remove it all the time", str(folder))
 
 
-def usual_folder(parent: Path) -> Path:
+def default_private_folder(parent: Path) -> Path:
     """What :func:`private_folder` gives where no other user has taken its name; not made."""
-    return parent / f"hyperplane-{_user()}" / _system()
+    return parent / f"hyperplane-{_user()}" / _system_name()
 
 
 def private_folders(parent: str | None = None) -> list[Path]:
     """The folders of this user and running system in a temporary directory that are there."""
-    found = [folder / _system() for folder in _folders_of_user(parent)]
+    found = [folder / _system_name() for folder in _folders_of_user(parent)]
     return [folder for folder in found if folder.is_dir()]
 
 
-def folders_of_others(parent: str | None = None) -> list[Path]:
+def folders_of_other_systems(parent: str | None = None) -> list[Path]:
     """Folders of this user's other running systems whose locks can be relied on.
 
     These are other containers of this machine, and this machine before it was booted. Locks of
     other machines may be unknown here, on network file systems that keep them to one machine.
     """
-    own = _system()
+    own = _system_name()
     found = [
         folder
         for above in _folders_of_user(parent)
@@ -96,11 +96,11 @@ def record_folder() -> Path:
     OSError
         When none of them can be made.
     """
-    if not _temporary_is_private():
-        for parent in _parents():
+    if not _is_temporary_directory_private():
+        for parent in _record_parents():
             with contextlib.suppress(OSError):
-                folder = parent / _machine()
-                found = _made(folder)
+                folder = parent / _machine_name()
+                found = _make_folder(folder)
                 if _is_private(found) and os.access(folder, os.W_OK | os.X_OK):
                     return folder
     return private_folder()
@@ -108,9 +108,9 @@ def record_folder() -> Path:
 
 def record_folders() -> list[Path]:
     """All folders in which clusters of this user on this machine may be listed."""
-    if _temporary_is_private():
+    if _is_temporary_directory_private():
         return private_folders()
-    own = [parent / _machine() for parent in _parents()]
+    own = [parent / _machine_name() for parent in _record_parents()]
     return [*filter(_is_private_folder, own), *private_folders()]
 
 
@@ -118,7 +118,7 @@ def remove_empty(folder: Path) -> None:
     """Remove a folder of clusters and those above it that are there for it, if nothing is in it."""
     with contextlib.suppress(OSError):  # other clusters are in there
         folder.rmdir()
-        if folder.name == _machine() or _SYSTEM.fullmatch(folder.name):
+        if folder.name == _machine_name() or _SYSTEM.fullmatch(folder.name):
             folder.parent.rmdir()
 
 
@@ -130,13 +130,13 @@ def _folder_of_user(parent: str | None) -> Path:
     """The folder of this user in a temporary directory, made if it is not there."""
     place = Path(parent or tempfile.gettempdir())
     folder = place / f"hyperplane-{_user()}"
-    found = _made(folder)
+    found = _make_folder(folder)
     if _is_private(found):
         if found.st_mode & 0o077:
             with contextlib.suppress(FileNotFoundError):
                 folder.chmod(0o700)
         return folder
-    for other in _others(place):
+    for other in _alternative_folders(place):
         return other
     # The name is random, so no other user can take it beforehand.
     return Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=place))
@@ -145,7 +145,7 @@ def _folder_of_user(parent: str | None) -> Path:
 def _folders_of_user(parent: str | None) -> list[Path]:
     place = Path(parent or tempfile.gettempdir())
     first = place / f"hyperplane-{_user()}"
-    return [*([first] if _is_private_folder(first) else []), *_others(place)]
+    return [*([first] if _is_private_folder(first) else []), *_alternative_folders(place)]
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -156,16 +156,16 @@ def _subfolders(folder: Path) -> list[Path]:
         return []
 
 
-def _made(folder: Path) -> os.stat_result:
+def _make_folder(folder: Path) -> os.stat_result:
     """Make a folder that another process may remove at any moment, with its last cluster."""
-    for attempt in range(_TIMES):
+    for attempt in range(_MAX_ATTEMPTS):
         # Both ways: `exist_ok` raises, too, when what was there is gone as it looks what it was.
         try:
             folder.mkdir(mode=0o700, parents=True)
         except FileExistsError:
             pass
         except FileNotFoundError:  # a place that takes no folders says so, too
-            if attempt == _TIMES - 1:
+            if attempt == _MAX_ATTEMPTS - 1:
                 raise
         with contextlib.suppress(FileNotFoundError):
             return folder.lstat()
@@ -186,7 +186,7 @@ def _is_private_folder(folder: Path) -> bool:
     return False
 
 
-def _others(place: Path) -> list[Path]:
+def _alternative_folders(place: Path) -> list[Path]:
     """Folders of this user with other names, which were made while the usual one was taken."""
     wanted = re.compile(rf"hyperplane-{re.escape(_user())}-[A-Za-z0-9_]+")
     try:
@@ -197,7 +197,7 @@ def _others(place: Path) -> list[Path]:
     return [folder for name in names if _is_private_folder(folder := place / name)]
 
 
-def _temporary_is_private() -> bool:
+def _is_temporary_directory_private() -> bool:
     if not hasattr(os, "getuid"):
         return True
     with contextlib.suppress(OSError):
@@ -205,7 +205,7 @@ def _temporary_is_private() -> bool:
     return False
 
 
-def _parents() -> list[Path]:
+def _record_parents() -> list[Path]:
     """The folders of this user, apart from the temporary directory, that may take ours."""
     found = []
     with contextlib.suppress(RuntimeError, OSError):  # no home directory is known
@@ -222,7 +222,7 @@ def _parents() -> list[Path]:
 
 
 @functools.lru_cache(maxsize=1)
-def _system() -> str:
+def _system_name() -> str:
     """The name of the folders of this running system: process numbers belong to it."""
     host, system = socket.gethostname(), running_system()
     boot = system.rpartition("-")[0]
@@ -230,7 +230,7 @@ def _system() -> str:
     return digests[0][:_HOST] + digests[1][: _BOOT - _HOST] + digests[2][:4]
 
 
-def _machine() -> str:
+def _machine_name() -> str:
     """A name of this running system that says to a reader which machine it is."""
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", socket.gethostname())[:40].strip(".") or "host"
-    return f"{name}-{_system()}"
+    return f"{name}-{_system_name()}"

@@ -20,7 +20,7 @@ ENGINES = ("local", "cuda")
 _WORKER = ("multiprocessing.forkserver", "multiprocessing.spawn", "dask worker")
 
 
-def open_clusters() -> list[records.Record]:
+def open_clusters() -> list[records.ClusterRecord]:
     """The clusters of this user that run or start on this machine, oldest first."""
     try:
         found = records.read_all(starting=True)
@@ -29,7 +29,7 @@ def open_clusters() -> list[records.Record]:
     return [record for record in found if record.engine in ENGINES]
 
 
-def left_of(free: int, fraction: float, clusters: Sequence[records.Record]) -> int:
+def unpromised_memory(free: int, fraction: float, clusters: Sequence[records.ClusterRecord]) -> int:
     """Bytes to give to one more cluster.
 
     Parameters

@@ -27,9 +27,14 @@ from typing import Any
 import psutil
 
 from hyperplane.engines import job_clusters
-from hyperplane.engines.ownership import abandoned, drop, make_owned, own
+from hyperplane.engines.ownership import (
+    drop_ownership,
+    lock_if_abandoned,
+    make_owned_folder,
+    take_ownership,
+)
 from hyperplane.engines.private_folders import (
-    folders_of_others,
+    folders_of_other_systems,
     private_folder,
     private_folders,
     record_folder,
@@ -51,7 +56,7 @@ _LONGEST_BOOT = 1e9
 
 
 @dataclass(frozen=True)
-class Record:
+class ClusterRecord:
     """A running cluster.
 
     Parameters
@@ -63,7 +68,7 @@ class Record:
     pid : int
         The owning process.
     started : float
-        When that process started, as :func:`own_start` says it.
+        When that process started, as :func:`own_start_time` says it.
     workers, threads : int
         Worker processes and threads that were started.
     ram_gb : float
@@ -96,31 +101,31 @@ class Record:
     security: dict[str, str] = field(default_factory=dict, repr=False)
     job: str = field(default_factory=lambda: os.environ.get("HYPERPLANE_JOB_ID", ""))
 
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether the owning process is still there."""
         try:
             owner = psutil.Process(self.pid)
-            begun = owner.create_time() if self.started > _LONGEST_BOOT else _start_of(self.pid)
+            begun = owner.create_time() if self.started > _LONGEST_BOOT else _start_time(self.pid)
             return abs(begun - self.started) < 1 and owner.status() != psutil.STATUS_ZOMBIE
         except psutil.Error:
             return False
 
 
-def own_start() -> float:
+def own_start_time() -> float:
     """When this process started: in seconds since the boot where that is known, else since 1970.
 
     A time of day would change for processes that run when the clock is set, and the clusters of
     all of them be removed as those of dead processes.
     """
-    return _start_of(os.getpid())
+    return _start_time(os.getpid())
 
 
-def _start_of(pid: int) -> float:
+def _start_time(pid: int) -> float:
     ticks = started(pid)
     return int(ticks) / os.sysconf("SC_CLK_TCK") if ticks else psutil.Process(pid).create_time()
 
 
-def reserve(record: Record, parent: str | None) -> Record:
+def reserve(record: ClusterRecord, parent: str | None) -> ClusterRecord:
     """Take a name and a scratch folder for a cluster that is about to start.
 
     Parameters
@@ -141,24 +146,24 @@ def reserve(record: Record, parent: str | None) -> Record:
     FileExistsError
         When a cluster of that name runs.
     """
-    if parent is not None and not _names_a_folder(parent):
+    if parent is not None and not _is_folder_path(parent):
         wrong = f"temporary-directory = {parent!r:.80}: a folder is expected, as text"
         raise NotADirectoryError(errno.ENOTDIR, wrong)
     read_all()
-    _remove_of_gone_systems(parent)
-    with _alone():
-        if any(found.name == record.name for found in _read()):
+    _remove_leftovers_of_other_systems(parent)
+    with _exclusive():
+        if any(found.name == record.name for found in _read_records()):
             raise FileExistsError(f"a cluster named {record.name!r} runs already; use another name")
         while True:  # another process may remove the folder above in between
             scratch = private_folder(parent) / record.name
             with contextlib.suppress(FileNotFoundError):
-                make_owned(scratch)
+                make_owned_folder(scratch)
                 reserved = replace(record, scratch=str(scratch))
                 write(reserved)
                 return reserved
 
 
-def _names_a_folder(parent: object) -> bool:
+def _is_folder_path(parent: object) -> bool:
     """Whether a setting could be the path of a folder; the system takes no zero byte in one."""
     path = os.fspath(parent) if isinstance(parent, str | os.PathLike) else b""
     return isinstance(path, str) and path != "" and "\0" not in path
@@ -170,7 +175,7 @@ def process_folder() -> Path:
         # In the temporary directory, whose path is short: there are sockets in it.
         folder = private_folder() / f"_p{os.getpid()}"
         with contextlib.suppress(FileNotFoundError):
-            make_owned(folder)
+            make_owned_folder(folder)
             return folder
 
 
@@ -178,29 +183,29 @@ def remove_process_folder() -> None:
     """Remove the folder for files of this process."""
     for above in private_folders():
         folder = above / f"_p{os.getpid()}"
-        drop(folder)
+        drop_ownership(folder)
         shutil.rmtree(folder, ignore_errors=True)
         remove_empty(above)
 
 
-def write(record: Record) -> None:
+def write(record: ClusterRecord) -> None:
     """Publish a record; a reader sees all of it or nothing."""
     file = _file_of(record.name)
     draft = file.with_suffix(f".{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
         json.dump(asdict(record), opened)
-    own(draft, file)  # before others see it
+    take_ownership(draft, file)  # before others see it
     draft.replace(file)
-    job_clusters.report(record.name, record.dashboard)
+    job_clusters.write_dashboard(record.name, record.dashboard)
 
 
 def remove(name: str, scratch: str) -> None:
     """Take a cluster out of the list and remove its scratch folder and empty parents."""
     for folder in record_folders():
-        drop(folder / f"{name}.json")
+        drop_ownership(folder / f"{name}.json")
         (folder / f"{name}.json").unlink(missing_ok=True)
-    job_clusters.withdraw(name)
-    drop(Path(scratch))
+    job_clusters.remove_dashboard(name)
+    drop_ownership(Path(scratch))
     shutil.rmtree(scratch, ignore_errors=True)
     for folder in {*record_folders(), *private_folders(), Path(scratch).parent}:
         remove_empty(folder)
@@ -213,7 +218,7 @@ def _file_of(name: str) -> Path:
     return there[0] if there else record_folder() / f"{name}.json"
 
 
-def read_all(starting: bool = False) -> list[Record]:
+def read_all(starting: bool = False) -> list[ClusterRecord]:
     """The clusters that run now, oldest first; what dead ones left is removed.
 
     Parameters
@@ -221,28 +226,28 @@ def read_all(starting: bool = False) -> list[Record]:
     starting : bool
         Whether to include those that are still starting.
     """
-    found = _read()
+    found = _read_records()
     for record in found:
-        if not record.alive():
+        if not record.is_alive():
             _remove_dead(record)
     for folder in [found for above in private_folders() for found in find_in(above, "*")]:
         # No cluster's name begins with a line below.
         owner = re.fullmatch(r"_p([0-9]+)", folder.name)
         if owner and not psutil.pid_exists(int(owner[1])):
             shutil.rmtree(folder, ignore_errors=True)
-    _remove_of_gone_systems(None)
-    for draft in _listed("*.[0-9]*"):  # with a key pair in it, perhaps
+    _remove_leftovers_of_other_systems(None)
+    for draft in _find_files("*.[0-9]*"):  # with a key pair in it, perhaps
         if draft.suffix[1:].isdecimal() and not psutil.pid_exists(int(draft.suffix[1:])):
             draft.unlink(missing_ok=True)
     for folder in {*record_folders(), *private_folders()}:
         remove_empty(folder)
-    running = [record for record in found if (record.scheduler or starting) and record.alive()]
+    running = [record for record in found if (record.scheduler or starting) and record.is_alive()]
     return sorted(running, key=lambda record: record.started)
 
 
-def _remove_of_gone_systems(parent: str | None) -> None:
+def _remove_leftovers_of_other_systems(parent: str | None) -> None:
     """Remove what dead processes of other containers, or before a boot, have left."""
-    for folder in folders_of_others(parent):
+    for folder in folders_of_other_systems(parent):
         for entry in find_in(folder, "*"):
             with contextlib.suppress(OSError):  # removed meanwhile
                 _remove_if_abandoned(entry)
@@ -252,12 +257,12 @@ def _remove_of_gone_systems(parent: str | None) -> None:
 def _remove_if_abandoned(entry: Path) -> None:
     """Remove a folder, a record with its scratch folder or a draft that no process owns."""
     if entry.is_dir():
-        with abandoned(entry) as gone:
+        with lock_if_abandoned(entry) as gone:
             if gone:
                 shutil.rmtree(entry, ignore_errors=True)
     elif entry.suffix == ".json":
-        with abandoned(entry) as gone:
-            record = _record_in(entry) if gone else None
+        with lock_if_abandoned(entry) as gone:
+            record = _read_record(entry) if gone else None
             if record is not None and record.scratch:
                 with contextlib.suppress(FileNotFoundError):
                     _remove_if_abandoned(Path(record.scratch))
@@ -267,62 +272,62 @@ def _remove_if_abandoned(entry: Path) -> None:
         entry.unlink(missing_ok=True)
 
 
-def _remove_dead(record: Record) -> None:
+def _remove_dead(record: ClusterRecord) -> None:
     """Remove a dead cluster's record and folder, unless another has taken its name since."""
-    with _alone():
-        now = _record_in(_file_of(record.name))
+    with _exclusive():
+        now = _read_record(_file_of(record.name))
         if now is not None and (now.pid, now.started) == (record.pid, record.started):
             remove(record.name, record.scratch)
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def _exclusive() -> Iterator[None]:
     """Nobody else takes a name or removes what is dead meanwhile, where locks are to be had.
 
     Who holds the lock and was stopped keeps nobody waiting for long: then it goes without.
     """
-    number = None if sys.platform == "win32" else _locked(time.monotonic() + PATIENCE)
+    descriptor = None if sys.platform == "win32" else _lock_folder(time.monotonic() + PATIENCE)
     try:
         yield
     finally:
-        if number is not None and sys.platform != "win32":
+        if descriptor is not None and sys.platform != "win32":
             # Not by closing alone: a process forked meanwhile has it open, too.
-            fcntl.flock(number, fcntl.LOCK_UN)
-            os.close(number)
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
 
 
-def _locked(deadline: float) -> int | None:
+def _lock_folder(deadline: float) -> int | None:
     """The folder, open and locked; None when that cannot be had in time."""
     while time.monotonic() < deadline:
         folder = record_folder()
         with contextlib.suppress(FileNotFoundError):  # removed with its last cluster
-            number = os.open(folder, os.O_RDONLY)
+            descriptor = os.open(folder, os.O_RDONLY)
             try:
-                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 pass
             except OSError:  # network file systems lock no folders
-                os.close(number)
+                os.close(descriptor)
                 return None
             else:
                 with contextlib.suppress(FileNotFoundError):
-                    if os.path.samestat(os.fstat(number), folder.stat()):
-                        return number
-            os.close(number)
+                    if os.path.samestat(os.fstat(descriptor), folder.stat()):
+                        return descriptor
+            os.close(descriptor)
         time.sleep(0.005)
     return None
 
 
-def _record_in(file: Path) -> Record | None:
+def _read_record(file: Path) -> ClusterRecord | None:
     with contextlib.suppress(OSError, ValueError, TypeError):
-        return Record(**json.loads(file.read_text()))
+        return ClusterRecord(**json.loads(file.read_text()))
     return None
 
 
-def _read() -> list[Record]:
+def _read_records() -> list[ClusterRecord]:
     """All records, of clusters that start, run or died."""
-    return [record for file in _listed("*.json") if (record := _record_in(file)) is not None]
+    return [record for file in _find_files("*.json") if (record := _read_record(file)) is not None]
 
 
-def _listed(pattern: str) -> list[Path]:
+def _find_files(pattern: str) -> list[Path]:
     return [file for folder in record_folders() for file in find_in(folder, pattern)]

@@ -12,11 +12,11 @@ from typing import Any
 from distributed.scheduler import WorkerState
 from distributed.security import Security
 
-from hyperplane.engines.dask_settings import unless_chosen, variables_unless_chosen
+from hyperplane.engines.dask_settings import drop_overridden, drop_overridden_variables
 from hyperplane.engines.guarded_cluster import scheduler_settings
-from hyperplane.engines.worker_memory import fitting
+from hyperplane.engines.worker_memory import select_variables
 from hyperplane.spec.plan import ClusterPlan
-from hyperplane.spec.settings import PatientSettings
+from hyperplane.spec.settings import StartupSettings
 
 #: Fields of a Security object of one key pair for all roles -> keys of Dask's configuration.
 _TLS = {
@@ -26,14 +26,14 @@ _TLS = {
 }
 
 
-def server_settings(plan: ClusterPlan, settings: PatientSettings) -> dict[str, Any]:
+def server_settings(plan: ClusterPlan, settings: StartupSettings) -> dict[str, Any]:
     """Dotted settings of Dask for the scheduler, the nannies and the workers of a plan.
 
     What the user has set otherwise in Dask's configuration stays out, and so holds.
     """
     return {
         **scheduler_settings(plan, settings),
-        **unless_chosen(plan.tuning.client),
+        **drop_overridden(plan.tuning.client),
         **plan.memory.as_config(),
     }
 
@@ -41,7 +41,7 @@ def server_settings(plan: ClusterPlan, settings: PatientSettings) -> dict[str, A
 def worker_variables(plan: ClusterPlan) -> dict[str, str]:
     """Variables for worker processes on nodes with Linux; they are to be set before these start."""
     asked = plan.tuning.environ
-    return fitting(asked, variables_unless_chosen(asked), linux=True)
+    return select_variables(asked, drop_overridden_variables(asked), linux=True)
 
 
 def as_variables(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -58,7 +58,7 @@ def as_variables(settings: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def node_of(worker: WorkerState, grouped: bool) -> str:
+def node_name(worker: WorkerState, grouped: bool) -> str:
     """The node of a worker process, by its name: ``node-1-0`` and ``node-1-1`` are on ``node-1``.
 
     The scheduler calls it, wherever that is: nodes are ended when all their processes may go.
@@ -86,7 +86,7 @@ def key_pair(security: Security) -> dict[str, str]:
     return {field: tls[field] for field in _TLS}
 
 
-def security_of(tls: Mapping[str, str]) -> Security:
+def make_security(tls: Mapping[str, str]) -> Security:
     """The Security object of a key pair; one without TLS of none."""
     if not tls:
         return Security()

@@ -14,7 +14,7 @@ from hyperplane.spec.settings import RemoteSettings
 #: A task or a message that one of them has written, another must be able to read.
 MUST_AGREE = ("python", "dask", "distributed", "cloudpickle", "msgpack", "numpy", "pandas")
 #: Within one second number they read what another patch has written.
-TO_THE_SECOND_NUMBER = ("python", "numpy", "pandas")
+MAJOR_MINOR_ONLY = ("python", "numpy", "pandas")
 
 logger = logging.getLogger(__name__)
 
@@ -52,33 +52,36 @@ def check(client: Client, engine: str, settings: RemoteSettings) -> None:
 
 def differences(versions: Mapping[str, Any]) -> list[str]:
     """What differs, package by package, of what ``Client.get_versions`` gives."""
-    here = _of(versions["client"])
-    there = {"the scheduler": _of(versions["scheduler"])}
-    there.update({address: _of(told) for address, told in versions["workers"].items()})
+    here = _package_versions(versions["client"])
+    there = {"the scheduler": _package_versions(versions["scheduler"])}
+    there.update(
+        {address: _package_versions(reported) for address, reported in versions["workers"].items()}
+    )
     found = []
     for name in MUST_AGREE:
         others: dict[str | None, list[str]] = {}
-        for place, told in there.items():
-            if told.get(name) != here.get(name):
-                others.setdefault(told.get(name), []).append(place)
+        for place, reported in there.items():
+            if reported.get(name) != here.get(name):
+                others.setdefault(reported.get(name), []).append(place)
         if others:
             texts = [
-                f"{version or 'none'} on {_some(places)}" for version, places in others.items()
+                f"{version or 'none'} on {_join_places(places)}"
+                for version, places in others.items()
             ]
             found.append(f"{name} {here.get(name) or 'none'} here, {', '.join(texts)}")
     return found
 
 
-def _of(told: Mapping[str, Any]) -> dict[str, str | None]:
+def _package_versions(reported: Mapping[str, Any]) -> dict[str, str | None]:
     """Versions by name, of some the first two numbers only."""
-    found = dict(told["packages"])
-    for name in TO_THE_SECOND_NUMBER:
+    found = dict(reported["packages"])
+    for name in MAJOR_MINOR_ONLY:
         if found.get(name):
             found[name] = ".".join(str(found[name]).split(".")[:2])
     return found
 
 
-def _some(places: list[str]) -> str:
+def _join_places(places: list[str]) -> str:
     if len(places) <= 2:
         return " and ".join(places)
     return f"{', '.join(places[:2])} and {len(places) - 2} more"

@@ -10,23 +10,23 @@ from distributed import Client
 from distributed.deploy.cluster import Cluster
 
 from hyperplane.engines import interrupts, versions
-from hyperplane.engines.dask_settings import lend
+from hyperplane.engines.dask_settings import apply_client_settings
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import RemoteSettings
 from hyperplane.units import plural
 
 #: Seconds between looks at what keeps the workers away.
-LOOK_EVERY = 2.0
+POLL_INTERVAL = 2.0
 _NO_ANSWER = (OSError, TimeoutError, asyncio.TimeoutError)
 
 
-def join(
+def connect_client(
     cluster: Cluster,
     plan: ClusterPlan,
     settings: RemoteSettings,
     began: float,
-    look: Callable[[], str],
+    explain_wait: Callable[[], str],
 ) -> Client:
     """A client for a cluster whose workers are on their way; returns when all are there.
 
@@ -56,12 +56,12 @@ def join(
     StartFailed
         When the versions of the cluster are others, or the scheduler does not answer.
     """
-    lend(plan.name, plan.tuning.client)  # taken back as the cluster closes
+    apply_client_settings(plan.name, plan.tuning.client)  # taken back as the cluster closes
     client = None
     try:
         client = Client(cluster)
-        with interrupts.let_through():
-            _wait(client, plan, began, look)
+        with interrupts.allow_interrupts():
+            _wait_for_workers(client, plan, began, explain_wait)
             versions.check(client, plan.engine, settings)
     except BaseException as error:
         if client is not None:
@@ -78,15 +78,17 @@ def join(
     return client
 
 
-def _wait(client: Client, plan: ClusterPlan, began: float, look: Callable[[], str]) -> None:
+def _wait_for_workers(
+    client: Client, plan: ClusterPlan, began: float, explain_wait: Callable[[], str]
+) -> None:
     deadline = began + plan.request.timeout
     while True:
         left = deadline - time.monotonic()
         try:
-            client.wait_for_workers(plan.dask_workers, timeout=max(0.1, min(LOOK_EVERY, left)))
+            client.wait_for_workers(plan.dask_workers, timeout=max(0.1, min(POLL_INTERVAL, left)))
             return
         except TimeoutError as error:
-            why = look()
+            why = explain_wait()
             if time.monotonic() > deadline:
                 here = len(client.scheduler_info(n_workers=-1)["workers"])
                 raise StartTimeout(

@@ -27,7 +27,7 @@ ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
 logger = logging.getLogger("distributed.worker.hyperplane")
 
 
-def fitting(
+def select_variables(
     asked: Mapping[str, str], free: Mapping[str, str], linux: bool | None = None
 ) -> dict[str, str]:
     """The variables of a plan that a worker process shall have.

@@ -43,7 +43,7 @@ _STOPPED = {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOM
 
 
 @dataclass
-class Silence:
+class SilentWorker:
     """A worker's time without a heartbeat.
 
     Parameters
@@ -106,7 +106,7 @@ class BusyWorkerGuard(SchedulerPlugin):
     name = "hyperplane-busy-worker-guard"
 
     def __init__(self) -> None:
-        self._silent: dict[str, Silence] = {}
+        self._silent: dict[str, SilentWorker] = {}
 
     async def start(self, scheduler: Scheduler) -> None:
         """Look at silent workers several times in each time-to-live."""
@@ -178,7 +178,7 @@ class BusyWorkerGuard(SchedulerPlugin):
         silence = self._silent.get(worker.address)
         if silence is None or silence.renewed != worker.last_seen:
             since = worker.last_seen
-            silence = Silence(renewed=since, looked=now, cpu=cpu, idle_since=since)
+            silence = SilentWorker(renewed=since, looked=now, cpu=cpu, idle_since=since)
             self._silent[worker.address] = silence
             logger.warning(
                 "worker %s has sent no heartbeat for %.0f s, but its process %d runs: "

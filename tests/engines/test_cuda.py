@@ -226,7 +226,7 @@ class TestArguments:
         settings = plan.settings
         assert isinstance(settings, CudaSettings)
         worker = cuda.CudaEngine().layout(plan.worker)[0]
-        return cuda_start.arguments_of(plan, worker, settings, ("3", "1", "0"), "/scratch")
+        return cuda_start.cluster_arguments(plan, worker, settings, ("3", "1", "0"), "/scratch")
 
     def test_dask_cuda_and_dask_take_all_of_them(self, here: Here) -> None:
         known = {

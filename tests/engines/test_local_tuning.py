@@ -240,7 +240,7 @@ def test_pools_of_arrow_and_malloc_belong_together(
     names = ("MALLOC_TRIM_THRESHOLD_", "ARROW_DEFAULT_MEMORY_POOL", "OTHER")
     asked = dict.fromkeys(names, "1")
     free = {name: "1" for name in names if name not in chosen}
-    assert set(worker_memory.fitting(asked, free)) == left
+    assert set(worker_memory.select_variables(asked, free)) == left
 
 
 def test_a_shuffle_gives_what_pandas_gives() -> None:

@@ -99,19 +99,19 @@ def test_dask_reads_back_from_variables_what_was_written() -> None:
 class TestKeys:
     def test_no_tls_is_no_keys(self) -> None:
         assert remote_process.key_pair(Security()) == {}
-        assert not remote_process.security_of({}).require_encryption
+        assert not remote_process.make_security({}).require_encryption
 
     def test_are_texts_and_go_there_and_back(self) -> None:
         pair = remote_process.key_pair(Security.temporary())
         assert set(pair) == {"ca_file", "cert", "key"}
         assert "BEGIN CERTIFICATE" in pair["cert"]
         assert "PRIVATE KEY" in pair["key"]
-        assert remote_process.key_pair(remote_process.security_of(pair)) == pair
+        assert remote_process.key_pair(remote_process.make_security(pair)) == pair
 
     def test_another_handle_connects_and_a_stranger_does_not(self) -> None:
         """Over a real connection: the pair alone must do for every role."""
         pair = remote_process.key_pair(Security.temporary())
-        assert asyncio.run(echoed(pair, remote_process.security_of(pair))) == "hello"
+        assert asyncio.run(echoed(pair, remote_process.make_security(pair))) == "hello"
         with pytest.raises(OSError, match=r"TLS|certificate|SSL|closed"):
             asyncio.run(echoed(pair, Security.temporary()))
 
@@ -126,7 +126,7 @@ class TestKeys:
 
     def test_a_security_object_does_not_show_its_keys(self) -> None:
         pair = remote_process.key_pair(Security.temporary())
-        assert pair["key"] not in repr(remote_process.security_of(pair))
+        assert pair["key"] not in repr(remote_process.make_security(pair))
 
 
 async def echoed(pair: dict[str, str], client: Security) -> object:
@@ -136,7 +136,7 @@ async def echoed(pair: dict[str, str], client: Security) -> object:
         await comm.write(await comm.read())
         await comm.close()
 
-    server = remote_process.security_of(pair).get_listen_args("scheduler")
+    server = remote_process.make_security(pair).get_listen_args("scheduler")
     async with listen("tls://127.0.0.1:0", answer, **server) as listener:
         comm = await connect(
             listener.contact_address, timeout=60, **client.get_connection_args("client")

@@ -13,7 +13,7 @@ from distributed.client import _global_clients
 
 import hyperplane
 from hyperplane.engines import wait_for_workers
-from hyperplane.engines.dask_settings import take_back
+from hyperplane.engines.dask_settings import restore_client_settings
 from hyperplane.errors import StartFailed, StartTimeout
 from hyperplane.spec.settings import RemoteSettings
 
@@ -25,12 +25,12 @@ def cluster() -> Iterator[LocalCluster]:
     """A cluster of one worker."""
     with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as running:
         yield running
-    take_back("joined")
+    restore_client_settings("joined")
 
 
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait_for_workers, "LOOK_EVERY", 0.2)
+    monkeypatch.setattr(wait_for_workers, "POLL_INTERVAL", 0.2)
 
 
 def plan(workers: int, timeout: float = 120) -> hyperplane.ClusterPlan:
@@ -58,7 +58,7 @@ def join(
     cluster: LocalCluster, workers: int, look: Callable[[], str] = nothing, timeout: float = 120
 ) -> Client:
     asked = plan(workers, timeout)
-    return wait_for_workers.join(cluster, asked, SETTINGS, time.monotonic(), look)
+    return wait_for_workers.connect_client(cluster, asked, SETTINGS, time.monotonic(), look)
 
 
 def test_gives_a_client_and_lends_it_its_settings(cluster: LocalCluster) -> None:
@@ -97,11 +97,11 @@ def test_a_timeout_says_how_many_came_and_why(cluster: LocalCluster) -> None:
 def test_the_time_that_the_start_took_before_counts(cluster: LocalCluster) -> None:
     asked, began = plan(2, timeout=1000), time.monotonic()
     with pytest.raises(StartTimeout):
-        wait_for_workers.join(cluster, asked, SETTINGS, began - 1001, nothing)
+        wait_for_workers.connect_client(cluster, asked, SETTINGS, began - 1001, nothing)
 
 
 def test_workers_that_are_there_are_not_too_late(cluster: LocalCluster) -> None:
-    with wait_for_workers.join(
+    with wait_for_workers.connect_client(
         cluster, plan(1, timeout=1), SETTINGS, time.monotonic() - 2, nothing
     ):
         pass

@@ -19,7 +19,12 @@ from distributed.core import Status
 from distributed.node import ServerNode
 
 from hyperplane.engines import records
-from hyperplane.engines.dask_settings import changes, in_force, snapshot, take_back
+from hyperplane.engines.dask_settings import (
+    changed_settings,
+    in_force,
+    restore_client_settings,
+    snapshot,
+)
 from hyperplane.engines.guarded_cluster import GuardedCluster
 from hyperplane.engines.local import forkserver
 from hyperplane.engines.local.process_state import WorkerEnvironment
@@ -31,7 +36,7 @@ _forking_config: Any = None
 
 
 @contextmanager
-def _forkserver() -> Iterator[None]:
+def _use_forkserver() -> Iterator[None]:
     """Let Dask start worker processes from the forkserver while any worker is starting.
 
     A start awaits, so several overlap: the setting goes in with the first and out with the last.
@@ -81,7 +86,7 @@ class GuardedNanny(Nanny):
             super().__init__(*args, **kwargs)
         self._forked = forked
         if forked:
-            # Mutable and kept: Dask plugins such as Environ add to it, and a restart reads it again.
+            # Dask plugins such as Environ change it, and a restart reads it again.
             self.env = WorkerEnvironment(self.env, main)
             # Dask would write these variables into this process before it spawns a worker; the
             # forkserver has them already.
@@ -89,17 +94,17 @@ class GuardedNanny(Nanny):
 
     async def instantiate(self) -> Status:
         """Start the worker process, by fork where that is possible."""
-        self._follow_configuration()
+        self._update_configuration()
         if not self._forked:
             return await super().instantiate()
-        with _forkserver():
+        with _use_forkserver():
             return await super().instantiate()
 
-    def _follow_configuration(self) -> None:
+    def _update_configuration(self) -> None:
         """Bring settings that the program has changed since the last start to the next worker."""
         with in_force(self._settings):
             now = snapshot()
-        changed = changes(self._configuration, now)
+        changed = changed_settings(self._configuration, now)
         self._configuration = now
         if changed:
             dask.config.update(self.config, changed)
@@ -125,7 +130,7 @@ class GuardedNanny(Nanny):
                 self.process = None
                 self.status = Status.closed
                 await ServerNode.close(self)
-            if pid and isinstance(error, TimeoutError) and forkserver.warn_of_ended(pid):
+            if pid and isinstance(error, TimeoutError) and forkserver.check_worker_ended(pid):
                 return "OK"
             raise
 
@@ -166,9 +171,9 @@ class GuardedLocalCluster(GuardedCluster, LocalCluster):
         self._importing = import_in_background(self._import_meanwhile)
 
 
-def clean_up(name: str, scratch: str, uses_forkserver: bool) -> None:
+def release_local_cluster(name: str, scratch: str, uses_forkserver: bool) -> None:
     """Give up a cluster's share of the forkserver, its settings, its record and its folder."""
-    take_back(name)
+    restore_client_settings(name)
     try:
         if uses_forkserver:
             forkserver.release()

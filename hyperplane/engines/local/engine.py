@@ -6,8 +6,8 @@ import os
 from typing import ClassVar, cast
 
 from hyperplane.engines import machine
-from hyperplane.engines.base import Availability, Feature, Started
-from hyperplane.engines.promised_memory import left_of, open_clusters
+from hyperplane.engines.base import Availability, Feature, StartedCluster
+from hyperplane.engines.promised_memory import open_clusters, unpromised_memory
 from hyperplane.errors import Fault
 from hyperplane.spec.capacity import Capacity
 from hyperplane.spec.plan import ClusterPlan
@@ -37,7 +37,7 @@ class LocalEngine:
         clusters = open_clusters()
         return Capacity(
             machine.cores(),
-            left_of(machine.free_ram(), fraction, clusters),
+            unpromised_memory(machine.free_ram(), fraction, clusters),
             clusters=tuple(record.name for record in clusters),
             own=tuple(record.name for record in clusters if record.pid == os.getpid()),
             promised=sum(gb_to_bytes(record.ram_gb) for record in clusters),
@@ -53,14 +53,14 @@ class LocalEngine:
         workers = plural(plan.dask_workers, "worker process")
         return f"starting the scheduler in this process and {workers} on this machine"
 
-    def start(self, plan: ClusterPlan) -> Started:
+    def start(self, plan: ClusterPlan) -> StartedCluster:
         """Start scheduler and workers; return when every worker is there."""
         # Imported here: distributed takes a third of a second, and a plan needs none of it.
         from hyperplane.engines.local.start import start
 
         return start(plan)
 
-    def connect(self, name: str, settings: EngineSettings) -> Started:
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
         """Attach to a cluster that a process of this user runs on this machine."""
         del settings
         from hyperplane.engines.attach import attach

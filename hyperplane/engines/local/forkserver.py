@@ -74,12 +74,12 @@ def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
     if was_spawned or not sys.platform.startswith("linux"):
         return False
     with _lock:
-        server = _server()
+        server = _python_forkserver()
         running = server._forkserver_pid
-        if _started is not None and running == _started[0] and _alive(running):
+        if _started is not None and running == _started[0] and _is_alive(running):
             if dict(environment) != _started[1]:
                 return False
-        elif running is not None and _alive(running):
+        elif running is not None and _is_alive(running):
             return False
         else:
             get_context("forkserver").set_forkserver_preload([_PRELOAD])
@@ -101,7 +101,7 @@ def release() -> None:
         _users -= 1
         if _users or _started is None:
             return
-        server = _server()
+        server = _python_forkserver()
         if server._forkserver_pid == _started[0]:
             # By signal first: a process that the user forked may hold the pipe whose end
             # would tell the forkserver to leave.
@@ -117,7 +117,7 @@ def release() -> None:
         _started = None
 
 
-def warn_of_ended(pid: int) -> bool:
+def check_worker_ended(pid: int) -> bool:
     """Return whether a worker process has ended, though the forkserver has not reported it.
 
     A forkserver that was stopped, by a debugger or SIGSTOP, reports nothing until it is continued.
@@ -143,9 +143,9 @@ def warn_of_ended(pid: int) -> bool:
     return ended
 
 
-def leave() -> None:
+def close_inherited_pipe() -> None:
     """Called in a worker process: give up its end of the pipe that keeps the forkserver alive."""
-    server = _server()
+    server = _python_forkserver()
     if server._forkserver_alive_fd is not None:
         os.close(server._forkserver_alive_fd)
         server._forkserver_alive_fd = None
@@ -165,12 +165,12 @@ def ignore_interrupts() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def _server() -> Any:
+def _python_forkserver() -> Any:
     """Python's one forkserver. Its state has no public door; the tests watch over this use."""
     return vars(forkserver)["_forkserver"]
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     with suppress(ChildProcessError):
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
     return False
@@ -178,13 +178,13 @@ def _alive(pid: int) -> bool:
 
 def _ensure_running(modules: Sequence[str], environment: Mapping[str, str]) -> None:
     """Start the forkserver with variables that only it shall see."""
-    note = {
+    message = {
         "modules": list(modules),
         "python_path": os.environ.get("PYTHONPATH"),
     }
     ours = {
         **environment,
-        VARIABLE: json.dumps(note),
+        VARIABLE: json.dumps(message),
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "JE_ARROW_MALLOC_CONF": "background_thread:false",
     }

@@ -22,36 +22,36 @@ def _load(modules: list[str]) -> None:
             continue
 
 
-def _spare_workers_the_main_module() -> None:
+def _skip_main_module_in_workers() -> None:
     """Keep worker processes of Dask from running the program's main module again.
 
     Those that may run it are asked to later, see :mod:`process_state`. Only workers: what else the
     program forks from here may need functions of its main module, which do not travel by value
     there.
     """
-    as_python_does = spawn.prepare
+    original_prepare = spawn.prepare
 
     def prepare(data: dict[str, Any]) -> None:
         if data.get("name") == WORKER_PROCESS:
             data = {key: data[key] for key in data if not key.startswith("init_main_from_")}
-        as_python_does(data)
+        original_prepare(data)
 
     vars(spawn)["prepare"] = prepare
 
 
 def _prepare() -> None:
     ignore_interrupts()
-    note = json.loads(os.environ.pop(VARIABLE))
-    if note["python_path"] is None:
+    message = json.loads(os.environ.pop(VARIABLE))
+    if message["python_path"] is None:
         os.environ.pop("PYTHONPATH", None)
     else:
-        os.environ["PYTHONPATH"] = note["python_path"]
+        os.environ["PYTHONPATH"] = message["python_path"]
     gc.disable()  # imports make nothing to collect, and looking for it takes a fifth of the time
-    _load(note["modules"])
+    _load(message["modules"])
     # Forked processes share the pages of these objects for as long as nobody writes to them.
     gc.freeze()
     gc.enable()
-    _spare_workers_the_main_module()
+    _skip_main_module_in_workers()
 
 
 if VARIABLE in os.environ:

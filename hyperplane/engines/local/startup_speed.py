@@ -23,7 +23,7 @@ def import_in_background(modules: Sequence[str]) -> threading.Thread:
 
 
 @contextmanager
-def without_collecting() -> Iterator[None]:
+def pause_gc() -> Iterator[None]:
     """Pause the cyclic garbage collector.
 
     A start imports some hundred thousand objects that live for ever. The collector would look

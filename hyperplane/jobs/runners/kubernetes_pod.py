@@ -178,7 +178,7 @@ class PodProcess:
             if needed and await self._watch.has_secret(self._name) is False:
                 self._traces.say("its Secret was never created: whoever began it was killed")
                 return True
-        found = pod_status.stuck([pod], view.events)
+        found = pod_status.find_pending_pod([pod], view.events)
         if found is None or f'secret "{self._name}" not found' in found.text:
             self._stuck = None
             return False
