@@ -1,4 +1,4 @@
-"""Attaching to a cluster that another process of this user on this machine runs."""
+"""Attach to a cluster that another process of this user runs on this machine."""
 
 from __future__ import annotations
 
@@ -22,31 +22,26 @@ from hyperplane.engines.guarded_cluster import CLOSE_OWNER
 from hyperplane.engines.remote_process import make_security
 from hyperplane.errors import EngineError
 
-#: How long closing waits for the owner to have cleaned up.
+#: Seconds that closing waits for the owning process to clean up.
 PATIENCE = 30.0
-#: Seconds between looks at the workers of the cluster.
+#: Seconds between two requests for the workers of the cluster.
 POLL_INTERVAL = 1.0
-#: How long a running cluster may take to answer the first question.
+#: Seconds that a running cluster may take to answer the first request.
 ANSWER_WITHIN = 30.0
-#: What an error names as the engine where none is known.
+#: Engine that an error names when the engine is not known.
 UNKNOWN_ENGINE = "any"
 
 
 class AttachedCluster(Cluster):
-    """Dask's Cluster for a scheduler that lives in another process.
+    """Dask's Cluster for a scheduler in another process.
 
-    It shows the cluster and its logs and can close it; scaling belongs to the owner.
-
-    Parameters
-    ----------
-    record : Record
-        The running cluster.
+    It shows the cluster and its logs and can close it. Only the owning process can scale it.
     """
 
     def __init__(self, record: records.ClusterRecord, **kwargs: Any) -> None:
         super().__init__(name=record.name, **kwargs)
         self._record = record
-        # A name of its own: the owner, and other handles, may be in this process too.
+        # Unique: the owner and other handles may be in this process too.
         self.settings_key = f"{record.name} {uuid.uuid4()}"
         self._take_back = weakref.finalize(self, restore_client_settings, self.settings_key)
         if not self.called_from_running_loop:
@@ -58,8 +53,8 @@ class AttachedCluster(Cluster):
                 raise
 
     async def _start(self) -> None:
-        # Not the base class's start: it would take the owner's place as the one cluster object
-        # that the scheduler tells of its workers.
+        # Without super()._start(): it would replace the owner as the one cluster object that the
+        # scheduler sends worker updates to.
         self.security = make_security(self._record.security)
         self.scheduler_comm = rpc(
             self._record.scheduler,
@@ -76,20 +71,20 @@ class AttachedCluster(Cluster):
 
     @property
     def dashboard_link(self) -> str:
-        """Where the owner has it: the way there may be one that the scheduler does not know."""
+        """The owner's link, which may be a forwarded port that the scheduler does not know."""
         return self._record.dashboard
 
     async def _poll(self) -> None:
-        # The list first: Dask asks a scheduler that has ended for 30 s.
+        # The record first: Dask waits 30 s for a scheduler that has ended.
         if _is_listed(self._record.name):
             with suppress(OSError):
                 await self._refresh_info()
         elif self.status == Status.running:
             self._take_back()
-            await super()._close()  # the owner or another handle has ended it
+            await super()._close()  # the owner or another handle has closed the cluster
 
     def detach(self) -> None:
-        """Close this handle and leave the cluster as it is."""
+        """Close this handle but not the cluster."""
         self._take_back()
         self.sync(super()._close)
         self._loop_runner.stop()
@@ -104,7 +99,7 @@ class AttachedCluster(Cluster):
             self.status = Status.closing
             self.periodic_callbacks["look"].stop()
             if _is_listed(self._record.name):
-                with suppress(OSError):  # it ends at this moment
+                with suppress(OSError):  # the scheduler is ending already
                     await getattr(self.scheduler_comm, CLOSE_OWNER)()
             deadline = time.monotonic() + PATIENCE
             while _is_listed(self._record.name) and time.monotonic() < deadline:
@@ -115,9 +110,9 @@ class AttachedCluster(Cluster):
 def _no_answer_error(record: records.ClusterRecord) -> EngineError:
     return EngineError(
         record.engine,
-        f"cluster {record.name!r} does not answer within {ANSWER_WITHIN:g} s: its process "
-        f"{record.pid} is stopped or overloaded. Let it go on (kill -CONT {record.pid}) or end it "
-        f"(kill -KILL {record.pid}), and try again",
+        f"cluster {record.name!r} did not answer within {ANSWER_WITHIN:g} s: its process "
+        f"{record.pid} is stopped or overloaded. Continue it (kill -CONT {record.pid}) or end it "
+        f"(kill -KILL {record.pid}), then try again",
     )
 
 
@@ -126,20 +121,13 @@ def _is_listed(name: str) -> bool:
 
 
 def attach(name: str, engine: str) -> StartedCluster:
-    """A client and a cluster object for the running cluster of that name.
-
-    Parameters
-    ----------
-    name : str
-        Name of the cluster.
-    engine : str
-        The engine that runs it.
+    """Return a client and a cluster object for a running cluster.
 
     Raises
     ------
     EngineError
-        When no such cluster runs, with the names of those that do; when it does not answer; and
-        when the list of clusters cannot be read.
+        When no cluster of that name and engine runs (the message lists those that do), when it
+        does not answer, or when the records of clusters cannot be read.
     """
     running = _running(engine)
     found = next((one for one in running if (one.name, one.engine) == (name, engine)), None)
@@ -158,21 +146,22 @@ def attach(name: str, engine: str) -> StartedCluster:
 
 
 def find_engine(name: str) -> str:
-    """The engine that runs the cluster of that name, which this machine has started.
+    """Return the engine of a cluster that this machine has started.
 
     Parameters
     ----------
     name : str
-        Name of the cluster, in the plan or at its gateway.
+        Name of the cluster in its plan, or the gateway's name for it.
 
     Raises
     ------
     EngineError
-        When no such cluster runs, with those that do; when the list of clusters cannot be read.
+        When no cluster of that name runs (the message lists those that do) or when the records of
+        clusters cannot be read.
     """
     running = _running(UNKNOWN_ENGINE)
     for record in running:
-        # A gateway has a name of its own for a cluster, with which the scheduler's address ends.
+        # A gateway's scheduler address ends with the gateway's name for the cluster.
         if name in {record.name, record.scheduler.rpartition("/")[2]}:
             return record.engine
     raise EngineError(

@@ -128,7 +128,7 @@ def apply_client_settings(cluster: str, settings: Mapping[str, Any]) -> None:
 
 
 def restore_client_settings(cluster: str) -> None:
-    """Undo :func:`lend`; what the user has set since stays."""
+    """Undo :func:`apply_client_settings`, but keep values that the user has set since."""
     with _lock:
         if _requested.pop(cluster, None) is not None:
             _apply(next(reversed(_requested.values()), {}))

@@ -1,4 +1,4 @@
-"""What every cluster has before it runs, and gives up when it is over or does not start."""
+"""Create the record of a cluster before it starts, and release its resources after it ends."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hyperplane.units import bytes_to_gb
 
 
 def new_record(plan: ClusterPlan, **others: Any) -> records.ClusterRecord:
-    """The record of a cluster that this process is about to start.
+    """Return a record for a cluster that this process is about to start.
 
     Parameters
     ----------
     plan : ClusterPlan
-        What is started.
+        The plan of the cluster.
     **others
-        Fields of the record that are not as the plan has them.
+        Fields that replace those taken from the plan.
     """
     fields: dict[str, Any] = {
         "name": plan.name,
@@ -37,6 +37,6 @@ def new_record(plan: ClusterPlan, **others: Any) -> records.ClusterRecord:
 
 
 def release_cluster(name: str, scratch: str) -> None:
-    """Give up the settings that a cluster has lent, its record and its scratch folder."""
+    """Restore the client settings of a cluster, and remove its record and its scratch folder."""
     restore_client_settings(name)
     records.remove(name, scratch)

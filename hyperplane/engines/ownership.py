@@ -1,7 +1,7 @@
-"""Files and folders that are locked for as long as the process that made them lives.
+"""Locks on files and folders that are held until the owning process ends.
 
-Locks hold between containers, where process numbers mean nothing. Where there are none, as on some
-network file systems, everything counts as owned.
+Locks work between containers, where process numbers are meaningless. On file systems without locks,
+such as some network file systems, everything counts as owned.
 """
 
 from __future__ import annotations
@@ -17,33 +17,32 @@ from pathlib import Path
 if sys.platform != "win32":
     import fcntl
 
-#: Seconds to wait for a process that looks whether something is owned.
+#: Seconds to wait for a process that is checking whether something is owned.
 PATIENCE = 5.0
-#: The open descriptors of what this process owns, which have the locks. Those of files that were
-#: replaced stay: another process may have opened such a file and not yet tried its lock.
+#: Open descriptors that hold the locks of this process. Those of replaced files stay open: another
+#: process may have opened such a file and not yet tried its lock.
 _owned: dict[Path, list[int]] = defaultdict(list)
 
 
 def make_owned_folder(folder: Path) -> None:
-    """Make a folder and own it.
+    """Create a folder and take ownership of it.
 
     Raises
     ------
     FileNotFoundError
-        When the folder above it is gone.
+        When its parent folder does not exist.
     """
     while True:
-        # Not `exist_ok`, which raises when the folder is gone as it looks what was there.
+        # Not `exist_ok`: it raises if the folder is removed between mkdir and its check.
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-        if take_ownership(
-            folder, folder
-        ):  # else another container has removed it before it was locked
+        # False if another container has removed the folder before it was locked.
+        if take_ownership(folder, folder):
             return
 
 
 def take_ownership(current: Path, path: Path) -> bool:
-    """Lock a file or folder whose path is, or will be, `path`; False when it is gone."""
+    """Lock `current`, a file or folder that is or will be moved to `path`; False if it is gone."""
     if sys.platform == "win32":  # an open file cannot be removed there
         return True
     try:
@@ -64,11 +63,11 @@ def take_ownership(current: Path, path: Path) -> bool:
 
 
 def _lock(descriptor: int, deadline: float) -> None:
-    """Share the lock of a descriptor; where none is to be had in time, go without."""
+    """Take a shared lock on a descriptor; give up at the deadline or if locks do not work."""
     while sys.platform != "win32" and time.monotonic() < deadline:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:  # another process looks at it, or removes it
+        except BlockingIOError:  # another process is checking or removing it
             time.sleep(0.005)
         except OSError:
             return
@@ -77,19 +76,19 @@ def _lock(descriptor: int, deadline: float) -> None:
 
 
 def drop_ownership(path: Path) -> None:
-    """Own a file or folder no longer."""
+    """Release the locks of a file or folder."""
     for descriptor in _owned.pop(path, []):
         os.close(descriptor)
 
 
 @contextlib.contextmanager
 def lock_if_abandoned(path: Path) -> Iterator[bool]:
-    """Whether no process owns a file or folder; then none can own it within the block.
+    """Yield whether no process owns a file or folder; if so, lock it for the block.
 
     Raises
     ------
     FileNotFoundError
-        When there is none.
+        When it does not exist.
     """
     if sys.platform == "win32":
         yield False
@@ -104,6 +103,6 @@ def lock_if_abandoned(path: Path) -> Iterator[bool]:
     try:
         yield True
     finally:
-        # Not by closing alone: a process forked meanwhile has it open, too.
+        # Unlock explicitly: a process forked meanwhile also has the descriptor open.
         fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)

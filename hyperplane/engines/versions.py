@@ -1,4 +1,4 @@
-"""Whether all processes of a cluster run the same versions of what must agree between them."""
+"""Check that this process and a cluster have the same versions of packages that must agree."""
 
 from __future__ import annotations
 
@@ -11,47 +11,38 @@ from distributed import Client
 from hyperplane.errors import StartFailed
 from hyperplane.spec.settings import RemoteSettings
 
-#: A task or a message that one of them has written, another must be able to read.
+#: Packages that write tasks and messages which other processes must be able to read.
 MUST_AGREE = ("python", "dask", "distributed", "cloudpickle", "msgpack", "numpy", "pandas")
-#: Within one second number they read what another patch has written.
+#: Those of them whose patch releases read what other patch releases have written.
 MAJOR_MINOR_ONLY = ("python", "numpy", "pandas")
 
 logger = logging.getLogger(__name__)
 
 
 def check(client: Client, engine: str, settings: RemoteSettings) -> None:
-    """Compare the versions here with those of the scheduler and of every worker.
-
-    Parameters
-    ----------
-    client : Client
-        Of a cluster whose workers are there.
-    engine : str
-        Name of the engine, for the error.
-    settings : RemoteSettings
-        ``versions`` says whether a difference is an error or a warning.
+    """Compare the versions of this process with those of the scheduler and of every worker.
 
     Raises
     ------
     StartFailed
-        When they differ and that is an error.
+        When they differ and ``settings.versions`` is "refuse"; otherwise that is a warning.
     """
     found = differences(cast(dict[str, Any], client.get_versions()))
     if not found:
         return
     message = (
-        "the versions here and on the cluster differ: "
+        "package versions differ between this process and the cluster: "
         + "; ".join(found)
-        + ". Install the same ones in both places"
+        + ". Install the same versions in both places"
     )
     if settings.versions == "refuse":
-        advice = f" (or set hyperplane.engines.{engine}.versions to warn)"
+        advice = f", or set hyperplane.engines.{engine}.versions to warn"
         raise StartFailed(engine, message + advice + "; everything was closed again")
     logger.warning("engine %s: %s", engine, message)
 
 
 def differences(versions: Mapping[str, Any]) -> list[str]:
-    """What differs, package by package, of what ``Client.get_versions`` gives."""
+    """Return one line for each package that differs in the result of ``Client.get_versions``."""
     here = _package_versions(versions["client"])
     there = {"the scheduler": _package_versions(versions["scheduler"])}
     there.update(
@@ -73,7 +64,7 @@ def differences(versions: Mapping[str, Any]) -> list[str]:
 
 
 def _package_versions(reported: Mapping[str, Any]) -> dict[str, str | None]:
-    """Versions by name, of some the first two numbers only."""
+    """Return versions by package, with the first two numbers only for ``MAJOR_MINOR_ONLY``."""
     found = dict(reported["packages"])
     for name in MAJOR_MINOR_ONLY:
         if found.get(name):

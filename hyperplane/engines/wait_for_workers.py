@@ -1,4 +1,4 @@
-"""The last steps of every start elsewhere: a client, all workers, one environment."""
+"""Last steps of a start on other machines: connect a client, wait for workers, check versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import RemoteSettings
 from hyperplane.units import plural
 
-#: Seconds between looks at what keeps the workers away.
+#: Seconds between two calls of ``explain_wait``.
 POLL_INTERVAL = 2.0
 _NO_ANSWER = (OSError, TimeoutError, asyncio.TimeoutError)
 
@@ -28,35 +28,32 @@ def connect_client(
     began: float,
     explain_wait: Callable[[], str],
 ) -> Client:
-    """A client for a cluster whose workers are on their way; returns when all are there.
+    """Connect a client to a starting cluster and return it when all workers have connected.
+
+    The caller closes the cluster when this raises.
 
     Parameters
     ----------
     cluster : Cluster
-        It runs; whoever calls closes it when this raises.
+        A cluster whose scheduler runs.
     plan : ClusterPlan
-        What was asked.
+        Its plan.
     settings : RemoteSettings
-        The settings of the engine.
+        Settings of its engine.
     began : float
         When the start began, by ``time.monotonic``.
-    look : callable
-        Says in one line what keeps the workers away; raises an EngineError for what does not
-        pass by itself.
-
-    Returns
-    -------
-    Client
-        With every worker of the plan, in the same environment as this process.
+    explain_wait : callable
+        Returns one line on why workers are missing; raises an EngineError if waiting is useless.
 
     Raises
     ------
     StartTimeout
-        When the workers were not there in time, with what :func:`look` says.
+        When workers are missing after the plan's timeout; the message ends with `explain_wait`.
     StartFailed
-        When the versions of the cluster are others, or the scheduler does not answer.
+        When package versions differ between this process and the cluster, or when the scheduler
+        does not answer.
     """
-    apply_client_settings(plan.name, plan.tuning.client)  # taken back as the cluster closes
+    apply_client_settings(plan.name, plan.tuning.client)  # restored when the cluster closes
     client = None
     try:
         client = Client(cluster)
@@ -66,13 +63,13 @@ def connect_client(
     except BaseException as error:
         if client is not None:
             client.close()
-        # Timeouts of ours are OSErrors, too, and say what is wrong already.
+        # StartTimeout is a TimeoutError too, but its message is complete.
         if isinstance(error, EngineError) or not isinstance(error, _NO_ANSWER):
             raise
-        said = f"{type(error).__name__}: {error}".removesuffix(": ")
+        cause = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise StartFailed(
             plan.engine,
-            f"the scheduler {cluster.scheduler_address} does not answer from here ({said}); "
+            f"the scheduler {cluster.scheduler_address} does not answer this machine ({cause}); "
             "everything was closed again",
         ) from error
     return client
@@ -88,11 +85,12 @@ def _wait_for_workers(
             client.wait_for_workers(plan.dask_workers, timeout=max(0.1, min(POLL_INTERVAL, left)))
             return
         except TimeoutError as error:
-            why = explain_wait()
+            reason = explain_wait()
             if time.monotonic() > deadline:
-                here = len(client.scheduler_info(n_workers=-1)["workers"])
+                connected = len(client.scheduler_info(n_workers=-1)["workers"])
                 raise StartTimeout(
                     plan.engine,
-                    f"{here} of {plural(plan.dask_workers, 'worker process')} came within "
-                    f"{plan.request.timeout:g} s (timeout); everything was closed again. {why}",
+                    f"{connected} of {plural(plan.dask_workers, 'worker process')} connected "
+                    f"within {plan.request.timeout:g} s (timeout); everything was closed again. "
+                    f"{reason}",
                 ) from error

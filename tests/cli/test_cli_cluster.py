@@ -141,7 +141,7 @@ def test_programs_can_use_it_while_it_is_held(begin: Begin, place: Path) -> None
 
     second = begin(*START, "--name=held", "--json").end()
     assert second.code == 1
-    assert "a cluster named 'held' runs already" in second.json["error"]
+    assert "a cluster named 'held' is already running" in second.json["error"]
     assert "Traceback" not in second.err
     assert [record.name for record in records.read_all()] == ["held"]
 

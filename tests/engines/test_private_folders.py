@@ -119,7 +119,7 @@ def test_clusters_of_an_earlier_version_are_found(
     )  # fmt: skip
     (old / "old.json").write_text(json.dumps(asdict(before)))
     assert [found.name for found in records.read_all()] == ["old"]
-    with pytest.raises(FileExistsError, match="'old' runs already"):
+    with pytest.raises(FileExistsError, match="'old' is already running"):
         record("old")
     record("new")
     assert {found.name for found in records.read_all()} == {"old", "new"}

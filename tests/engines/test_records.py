@@ -136,7 +136,7 @@ def test_nothing_is_left_when_the_last_one_goes(tmp_path: Path) -> None:
 
 def test_a_name_is_taken_once() -> None:
     records.write(record("mine"))
-    with pytest.raises(FileExistsError, match="'mine' runs already"):
+    with pytest.raises(FileExistsError, match="'mine' is already running"):
         record("mine")
 
 

@@ -133,5 +133,6 @@ def test_or_warned_of(found: dict[str, Any], caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.WARNING, versions.logger.name):
         check(found, versions="warn")
     [record] = caplog.records
-    assert "engine ssh: the versions here and on the cluster differ: dask" in record.getMessage()
+    assert record.getMessage().startswith("engine ssh: package versions differ between")
+    assert "the cluster: dask 2026.8.0 here" in record.getMessage()
     assert "closed" not in record.getMessage()

@@ -88,7 +88,7 @@ def test_a_timeout_says_how_many_came_and_why(cluster: LocalCluster) -> None:
     assert time.monotonic() - began >= 0.7
     assert caught.value.engine == "local"
     assert str(caught.value).endswith(
-        "1 of 3 worker processes came within 0.7 s (timeout); everything was closed again. "
+        "1 of 3 worker processes connected within 0.7 s (timeout); everything was closed again. "
         "job 17 waits: Resources."
     )
     assert clients() == []
@@ -142,7 +142,7 @@ def test_a_scheduler_that_does_not_answer_is_an_error_of_ours(
         raise OSError("connection refused")
 
     monkeypatch.setattr(Client, "get_versions", refused)
-    said = f"{cluster.scheduler_address} does not answer from here .OSError: connection refused"
+    said = f"{cluster.scheduler_address} does not answer this machine .OSError: connection refused"
     with pytest.raises(StartFailed, match=said):
         join(cluster, 1)
     assert clients() == []
