@@ -102,7 +102,7 @@ def test_a_scheduler_elsewhere_leaves_a_worker_at_work_that_holds_the_interprete
     assert BusyWorkerGuard.name in found["text"]
     assert found["pickled"] == [True, True]
     said = "\n".join(found["said"])
-    assert "holds the interpreter's lock (GIL); the worker is left at work" in said
+    assert "holds the interpreter's lock (GIL); the worker is not restarted" in said
 
 
 def test_a_time_to_live_that_the_user_chose_is_kept_exactly_in_pods() -> None:

@@ -223,7 +223,7 @@ def test_a_task_that_holds_the_interpreters_lock_for_long_ends(
     def noted(worker: Any, *activity: Any) -> None:
         judge(worker, *activity)
         silence = guard._silent[worker.address]
-        at_work.append(silence.idle_since == silence.looked)
+        at_work.append(silence.idle_since == silence.checked)
 
     monkeypatch.setattr(guard, "_judge", noted)
     while not any(at_work):  # no look may fall into the computation if this process stands still

@@ -1,7 +1,7 @@
-"""Dask's LocalCluster and Nanny with this package's defaults in force.
+"""Subclasses of Dask's LocalCluster and Nanny that apply the settings of one cluster.
 
-Subclasses, because Dask reads these settings in its own process at moments of its own: the nanny's
-``terminate`` as it is built, the start method as a process starts. Nothing else about them differs.
+Dask reads some settings in this process while it works, for example the nanny's ``terminate`` when
+it builds a nanny and the start method when it starts a worker process.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _forking_config: Any = None
 
 @contextmanager
 def _use_forkserver() -> Iterator[None]:
-    """Let Dask start worker processes from the forkserver while any worker is starting.
+    """Set Dask's start method to "forkserver" while any worker is starting.
 
-    A start awaits, so several overlap: the setting goes in with the first and out with the last.
+    Starts overlap because they await: the first one sets it and the last one restores it.
     """
     global _forking, _forking_config
     with _forking_lock:
@@ -57,7 +57,7 @@ def _use_forkserver() -> Iterator[None]:
 
 
 class GuardedNanny(Nanny):
-    """A Nanny whose worker keeps its settings through every restart.
+    """Nanny whose worker keeps its settings through every restart.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class GuardedNanny(Nanny):
     main : mapping, optional
         How forked workers run the main module's definitions, see :mod:`main_module`.
     **kwargs
-        As for Nanny.
+        Arguments of Nanny.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class GuardedNanny(Nanny):
     ) -> None:
         self._settings = dict(config)
         with in_force(self._settings):
-            # A copy: what Dask keeps of its configuration shares its inner parts.
+            # A copy, because Dask's own snapshot shares nested sections with its configuration.
             self._configuration = kwargs["config"] = snapshot()
             super().__init__(*args, **kwargs)
         self._forked = forked
@@ -93,7 +93,7 @@ class GuardedNanny(Nanny):
             self.pre_spawn_env = {}
 
     async def instantiate(self) -> Status:
-        """Start the worker process, by fork where that is possible."""
+        """Start the worker process, from the forkserver if the nanny uses it."""
         self._update_configuration()
         if not self._forked:
             return await super().instantiate()
@@ -101,7 +101,7 @@ class GuardedNanny(Nanny):
             return await super().instantiate()
 
     def _update_configuration(self) -> None:
-        """Bring settings that the program has changed since the last start to the next worker."""
+        """Apply settings that the program has changed since the last start to the next worker."""
         with in_force(self._settings):
             now = snapshot()
         changed = changed_settings(self._configuration, now)
@@ -136,14 +136,14 @@ class GuardedNanny(Nanny):
 
 
 class GuardedLocalCluster(GuardedCluster, LocalCluster):
-    """A LocalCluster that leaves nothing behind.
+    """LocalCluster with idle timeout, busy-worker guard and complete cleanup.
 
     Parameters
     ----------
     import_meanwhile : sequence of str
-        Modules to import here while the worker processes start.
+        Modules to import in this process while the worker processes start.
     **kwargs
-        As for GuardedCluster and LocalCluster.
+        Arguments of GuardedCluster and LocalCluster.
     """
 
     def __init__(self, *, import_meanwhile: Sequence[str], **kwargs: Any) -> None:
@@ -152,27 +152,27 @@ class GuardedLocalCluster(GuardedCluster, LocalCluster):
         self._importing.join()
 
     async def _end_workers(self) -> None:
-        """End worker processes that are on their way, and do not wait until they are there."""
+        """Kill worker processes that are still starting instead of waiting for them."""
         nannies = list(self._created)
         starts = asyncio.gather(*(nanny.start() for nanny in nannies), return_exceptions=True)
-        # Repeatedly, because a process may come up after a look and then hang in its start.
+        # Repeatedly, because a process may appear after a check and then hang in its start.
         while not starts.done():
             for nanny in nannies:
                 process = getattr(nanny.process, "process", None)
                 if process is not None and process.is_alive():
-                    with suppress(ValueError):  # it has ended since
+                    with suppress(ValueError):  # it has ended meanwhile
                         await process.kill()
             await asyncio.wait([starts], timeout=0.1)
         await super()._end_workers()
 
     async def _start(self) -> None:
         await super()._start()
-        # Now, and not sooner: the scheduler starts first, and then this process only waits.
+        # After the scheduler has started: from here on this process only waits for workers.
         self._importing = import_in_background(self._import_meanwhile)
 
 
 def release_local_cluster(name: str, scratch: str, uses_forkserver: bool) -> None:
-    """Give up a cluster's share of the forkserver, its settings, its record and its folder."""
+    """Release the forkserver, client settings, record and scratch folder of a cluster."""
     restore_client_settings(name)
     try:
         if uses_forkserver:

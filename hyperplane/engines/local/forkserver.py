@@ -1,16 +1,16 @@
-"""Worker processes forked from a clean process that has the usual modules loaded.
+"""Start and end the forkserver from which local worker processes are forked.
 
-Most of the first seconds of a cluster go into every worker process importing pandas and
-dask.dataframe. Python's forkserver is a fresh process, started by exec, that imports a list of
-modules once and is then forked: a worker is there in a tenth of a second with all of them loaded,
-after a restart too. It holds nothing of the user's process, and it has one thread only, so the
-fork is safe (pyarrow's background thread is switched off in it; it would be the only other).
+Most of the start of a cluster is spent in worker processes that import pandas and dask.dataframe.
+Python's forkserver is a fresh process, started by exec, that imports a list of modules once and is
+then forked for each worker: a worker starts, or restarts, in a tenth of a second with all of them
+loaded. The fork is safe: the forkserver has no state of the user's process and only one thread
+(pyarrow's background thread, which would be the only other one, is disabled in it).
 
-It also makes scripts work that have no ``if __name__ == "__main__"``: a worker process forked from
-it does not run the script again. Functions of the main module travel by value with cloudpickle,
-as they do from a notebook.
+Scripts without ``if __name__ == "__main__"`` work, too, because a forked worker process does not
+run the script again. Functions of the main module are pickled by value with cloudpickle, as those
+of a notebook are.
 
-One forkserver serves all clusters of this process; it is ended with the last of them.
+One forkserver serves all clusters of this process and ends with the last of them.
 """
 
 from __future__ import annotations
@@ -32,44 +32,44 @@ import psutil
 from hyperplane.engines import records
 
 _PRELOAD = "hyperplane.engines.local.forkserver_preload"
-#: Carries what the forkserver must know, for the moment of its start.
+#: Environment variable that passes parameters to a starting forkserver.
 VARIABLE = "HYPERPLANE_ZYGOTE"
-#: Bytes that the path of a socket may have on Linux, without the zero byte at its end.
+#: Maximum length in bytes of the path of a socket on Linux, without the terminating NUL.
 _LONGEST_PATH = 107
-#: What Python adds to the folder of a forkserver's socket; it draws the letters.
+#: What Python appends to the folder of a forkserver's socket; the letters are random.
 _SOCKET_NAME = "/listener-xxxxxxxx"
 
 _lock = threading.Lock()
 _users = 0
-#: The folder of the socket, held open where it has a long path.
+#: Descriptor of the socket's folder, kept open if its path is too long for a socket.
 _folder: int | None = None
 _started: tuple[int, dict[str, str]] | None = None
-#: Forkservers that were found stopped, each of which is warned of once.
+#: Process numbers of stopped forkservers for which a warning was logged.
 _stopped: set[int] = set()
 
 logger = logging.getLogger(__name__)
 
 
 def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Have a forkserver running for one more cluster.
+    """Start the forkserver if needed and register one more cluster that uses it.
 
     Parameters
     ----------
     modules : sequence of str
-        Modules to load in it.
+        Modules to import in the forkserver.
     environment : mapping
-        Variables that must be set before it starts (they matter to libraries as they load).
+        Variables to set before it starts, because libraries read them when they are loaded.
 
     Returns
     -------
     bool
-        Whether worker processes can be forked from it. False on other systems than Linux, in a
-        process that multiprocessing started, when the program runs a forkserver of its own,
-        when a running forkserver was started with other variables, or when the temporary directory
-        takes no socket: then workers start from nothing.
+        Whether worker processes can be forked from it. False on systems other than Linux, in a
+        process that multiprocessing has spawned, if the program already runs a forkserver, if our
+        running forkserver was started with other variables, or if the temporary directory does not
+        support sockets. Worker processes are then spawned.
     """
     global _users, _started
-    # In a process that was spawned itself, functions of the main module travel by name.
+    # In a spawned process, functions of the main module are pickled by reference.
     was_spawned = sys.modules["__main__"].__name__ == "__mp_main__"
     if was_spawned or not sys.platform.startswith("linux"):
         return False
@@ -95,7 +95,7 @@ def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
 
 
 def release() -> None:
-    """One cluster needs the forkserver no longer; with the last one it is ended."""
+    """Unregister one cluster, and end the forkserver with the last one."""
     global _users, _started
     with _lock:
         _users -= 1
@@ -103,29 +103,25 @@ def release() -> None:
             return
         server = _python_forkserver()
         if server._forkserver_pid == _started[0]:
-            # By signal first: a process that the user forked may hold the pipe whose end
-            # would tell the forkserver to leave.
+            # By signal: closing the pipe is not enough if a process that the user has forked also
+            # holds it.
             with suppress(ProcessLookupError):
                 os.kill(_started[0], signal.SIGTERM)
-                os.kill(_started[0], signal.SIGCONT)  # a stopped process ends as it is continued
-            with suppress(FileNotFoundError):  # somebody has cleared the temporary directory
+                os.kill(_started[0], signal.SIGCONT)  # so that a stopped process handles SIGTERM
+            with suppress(FileNotFoundError):  # the temporary directory has been cleared
                 server._stop()
         _close_folder()
-        # Also when the forkserver is gone and Python has begun another forkserver, elsewhere: a
-        # SIGTERM to the whole process group ends it before its owner asks.
+        # Also if our forkserver has ended and Python has started another one: a SIGTERM to the
+        # whole process group can end it before this call.
         records.remove_process_folder()
         _started = None
 
 
 def check_worker_ended(pid: int) -> bool:
-    """Return whether a worker process has ended, though the forkserver has not reported it.
+    """Return whether a forked worker process has ended, and warn if the forkserver is stopped.
 
-    A forkserver that was stopped, by a debugger or SIGSTOP, reports nothing until it is continued.
-
-    Parameters
-    ----------
-    pid : int
-        A process that was forked from the forkserver.
+    A forkserver that was stopped by a debugger or SIGSTOP does not report ended processes until it
+    is continued.
     """
     try:
         ended = psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
@@ -134,9 +130,9 @@ def check_worker_ended(pid: int) -> bool:
     if ended and _started is not None and _started[0] not in _stopped:
         _stopped.add(_started[0])
         logger.warning(
-            "process %d, from which worker processes are forked, is stopped and reports no end of "
-            "them; they were ended without its report. It ends with the last cluster of this "
-            "program; continue it with 'kill -CONT %d' to start further workers",
+            "process %d, from which worker processes are forked, is stopped and did not report "
+            "that they ended; they were closed without its report. It ends with the last cluster "
+            "of this program; continue it with 'kill -CONT %d' to start more workers",
             _started[0],
             _started[0],
         )
@@ -144,7 +140,7 @@ def check_worker_ended(pid: int) -> bool:
 
 
 def close_inherited_pipe() -> None:
-    """Called in a worker process: give up its end of the pipe that keeps the forkserver alive."""
+    """Close a worker process's copy of the pipe that keeps the forkserver alive."""
     server = _python_forkserver()
     if server._forkserver_alive_fd is not None:
         os.close(server._forkserver_alive_fd)
@@ -152,21 +148,21 @@ def close_inherited_pipe() -> None:
 
 
 def ignore_interrupts() -> None:
-    """Leave Ctrl-C to the owner; called in the forkserver and in every worker process.
+    """Ignore SIGINT in the forkserver and in worker processes.
 
-    A terminal, and a notebook that interrupts its kernel, send it to the whole process group, and
-    a worker would end with all the data on it.
+    Ctrl-C in a terminal, and interrupting a notebook's kernel, send SIGINT to the whole process
+    group; a worker would end with all its data.
     """
-    # A handler, because programs that a task starts would inherit SIG_IGN.
+    # A handler instead of SIG_IGN, which programs started by a task would inherit.
     if threading.current_thread() is not threading.main_thread():
-        return  # Python lets no other thread say so
+        return  # Python permits it only in the main thread
     signal.signal(signal.SIGINT, lambda number, frame: None)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _python_forkserver() -> Any:
-    """Python's one forkserver. Its state has no public door; the tests watch over this use."""
+    """Return Python's forkserver object, which has no public API; tests cover what is used."""
     return vars(forkserver)["_forkserver"]
 
 
@@ -177,7 +173,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _ensure_running(modules: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Start the forkserver with variables that only it shall see."""
+    """Start the forkserver with environment variables that this process does not keep."""
     message = {
         "modules": list(modules),
         "python_path": os.environ.get("PYTHONPATH"),
@@ -189,13 +185,13 @@ def _ensure_running(modules: Sequence[str], environment: Mapping[str, str]) -> N
         "JE_ARROW_MALLOC_CONF": "background_thread:false",
     }
     before = {name: os.environ.get(name) for name in ours}
-    # Its socket goes where it is found again should this process be killed.
+    # In the process folder its socket is found and removed if this process is killed.
     settings = vars(process.current_process())["_config"]
     folder_before = settings.get("tempdir")
     settings["tempdir"] = _short_path(records.process_folder())
     os.environ.update(ours)
-    # A process inherits the mask: Ctrl-C waits until the forkserver has a handler for it. Python's
-    # resource tracker comes first, because starting it takes the mask away.
+    # The forkserver inherits the signal mask, so SIGINT is pending until it has its handler. The
+    # resource tracker is started first, because starting it resets the mask.
     resource_tracker.ensure_running()
     masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -211,10 +207,10 @@ def _ensure_running(modules: Sequence[str], environment: Mapping[str, str]) -> N
 
 
 def _short_path(folder: Path) -> str:
-    """Return a path of a folder that the path of a socket in it can begin with.
+    """Return a path of a folder that is short enough for a socket in it.
 
-    Python binds the socket to it and connects to it for every worker process, so a folder with a
-    long path is held open until the forkserver ends.
+    For a long path that is the path of an open descriptor, which stays open until the forkserver
+    ends because Python connects to the socket for every worker process.
     """
     global _folder
     if len(os.fsencode(folder)) + len(_SOCKET_NAME) <= _LONGEST_PATH:

@@ -1,4 +1,4 @@
-"""What runs inside the forkserver before it is forked. Imported there and nowhere else."""
+"""Prepare the forkserver before it is forked; imported only in the forkserver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hyperplane.guard.forks import WORKER_PROCESS
 
 
 def _load(modules: list[str]) -> None:
-    """Import modules; one that fails here fails in the worker too, where it is reported."""
+    """Import modules and ignore errors: the same import fails, and is reported, in the worker."""
     for name in ["distributed.nanny", "distributed.shuffle", *modules]:
         try:
             importlib.import_module(name)
@@ -23,11 +23,11 @@ def _load(modules: list[str]) -> None:
 
 
 def _skip_main_module_in_workers() -> None:
-    """Keep worker processes of Dask from running the program's main module again.
+    """Keep Dask's worker processes from running the program's main module again.
 
-    Those that may run it are asked to later, see :mod:`process_state`. Only workers: what else the
-    program forks from here may need functions of its main module, which do not travel by value
-    there.
+    Workers that may run it do so later, see :mod:`process_state`. Other processes that the program
+    starts from this forkserver still run the main module, because their functions are pickled by
+    reference.
     """
     original_prepare = spawn.prepare
 
@@ -46,9 +46,9 @@ def _prepare() -> None:
         os.environ.pop("PYTHONPATH", None)
     else:
         os.environ["PYTHONPATH"] = message["python_path"]
-    gc.disable()  # imports make nothing to collect, and looking for it takes a fifth of the time
+    gc.disable()  # collections during the imports free nothing and take a fifth of the time
     _load(message["modules"])
-    # Forked processes share the pages of these objects for as long as nobody writes to them.
+    # Frozen objects are not written by the collector, so forked processes share their pages.
     gc.freeze()
     gc.enable()
     _skip_main_module_in_workers()

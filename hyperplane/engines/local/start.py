@@ -1,4 +1,4 @@
-"""From a finished plan to a running local cluster."""
+"""Start the local cluster of a plan."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from hyperplane.units import gb_to_bytes, plural
 
 
 def start(plan: ClusterPlan) -> StartedCluster:
-    """Start scheduler and workers on this machine; return when every worker is there.
+    """Start scheduler and workers on this machine; return when all workers have connected.
 
     Raises
     ------
     StartTimeout
-        When the workers were not there in time.
+        When the workers did not connect in time.
     StartFailed
-        When something else went wrong. Either way nothing is left running.
+        When the start failed otherwise. In both cases nothing is left running.
     """
     settings = cast(LocalSettings, plan.settings)
     began = time.monotonic()
@@ -56,7 +56,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
             forked = preload and forkserver.acquire(settings.preload, _pre_spawn())
             with user_settings():
                 arguments = _arguments(plan, settings, record.scratch, forked)
-        except BaseException:  # from here on the cluster object cleans up after itself
+        except BaseException:  # after this block the cluster object cleans up
             release_local_cluster(plan.name, record.scratch, forked)
             raise
         try:
@@ -95,7 +95,7 @@ def _with_client(
 def _arguments(
     plan: ClusterPlan, settings: LocalSettings, scratch: str, forked: bool
 ) -> dict[str, Any]:
-    """The plan in LocalCluster's terms."""
+    """Return the arguments of GuardedLocalCluster for a plan."""
     spill = max(
         0, machine.free_disk(str(Path(scratch).parent)) - gb_to_bytes(settings.reserve_disk_gb)
     )
@@ -133,14 +133,14 @@ def _arguments(
 
 
 def _pre_spawn() -> dict[str, str]:
-    """Variables that Dask sets before a worker process starts; what the user has set wins."""
+    """Return Dask's variables for starting worker processes; the user's have priority."""
     configured = dask.config.get("distributed.nanny.pre-spawn-environ")
     chosen = {
         name: os.environ.get(name, str(value))
         for name, value in configured.items()
         if value is not None
     }
-    # Dask's own number, so that hashes of text agree between worker processes.
+    # The value that Dask uses, so that hashes of text agree between worker processes.
     if chosen.get("PYTHONHASHSEED") in (None, "0"):
         chosen["PYTHONHASHSEED"] = "6640"
     return chosen
@@ -157,7 +157,7 @@ def _start_error(
         return StartTimeout(
             "local",
             f"{plural(plan.dask_workers, 'worker process')} not ready within {seconds:.1f} s "
-            f"(timeout={plan.request.timeout:g}); everything was closed again. Raise timeout, or "
+            f"(timeout={plan.request.timeout:g}); everything was closed again. Raise timeout or "
             "ask for fewer processes",
             tail,
         )
@@ -166,7 +166,7 @@ def _start_error(
         message += "; start the cluster in the main program, not in a process of a pool"
     elif not forked:
         message += (
-            "; a worker process started by spawn runs the script again: put the call below "
+            "; a spawned worker process runs the script again: move the call below "
             '`if __name__ == "__main__":`'
         )
     return StartFailed("local", message, tail)
