@@ -9,7 +9,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hyperplane.engines import records, registry
-from hyperplane.engines.base import Started
+from hyperplane.engines.base import StartedCluster
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -74,7 +74,7 @@ def _cell() -> tuple[str, int]:
     return cell, int(getattr(shell, "execution_count", 0) or 0)
 
 
-def remember(site: CallSite, name: str, started: Started) -> None:
+def remember(site: CallSite, name: str, started: StartedCluster) -> None:
     """Note the cluster that a call has started, and forget those that have ended."""
     _started[:] = [each for each in _started if _is_open(each)]
     _started.append(_Entry(site, name, weakref.ref(started.client), weakref.ref(started.cluster)))
@@ -111,7 +111,7 @@ def close_previous(site: CallSite, name: str | None) -> list[str]:
     return closed
 
 
-def _close_from_here(record: records.Record) -> None:
+def _close_from_here(record: records.ClusterRecord) -> None:
     """Close a cluster that another program of this user runs."""
     from hyperplane import config
 

@@ -9,27 +9,27 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
-from hyperplane.engines.dask_settings import take_back
+from hyperplane.engines.dask_settings import restore_client_settings
 
 if TYPE_CHECKING:
     from distributed import Client
 
 
-def restore_after(client: Client, lent_to: str = "") -> None:
+def restore_after(client: Client, settings_key: str = "") -> None:
     """Let the last client to close put back what the first one to open found.
 
     Parameters
     ----------
     client : distributed.Client
         One that this package has opened. Other clients of the program may open before and after it.
-    lent_to : str
+    settings_key : str
         The name under which settings are lent to this client alone; they are taken back with it.
     """
     _share()
-    _wrap(client, lent_to)
+    _wrap(client, settings_key)
 
 
-def _wrap(client: Client, lent_to: str = "") -> None:
+def _wrap(client: Client, settings_key: str = "") -> None:
     """Let a client, when it closes, put back what the oldest one has found."""
     from distributed.client import _current_client
 
@@ -38,7 +38,7 @@ def _wrap(client: Client, lent_to: str = "") -> None:
 
     async def _close(fast: bool = False) -> Any:
         _share()  # with clients that have opened since
-        take_back(lent_to)
+        restore_client_settings(settings_key)
         this = cast("Client", reference())
         # Within ``with client:`` Dask takes that client for open, and puts back nothing. Clients
         # that were opened in there close in this context even after the end of the block.

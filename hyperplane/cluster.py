@@ -23,7 +23,7 @@ from hyperplane.call_sites import call_site, close_previous, remember
 from hyperplane.client_config import restore_after
 from hyperplane.compat import keep_old_methods
 from hyperplane.engines import interrupts, registry
-from hyperplane.engines.base import Started
+from hyperplane.engines.base import StartedCluster
 from hyperplane.errors import EngineUnavailable, Fault, check
 from hyperplane.planning import Study
 from hyperplane.public_calls import check_call
@@ -84,7 +84,7 @@ def _study(
 
 
 @check_call(outcome="nothing was started")
-def start(plan: ClusterPlan) -> Started:
+def start(plan: ClusterPlan) -> StartedCluster:
     """Start a plan; nothing is printed.
 
     Parameters
@@ -262,7 +262,7 @@ def initialize_cluster(
 
 
 @check_call
-def get_cluster(name: str, engine: str | None = None) -> Started:
+def get_cluster(name: str, engine: str | None = None) -> StartedCluster:
     """Attach to a running cluster that any process of this user started.
 
     Parameters
@@ -287,14 +287,14 @@ def get_cluster(name: str, engine: str | None = None) -> Started:
     if not isinstance(name, str) or not name:
         check([Fault("name", repr(name)[:80], "the name of a cluster, as text")])
     if engine is None:
-        from hyperplane.engines.attach import engine_of
+        from hyperplane.engines.attach import find_engine
 
-        engine = engine_of(name)
+        engine = find_engine(name)
     found = registry.load(engine)
     _check_not_forked()
     started = found.connect(name, config.engine_settings(engine, found.settings))
     _prepare(started)
-    restore_after(started.client, getattr(started.cluster, "lent_to", ""))
+    restore_after(started.client, getattr(started.cluster, "settings_key", ""))
     return started
 
 
@@ -305,7 +305,7 @@ def _check_not_forked() -> None:
     forks.check_not_forked()
 
 
-def _prepare(started: Started) -> None:
+def _prepare(started: StartedCluster) -> None:
     """Add to a client and cluster what holds for all engines."""
     from hyperplane.engines import dask_notices
     from hyperplane.guard import forks
@@ -316,27 +316,29 @@ def _prepare(started: Started) -> None:
     forks.guard_forks(started.client, started.cluster)
 
 
-def _complete(begin: Callable[[], Started], *steps: Callable[[Started], object]) -> Started:
+def _complete(
+    begin: Callable[[], StartedCluster], *steps: Callable[[StartedCluster], object]
+) -> StartedCluster:
     """Begin a cluster and take further steps; leave nothing when one fails or Ctrl-C comes.
 
     Ctrl-C interrupts what an engine lets it interrupt, and is put off to the end else: then the
     caller gets no cluster that it could close.
     """
-    started: Started | None = None
+    started: StartedCluster | None = None
     try:
-        with interrupts.put_off():
+        with interrupts.defer_interrupts():
             started = begin()
             for step in steps:
                 step(started)
         return started
     except BaseException:
         if started is not None:
-            with interrupts.put_off():
+            with interrupts.defer_interrupts():
                 _close(started)
         raise
 
 
-def _close(started: Started) -> None:
+def _close(started: StartedCluster) -> None:
     try:
         started.client.close()
     finally:

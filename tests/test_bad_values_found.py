@@ -295,7 +295,7 @@ def test_odd_numbers_that_can_be_meant() -> None:
 def test_a_temporary_directory_that_is_no_folder(folder: Any) -> None:
     with (
         dask.config.set({"temporary-directory": folder}),
-        pytest.raises(hyperplane.StartFailed, match="a folder is expected, as text"),
+        pytest.raises(hyperplane.StartFailed, match="expected the path of a folder, as text"),
     ):
         hyperplane.initialize_cluster(1, nprocs=1)
 

@@ -98,7 +98,7 @@ def list_clusters(as_json: JsonOption = False) -> None:
         write_rows([*_rows(asdict(record)), ("process", str(record.pid))])
 
 
-def _public(record: records.Record) -> dict[str, Any]:
+def _public(record: records.ClusterRecord) -> dict[str, Any]:
     """A record without its secret."""
     return {name: value for name, value in asdict(record).items() if name != "security"}
 
@@ -133,14 +133,14 @@ def stop(
         typer.echo("no cluster runs on this machine")
 
 
-def _running() -> list[records.Record]:
+def _running() -> list[records.ClusterRecord]:
     try:
         return records.read_all()
     except OSError as error:
         raise EngineError("local", f"the list of clusters cannot be read: {error}") from error
 
 
-def _named(name: str, running: list[records.Record]) -> records.Record:
+def _named(name: str, running: list[records.ClusterRecord]) -> records.ClusterRecord:
     names = [record.name for record in running]
     if name not in names:
         near = difflib.get_close_matches(name, names, n=2)
@@ -150,7 +150,7 @@ def _named(name: str, running: list[records.Record]) -> records.Record:
     return running[names.index(name)]
 
 
-def _stop(record: records.Record) -> str:
+def _stop(record: records.ClusterRecord) -> str:
     """Close a cluster; why it is still there, or nothing."""
     why = "it did not end in time"
     try:

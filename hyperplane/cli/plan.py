@@ -10,7 +10,7 @@ import hyperplane
 from hyperplane.cli.options import takes_request
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.engines import registry
-from hyperplane.engines.base import Renders
+from hyperplane.engines.base import SupportsRender
 from hyperplane.errors import Fault, RequestError
 from hyperplane.spec.plan import ClusterPlan
 
@@ -42,7 +42,7 @@ def plan(
 
 def _rendered(worked_out: ClusterPlan) -> str:
     engine = registry.load(worked_out.engine)
-    if not isinstance(engine, Renders):
+    if not isinstance(engine, SupportsRender):
         allowed = "an engine that starts from a script or a manifest"
         advice = f"engine {engine.name} starts processes directly and has nothing to render"
         raise RequestError([Fault("render", f"engine {engine.name}", allowed, advice)])

@@ -175,7 +175,7 @@ class Supervisor:
     def _note_dashboards(self) -> None:
         """Keep the addresses of the clusters that steps have now."""
         for job_id, conductor in self._conductors.items():
-            now = next(reversed(job_clusters.dashboards(conductor.job.place)), "")
+            now = next(reversed(job_clusters.read_dashboards(conductor.job.place)), "")
             if now != conductor.dashboard:
                 conductor.dashboard = now
                 self.store.update(job_id, among=OPEN, dashboard=now)

@@ -80,13 +80,13 @@ def test_a_cluster_that_does_not_end_is_a_failure(
     monkeypatch.setattr(hyperplane, "get_cluster", unreachable)
     for name in ("one", "two"):
         records.write(
-            records.Record(
+            records.ClusterRecord(
                 name=name,
                 engine="local",
                 scheduler="tcp://127.0.0.1:1",
                 dashboard="",
                 pid=os.getpid(),
-                started=records.own_start(),
+                started=records.own_start_time(),
                 workers=1,
                 threads=1,
                 ram_gb=1.0,
@@ -141,7 +141,7 @@ def test_programs_can_use_it_while_it_is_held(begin: Begin, place: Path) -> None
 
     second = begin(*START, "--name=held", "--json").end()
     assert second.code == 1
-    assert "a cluster named 'held' runs already" in second.json["error"]
+    assert "a cluster named 'held' is already running" in second.json["error"]
     assert "Traceback" not in second.err
     assert [record.name for record in records.read_all()] == ["held"]
 

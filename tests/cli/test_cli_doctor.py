@@ -187,7 +187,9 @@ def test_a_folder_that_others_can_write_to_is_passed_over(run: Run) -> None:
 def test_what_a_dead_cluster_has_left_is_removed_and_told(run: Run, place: Path) -> None:
     scratch = records.private_folder() / "dead"
     scratch.mkdir()
-    dead = records.Record("dead", "local", "tcp://x:1", "", 2**22 + 1, 1.0, 1, 1, 1.0, str(scratch))
+    dead = records.ClusterRecord(
+        "dead", "local", "tcp://x:1", "", 2**22 + 1, 1.0, 1, 1, 1.0, str(scratch)
+    )
     records.write(dead)
     answer = run("doctor", "--json")
     assert answer.code == 0

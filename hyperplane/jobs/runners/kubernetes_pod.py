@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from hyperplane.engines.kubernetes import look
+from hyperplane.engines.kubernetes import pod_status
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners.kubernetes_attempt import CONTAINER, job_id_of, name_of
 from hyperplane.jobs.runners.kubernetes_traces import Traces
@@ -131,7 +131,7 @@ class PodProcess:
         if self._traces.pod():
             self._traces.say("Kubernetes ended the pod: it was deleted")
             return True
-        self._tell(look.summary([], self._news(view)))
+        self._tell(pod_status.summary([], self._news(view)))
         return False
 
     def _own(self, pods: Sequence[Object]) -> Object | None:
@@ -171,14 +171,14 @@ class PodProcess:
 
     async def _cannot_run(self, view: View, pod: Object) -> bool:
         """Whether waiting longer is of no use."""
-        self._tell(look.summary([pod], self._news(view)))
+        self._tell(pod_status.summary([pod], self._news(view)))
         if self._created is None and time.monotonic() - self._began > STUCK_ELSE:
             # Whoever created its Job may have been killed before he created its Secret.
             needed = f'"{self._name}"' in json.dumps(pod["spec"])
             if needed and await self._watch.has_secret(self._name) is False:
                 self._traces.say("its Secret was never created: whoever began it was killed")
                 return True
-        found = look.stuck([pod], view.events)
+        found = pod_status.find_pending_pod([pod], view.events)
         if found is None or f'secret "{self._name}" not found' in found.text:
             self._stuck = None
             return False
@@ -204,7 +204,8 @@ class PodProcess:
             return
         if code and ended.get("reason") == "OOMKilled":
             self._traces.say(
-                f"it needed more than the memory of its pod, {look.memory_of(pod, CONTAINER)}: ask "
+                "it needed more than the memory of its pod, "
+                f"{pod_status.memory_of(pod, CONTAINER)}: ask "
                 "for more in resources.ram_gb, or let it grow with more_memory"
             )
             code = -signal.SIGKILL

@@ -87,9 +87,9 @@ class KubernetesRunner(Queued):
             return apart.submit(asyncio.run, self._unreachable()).result()
 
     async def _unreachable(self) -> str:
-        from hyperplane.engines.kubernetes.api import Api
+        from hyperplane.engines.kubernetes.api import KubernetesApi
 
-        api = Api(self._settings.namespace)
+        api = KubernetesApi(self._settings.namespace)
         try:
             connecting = api.connect(self._settings.kubeconfig, self._settings.context)
             await within(PATIENCE, connecting)

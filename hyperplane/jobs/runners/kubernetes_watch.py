@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from hyperplane.engines.kubernetes.api import Api, Missing
+from hyperplane.engines.kubernetes.api import KubernetesApi, ObjectNotFound
 from hyperplane.errors import EngineError, StartFailed
 from hyperplane.jobs.runners.kubernetes_attempt import CONTAINER, JOB
 from hyperplane.spec.settings import KubernetesJobSettings
@@ -65,7 +65,7 @@ class Watch:
 
     def __init__(self, settings: KubernetesJobSettings) -> None:
         self._settings = settings
-        self._connected: Api | None = None
+        self._connected: KubernetesApi | None = None
         self._alone, self._few = asyncio.Lock(), asyncio.Semaphore(AT_ONCE)
         self._view: View | None = None
         self._asked = self._asked_events = float("-inf")
@@ -104,7 +104,7 @@ class Watch:
             await self._look_at_events(api)
         return View(jobs, pods, self._events)
 
-    async def _look_at_events(self, api: Api) -> None:
+    async def _look_at_events(self, api: KubernetesApi) -> None:
         if self._may_see_events and time.monotonic() - self._asked_events > FRESH_EVENTS:
             self._asked_events = time.monotonic()
             try:
@@ -150,7 +150,7 @@ class Watch:
         api, name = await self._api(), str(content["metadata"]["name"])
         try:
             return await api.create(kind, content, version)
-        except Missing as error:
+        except ObjectNotFound as error:
             raise StartFailed("kubernetes", said(error)) from error
         except StartFailed as error:
             # An answer that was lost: the name is that of this attempt only.
@@ -164,7 +164,7 @@ class Watch:
             async with self._few:
                 api = await self._api()
                 await within(PATIENCE, api.delete("jobs", name, BATCH))
-        except Missing:
+        except ObjectNotFound:
             return True
         except (TimeoutError, EngineError):
             return False
@@ -176,7 +176,7 @@ class Watch:
             async with self._few:
                 api = await self._api()
                 await within(PATIENCE, api.get("secrets", name))
-        except Missing:
+        except ObjectNotFound:
             return False
         except (TimeoutError, EngineError):
             return None
@@ -201,9 +201,9 @@ class Watch:
         async for part in api.log_parts(pod, CONTAINER, follow=True):
             yield part
 
-    async def _api(self) -> Api:
+    async def _api(self) -> KubernetesApi:
         if self._connected is None:
-            api = Api(self._settings.namespace)
+            api = KubernetesApi(self._settings.namespace)
             await api.connect(self._settings.kubeconfig, self._settings.context)
             self._connected = api
         return self._connected

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from hyperplane.engines.slurm.queue import Told, ask_meanwhile, ended, run
+from hyperplane.engines.slurm.queue import SlurmJobStatus, is_ended, query_jobs_async, run_command
 from hyperplane.jobs.runners.slurm_together import Together
 
 #: Seconds for which an answer holds.
@@ -26,7 +26,7 @@ _MISSED = re.compile(r"job id (\S+): ")
 
 def going_on(state: str) -> bool:
     """Whether a job in this state, as :meth:`Queue.state_of` says it, waits or runs."""
-    return state not in ("", TAKEN_OUT) and not ended(state)
+    return state not in ("", TAKEN_OUT) and not is_ended(state)
 
 
 class Queue:
@@ -44,7 +44,7 @@ class Queue:
         self._asking = asyncio.Lock()
         self._asked, self._answered = float("-inf"), False
         self._names: dict[str, str] = {}
-        self._waiting: dict[str, Told] = {}
+        self._waiting: dict[str, SlurmJobStatus] = {}
         self._states = Together(self._all_states)
         self._polite, self._sure = Together(self._end_politely), Together(self._cancel)
 
@@ -61,7 +61,7 @@ class Queue:
         numbers = (number for number, found in self._names.items() if found == name)
         return _whole(next(numbers, ""))
 
-    def waiting(self, number: str) -> Told | None:
+    def waiting(self, number: str) -> SlurmJobStatus | None:
         """Why a job waits, when it was seen last; None for one that did not."""
         return self._waiting.get(number)
 
@@ -80,9 +80,9 @@ class Queue:
         """End a job."""
         await self._sure.ask(number)
 
-    async def _told(self, numbers: Iterable[str]) -> dict[str, Told] | None:
+    async def _told(self, numbers: Iterable[str]) -> dict[str, SlurmJobStatus] | None:
         async with self._at_once:
-            return await ask_meanwhile(sorted(set(map(_whole, numbers))), self._environment)
+            return await query_jobs_async(sorted(set(map(_whole, numbers))), self._environment)
 
     async def _all_states(self, numbers: list[str]) -> list[str]:
         told = await self._told(numbers)
@@ -148,13 +148,13 @@ class Queue:
                 number, state, rest = line.split(" ", 2)
                 reason, _, self._names[number] = rest.partition("|")
                 if state == "PENDING":
-                    self._waiting[number] = Told(state, reason, "")
+                    self._waiting[number] = SlurmJobStatus(state, reason, "")
             return True
 
     async def _said(self, *words: str) -> tuple[int, str, str]:
         """The exit code of one of Slurm's commands, what it prints, and what it complains of."""
         async with self._at_once:
-            return await run(words, self._environment)
+            return await run_command(words, self._environment)
 
 
 def _whole(number: str) -> str:

@@ -105,11 +105,11 @@ class SlurmProcess:
             self._waits, self._since = str(waits), time.monotonic()
             self._say(f"waiting for Slurm: job {number} is {waits}")
         elif (
-            waits.never
+            waits.blocked_advice
             and not waits.reason.startswith("JobHeld")
             and time.monotonic() - self._since > NEVER
         ):
-            self._say(f"Slurm will not start job {number}, {waits}: {waits.never}")
+            self._say(f"Slurm will not start job {number}, {waits}: {waits.blocked_advice}")
             self._asked_to_end = True
             self.command.file(".exit").write_text(str(WRONG))
             await self._queue.cancel(number)

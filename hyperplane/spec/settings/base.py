@@ -63,7 +63,7 @@ class EngineSettings(BaseModel):
             raise RequestError([with_known(fault, known, where) for fault in found]) from error
 
 
-class PatientSettings(EngineSettings):
+class StartupSettings(EngineSettings):
     """How long is waited for workers; ``config/engines.yaml`` explains each."""
 
     lost_worker_timeout: Duration = "300s"
@@ -71,7 +71,7 @@ class PatientSettings(EngineSettings):
     worker_ttl: Duration = "60s"
 
 
-class RemoteSettings(PatientSettings):
+class RemoteSettings(StartupSettings):
     """What engines have whose workers are elsewhere; ``config/engines.yaml`` explains each."""
 
     idle_timeout: Duration | None = "30 minutes"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hyperplane.engines.kubernetes.api import Missing
+from hyperplane.engines.kubernetes.api import ObjectNotFound
 from hyperplane.errors import EngineError, StartFailed
 from hyperplane.jobs.runners import kubernetes_watch
 from hyperplane.jobs.runners.kubernetes_watch import Watch
@@ -60,7 +60,7 @@ class Server:
     async def delete(self, kind, name, version):
         self._next("delete", kind)
         if (kind, name) not in self.there:
-            raise Missing("kubernetes", "no such job")
+            raise ObjectNotFound("kubernetes", "no such job")
         del self.there[kind, name]
 
 

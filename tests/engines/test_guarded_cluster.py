@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from distributed import Scheduler
 
-from hyperplane.engines.guarded import GuardedCluster
+from hyperplane.engines.guarded_cluster import GuardedCluster
 
 
 class SlowToClose(GuardedCluster):
@@ -57,7 +57,7 @@ def test_who_gives_a_time_limit_waits_for_no_other_thread(cluster: SlowToClose) 
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(cluster.close)
         assert cluster.closing.wait(120)
-        with pytest.raises(TimeoutError, match="another thread has not closed the cluster"):
+        with pytest.raises(TimeoutError, match="another thread did not close the cluster"):
             cluster.close(timeout="100ms")  # as for a cluster of Dask
         cluster.may_close.set()
         first.result(timeout=120)

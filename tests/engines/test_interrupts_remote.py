@@ -28,7 +28,7 @@ from interrupted_starts import (
 from scale import scaled
 
 import hyperplane
-from hyperplane.engines import dask_settings, joining, records, versions
+from hyperplane.engines import dask_settings, records, versions, wait_for_workers
 
 ONE: dict[str, Any] = {
     "num_workers": 2,
@@ -43,7 +43,7 @@ ONE: dict[str, Any] = {
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     found = World()
-    monkeypatch.setattr(joining, "Client", partial(OpenClient, world=found))
+    monkeypatch.setattr(wait_for_workers, "Client", partial(OpenClient, world=found))
     monkeypatch.setattr(versions, "check", lambda client, engine, settings: None)
     yield found
     assert found.begun
@@ -79,7 +79,7 @@ def slurm(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
     usable = (True, "")
     patch.setattr(slurm_engine.SlurmEngine, "available", lambda engine: usable)
     patch.setattr(slurm_cluster.PlannedJob, "_call", staticmethod(call))
-    patch.setattr(slurm_cluster.slurm_queue, "ask_meanwhile", ask)
+    patch.setattr(slurm_cluster.slurm_queue, "query_jobs_async", ask)
     options = {"interface": "lo", "security": "none", "shared_folder": tempfile.gettempdir() + "/s"}
     return hyperplane.plan_cluster(engine="slurm", engine_options=options, **ONE)
 
@@ -90,12 +90,12 @@ def gateway(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
     from hyperplane.engines.gateway import start as gateway_start
 
     there = GatewayServer(world)
-    patch.setattr(server, "ask", there.ask)
-    patch.setattr(server, "opened", there.opened)
-    patch.setattr(gateway_start, "LOOK_EVERY", SHORT)
+    patch.setattr(server, "call", there.ask)
+    patch.setattr(server, "open_gateway", there.opened)
+    patch.setattr(gateway_start, "POLL_INTERVAL", SHORT)
     patch.setattr(gateway_start, "Client", partial(OpenClient, world=world))
-    patch.setattr(gateway_start._Begun, "check_sizes", lambda begun, client: None)
-    patch.setattr(gateway_options, "fill", lambda asked, plan: None)
+    patch.setattr(gateway_start._PendingCluster, "check_sizes", lambda begun, client: None)
+    patch.setattr(gateway_options, "fill_options", lambda asked, plan: None)
     patch.setattr(gateway_start, "WatchedGatewayCluster", SimpleNamespace(of=there.cluster_of))
     return hyperplane.plan_cluster(
         engine="gateway", engine_options={"address": there.address}, **ONE
@@ -112,8 +112,8 @@ def kubernetes(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPla
 
     usable = (True, "")
     patch.setattr(kubernetes_engine.KubernetesEngine, "available", lambda engine: usable)
-    patch.setattr(resource, "Api", lambda namespace: KubernetesApi(world))
-    patch.setattr(resource.Resource, "scheduler_ready", soon)
+    patch.setattr(resource, "KubernetesApi", lambda namespace: KubernetesApi(world))
+    patch.setattr(resource.DaskClusterResource, "wait_for_scheduler", soon)
     patch.setattr(HyperplaneKubeCluster, "_reach_scheduler", soon)
     options = {"image": "registry.example/flights:1", "security": "none"}
     return hyperplane.plan_cluster(engine="kubernetes", engine_options=options, **ONE)
@@ -125,7 +125,7 @@ def left() -> list[str]:
     schedulers = [each for each in Scheduler._instances if each.status != Status.closed]
     files = map(str, Path(tempfile.gettempdir()).rglob("*"))
     listed = [record.name for record in records.read_all(starting=True)]
-    return [*loops, *map(str, schedulers), *files, *listed, *dask_settings._lent]
+    return [*loops, *map(str, schedulers), *files, *listed, *dask_settings._applied]
 
 
 @pytest.mark.parametrize("engine", [ssh, slurm, gateway, kubernetes])
@@ -174,7 +174,7 @@ def test_whatever_is_just_beginning_nothing_is_left(
 @pytest.mark.parametrize("taken", [False, True])
 def test_a_cluster_of_kubernetes_is_ours_when_the_answer_says_so(taken: bool) -> None:
     from hyperplane.engines.kubernetes.api import ENGINE
-    from hyperplane.engines.kubernetes.resource import Resource
+    from hyperplane.engines.kubernetes.resource import DaskClusterResource
 
     async def create(kind: str, content: Any, version: str) -> Any:
         await asyncio.sleep(10 * SHORT)
@@ -182,8 +182,8 @@ def test_a_cluster_of_kubernetes_is_ours_when_the_answer_says_so(taken: bool) ->
             raise hyperplane.StartFailed(ENGINE, "there is one of that name already")
         return {}
 
-    async def interrupted() -> Resource:
-        resource = Resource("interrupted", "lab")
+    async def interrupted() -> DaskClusterResource:
+        resource = DaskClusterResource("interrupted", "lab")
         resource.api = SimpleNamespace(create=create)  # type: ignore[assignment]
         creating = asyncio.ensure_future(resource.create({}, {}))
         await asyncio.sleep(SHORT)

@@ -82,9 +82,9 @@ def test_who_asks(monkeypatch: pytest.MonkeyPatch, auth: str, attribute: str, na
             "password_variable": "MY_SECRET",
         }
     )
-    how = gateway_server.reach(settings)
+    how = gateway_server.connection_settings(settings)
     assert "hunter2" not in repr(how)
-    gateway = gateway_server.opened(how)
+    gateway = gateway_server.open_gateway(how)
     try:
         assert type(gateway.auth).__name__ == name
         assert getattr(gateway.auth, attribute) == "{brace} hunter2"
@@ -113,11 +113,11 @@ def _response(status: int) -> aiohttp.ClientResponseError:
 )
 def test_in_plain_words(error: Exception, words: str) -> None:
     how = {"gateway.address": "http://a", "gateway.auth.kwargs": {"username": "ada"}}
-    gateway = gateway_server.opened(how)
+    gateway = gateway_server.open_gateway(how)
     try:
         with (
             pytest.raises(hyperplane.EngineError) as caught,
-            gateway_server.in_plain_words(gateway),
+            gateway_server.translate_errors(gateway),
         ):
             raise error
     finally:
@@ -127,7 +127,7 @@ def test_in_plain_words(error: Exception, words: str) -> None:
 
 
 def test_a_client_of_the_server_that_is_collected_in_its_loop_stops_nothing() -> None:
-    kept = gateway_server.opened({"gateway.address": "http://a"})
+    kept = gateway_server.open_gateway({"gateway.address": "http://a"})
     lost = gateway_server.SafeGateway("http://a", loop=kept.loop)
 
     async def collected() -> str:
@@ -160,7 +160,7 @@ def test_plugins_work_where_this_package_is_not_installed() -> None:
         plugins.GatewayIdleGuard(7, begin_within=60),
         BusyWorkerGuard(),
     ]
-    with plugins.by_value():
+    with plugins.pickled_by_value():
         pickled = pickle.dumps([dumps(plugin) for plugin in sent])
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], input=pickled, capture_output=True, check=False

@@ -12,8 +12,8 @@ from distributed import Client, LocalCluster
 from distributed.client import _global_clients
 
 import hyperplane
-from hyperplane.engines import joining
-from hyperplane.engines.dask_settings import take_back
+from hyperplane.engines import wait_for_workers
+from hyperplane.engines.dask_settings import restore_client_settings
 from hyperplane.errors import StartFailed, StartTimeout
 from hyperplane.spec.settings import RemoteSettings
 
@@ -25,12 +25,12 @@ def cluster() -> Iterator[LocalCluster]:
     """A cluster of one worker."""
     with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as running:
         yield running
-    take_back("joined")
+    restore_client_settings("joined")
 
 
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "LOOK_EVERY", 0.2)
+    monkeypatch.setattr(wait_for_workers, "POLL_INTERVAL", 0.2)
 
 
 def plan(workers: int, timeout: float = 120) -> hyperplane.ClusterPlan:
@@ -58,7 +58,7 @@ def join(
     cluster: LocalCluster, workers: int, look: Callable[[], str] = nothing, timeout: float = 120
 ) -> Client:
     asked = plan(workers, timeout)
-    return joining.join(cluster, asked, SETTINGS, time.monotonic(), look)
+    return wait_for_workers.connect_client(cluster, asked, SETTINGS, time.monotonic(), look)
 
 
 def test_gives_a_client_and_lends_it_its_settings(cluster: LocalCluster) -> None:
@@ -88,7 +88,7 @@ def test_a_timeout_says_how_many_came_and_why(cluster: LocalCluster) -> None:
     assert time.monotonic() - began >= 0.7
     assert caught.value.engine == "local"
     assert str(caught.value).endswith(
-        "1 of 3 worker processes came within 0.7 s (timeout); everything was closed again. "
+        "1 of 3 worker processes connected within 0.7 s (timeout); everything was closed again. "
         "job 17 waits: Resources."
     )
     assert clients() == []
@@ -97,11 +97,13 @@ def test_a_timeout_says_how_many_came_and_why(cluster: LocalCluster) -> None:
 def test_the_time_that_the_start_took_before_counts(cluster: LocalCluster) -> None:
     asked, began = plan(2, timeout=1000), time.monotonic()
     with pytest.raises(StartTimeout):
-        joining.join(cluster, asked, SETTINGS, began - 1001, nothing)
+        wait_for_workers.connect_client(cluster, asked, SETTINGS, began - 1001, nothing)
 
 
 def test_workers_that_are_there_are_not_too_late(cluster: LocalCluster) -> None:
-    with joining.join(cluster, plan(1, timeout=1), SETTINGS, time.monotonic() - 2, nothing):
+    with wait_for_workers.connect_client(
+        cluster, plan(1, timeout=1), SETTINGS, time.monotonic() - 2, nothing
+    ):
         pass
 
 
@@ -140,7 +142,7 @@ def test_a_scheduler_that_does_not_answer_is_an_error_of_ours(
         raise OSError("connection refused")
 
     monkeypatch.setattr(Client, "get_versions", refused)
-    said = f"{cluster.scheduler_address} does not answer from here .OSError: connection refused"
+    said = f"{cluster.scheduler_address} does not answer this machine .OSError: connection refused"
     with pytest.raises(StartFailed, match=said):
         join(cluster, 1)
     assert clients() == []

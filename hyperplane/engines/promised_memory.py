@@ -1,7 +1,6 @@
-"""Memory that the open clusters on this machine were given and do not use yet.
+"""Memory that open clusters on this machine were promised but do not use yet.
 
-The free memory of the machine does not show it: a worker process takes what it was given only as
-its data come.
+The machine still counts it as free: a worker process allocates its memory only as data arrive.
 """
 
 from __future__ import annotations
@@ -14,38 +13,35 @@ import psutil
 from hyperplane.engines import records
 from hyperplane.units import gb_to_bytes
 
-#: Engines whose worker processes are on this machine.
+#: Engines that run worker processes on this machine.
 ENGINES = ("local", "cuda")
-#: What is in the command line or title of a worker process that Dask has started.
+#: Texts in the command line or title of worker processes that Dask has started.
 _WORKER = ("multiprocessing.forkserver", "multiprocessing.spawn", "dask worker")
 
 
-def open_clusters() -> list[records.Record]:
-    """The clusters of this user that run or start on this machine, oldest first."""
+def open_clusters() -> list[records.ClusterRecord]:
+    """Return the records of this user's clusters that run or start on this machine."""
     try:
         found = records.read_all(starting=True)
-    except OSError:  # a start says so
+    except OSError:  # the start of a cluster reports it
         return []
     return [record for record in found if record.engine in ENGINES]
 
 
-def left_of(free: int, fraction: float, clusters: Sequence[records.Record]) -> int:
-    """Bytes to give to one more cluster.
+def unpromised_memory(free: int, fraction: float, clusters: Sequence[records.ClusterRecord]) -> int:
+    """Return the bytes that one more cluster can have.
+
+    At least a tenth of what all clusters may have together, so that a program can run while the
+    clusters of another one hold everything.
 
     Parameters
     ----------
     free : int
         Bytes that are free now.
     fraction : float
-        Part of the memory that clusters may have together.
-    clusters : sequence of Record
-        The open ones.
-
-    Returns
-    -------
-    int
-        What they were not given; a tenth of what all may have at the least, so that a program
-        runs while another one holds everything.
+        Fraction of the memory that all clusters may have together.
+    clusters : sequence of ClusterRecord
+        The open clusters.
     """
     if not clusters:
         return round(free * fraction)
@@ -56,7 +52,7 @@ def left_of(free: int, fraction: float, clusters: Sequence[records.Record]) -> i
 
 
 def _used_by(pid: int) -> int:
-    """Bytes that the worker processes under a process have for themselves."""
+    """Return the unshared bytes (USS) of the worker processes below a process."""
     total = 0
     with suppress(psutil.Error):
         for child in psutil.Process(pid).children(recursive=True):

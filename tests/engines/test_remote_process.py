@@ -15,7 +15,7 @@ from distributed.comm import connect, listen
 from distributed.security import Security
 
 import hyperplane
-from hyperplane.engines import elsewhere, guarded
+from hyperplane.engines import guarded_cluster, remote_process
 from hyperplane.spec.settings import RemoteSettings
 
 SETTINGS = RemoteSettings(lost_worker_timeout="7s", no_workers_timeout="8s", worker_ttl="9s")
@@ -29,7 +29,7 @@ def plan(**options: Any) -> hyperplane.ClusterPlan:
 class TestSettings:
     def test_policy_patience_and_tuning_are_in_them(self) -> None:
         memory = hyperplane.MemoryPolicy(target=0.5, spill=0.6, pause=0.7, terminate=False)
-        found = elsewhere.server_settings(plan(memory=memory), SETTINGS)
+        found = remote_process.server_settings(plan(memory=memory), SETTINGS)
         assert found["distributed.worker.memory.target"] == 0.5
         assert found["distributed.worker.memory.terminate"] is False
         assert found["distributed.scheduler.no-workers-timeout"] == "8s"
@@ -40,47 +40,47 @@ class TestSettings:
     def test_what_the_user_has_set_stays_out(self) -> None:
         chosen = {"distributed.scheduler.worker-ttl": "1 hour", "dataframe.shuffle.method": "disk"}
         with dask.config.set(chosen):
-            found = elsewhere.server_settings(plan(), SETTINGS)
+            found = remote_process.server_settings(plan(), SETTINGS)
         assert not chosen.keys() & found.keys()
         assert "distributed.scheduler.no-workers-timeout" in found
 
     def test_the_policy_is_that_of_the_plan(self) -> None:
         of_plan = plan(memory=hyperplane.MemoryPolicy(pause=0.85))
         with dask.config.set({"distributed.worker.memory.pause": 0.9}):
-            found = elsewhere.server_settings(of_plan, SETTINGS)
+            found = remote_process.server_settings(of_plan, SETTINGS)
         assert found["distributed.worker.memory.pause"] == 0.85
 
     def test_of_the_cluster_object(self) -> None:
         key = "distributed.deploy.lost-worker-timeout"
-        assert guarded.cluster_settings(SETTINGS) == {key: "7s"}
+        assert guarded_cluster.cluster_settings(SETTINGS) == {key: "7s"}
         with dask.config.set({key: "1s"}):
-            assert guarded.cluster_settings(SETTINGS) == {}
+            assert guarded_cluster.cluster_settings(SETTINGS) == {}
 
     def test_variables_of_workers_are_texts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("POLARS_MAX_THREADS", raising=False)
-        found = elsewhere.worker_variables(plan())
+        found = remote_process.worker_variables(plan())
         assert found["POLARS_MAX_THREADS"] == "3"
         assert all(isinstance(value, str) for value in found.values())
         monkeypatch.setenv("POLARS_MAX_THREADS", "9")
-        assert "POLARS_MAX_THREADS" not in elsewhere.worker_variables(plan())
+        assert "POLARS_MAX_THREADS" not in remote_process.worker_variables(plan())
 
     def test_variables_of_linux_whatever_this_machine_is(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(sys, "platform", "darwin")
-        assert "MALLOC_TRIM_THRESHOLD_" in elsewhere.worker_variables(plan())
+        assert "MALLOC_TRIM_THRESHOLD_" in remote_process.worker_variables(plan())
 
 
 @pytest.mark.process
 def test_dask_reads_back_from_variables_what_was_written() -> None:
     settings = {
-        **elsewhere.server_settings(plan(), SETTINGS),
+        **remote_process.server_settings(plan(), SETTINGS),
         "distributed.worker.memory.terminate": False,
         "distributed.worker.memory.max-spill": None,
         "distributed.worker.preload": ["a.b", "c"],
         "distributed.scheduler.worker-ttl": 12.5,
     }
-    variables = elsewhere.as_variables(settings)
+    variables = remote_process.as_variables(settings)
     assert all(re.fullmatch("[A-Z_]+", name) for name in variables), "a shell takes no others"
     program = (
         "import dask.config, distributed, sys\n"
@@ -98,26 +98,26 @@ def test_dask_reads_back_from_variables_what_was_written() -> None:
 
 class TestKeys:
     def test_no_tls_is_no_keys(self) -> None:
-        assert elsewhere.key_pair(Security()) == {}
-        assert not elsewhere.security_of({}).require_encryption
+        assert remote_process.key_pair(Security()) == {}
+        assert not remote_process.make_security({}).require_encryption
 
     def test_are_texts_and_go_there_and_back(self) -> None:
-        pair = elsewhere.key_pair(Security.temporary())
+        pair = remote_process.key_pair(Security.temporary())
         assert set(pair) == {"ca_file", "cert", "key"}
         assert "BEGIN CERTIFICATE" in pair["cert"]
         assert "PRIVATE KEY" in pair["key"]
-        assert elsewhere.key_pair(elsewhere.security_of(pair)) == pair
+        assert remote_process.key_pair(remote_process.make_security(pair)) == pair
 
     def test_another_handle_connects_and_a_stranger_does_not(self) -> None:
         """Over a real connection: the pair alone must do for every role."""
-        pair = elsewhere.key_pair(Security.temporary())
-        assert asyncio.run(echoed(pair, elsewhere.security_of(pair))) == "hello"
+        pair = remote_process.key_pair(Security.temporary())
+        assert asyncio.run(echoed(pair, remote_process.make_security(pair))) == "hello"
         with pytest.raises(OSError, match=r"TLS|certificate|SSL|closed"):
             asyncio.run(echoed(pair, Security.temporary()))
 
     def test_as_settings_they_are_what_dask_makes_its_security_of(self) -> None:
-        pair = elsewhere.key_pair(Security.temporary())
-        with dask.config.set(elsewhere.as_settings(pair)):
+        pair = remote_process.key_pair(Security.temporary())
+        with dask.config.set(remote_process.as_settings(pair)):
             security = Security()
         assert security.require_encryption
         for role in ("client", "scheduler", "worker"):
@@ -125,8 +125,8 @@ class TestKeys:
         assert asyncio.run(echoed(pair, security)) == "hello"
 
     def test_a_security_object_does_not_show_its_keys(self) -> None:
-        pair = elsewhere.key_pair(Security.temporary())
-        assert pair["key"] not in repr(elsewhere.security_of(pair))
+        pair = remote_process.key_pair(Security.temporary())
+        assert pair["key"] not in repr(remote_process.make_security(pair))
 
 
 async def echoed(pair: dict[str, str], client: Security) -> object:
@@ -136,7 +136,7 @@ async def echoed(pair: dict[str, str], client: Security) -> object:
         await comm.write(await comm.read())
         await comm.close()
 
-    server = elsewhere.security_of(pair).get_listen_args("scheduler")
+    server = remote_process.make_security(pair).get_listen_args("scheduler")
     async with listen("tls://127.0.0.1:0", answer, **server) as listener:
         comm = await connect(
             listener.contact_address, timeout=60, **client.get_connection_args("client")

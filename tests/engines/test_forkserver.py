@@ -1,4 +1,4 @@
-"""When worker processes are forked from the zygote, and when not."""
+"""When worker processes are forked from the forkserver, and when not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from multiprocessing import forkserver, get_context
+from multiprocessing import forkserver as python_forkserver
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,14 @@ from dask_notices import without_notices
 
 import hyperplane
 from hyperplane.engines import records
-from hyperplane.engines.local import zygote
+from hyperplane.engines.local import forkserver
 from hyperplane.engines.local.cluster import GuardedNanny
 
 pytestmark = [
     pytest.mark.usefixtures("few_imports"),
     pytest.mark.cluster,
-    pytest.mark.own_zygote,
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the zygote is for Linux"),
+    pytest.mark.own_forkserver,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the forkserver is for Linux"),
 ]
 
 
@@ -47,64 +48,63 @@ def ask() -> tuple[int, bool, str | None]:
 
 def test_forked_with_modules_and_variables_and_ended_with_its_last_user() -> None:
     before = dict(os.environ)
-    assert zygote.acquire(["json.tool"], {"MARK": "1"})
+    assert forkserver.acquire(["json.tool"], {"MARK": "1"})
     try:
         pid, loaded, mark = ask()
         assert (loaded, mark) == (True, "1")
         assert dict(os.environ) == before
-        assert zygote.acquire(["json.tool"], {"MARK": "1"})
-        zygote.release()
+        assert forkserver.acquire(["json.tool"], {"MARK": "1"})
+        forkserver.release()
         assert ask()[0] == pid
     finally:
-        zygote.release()
+        forkserver.release()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
 
 def test_other_variables_mean_no_fork() -> None:
-    assert zygote.acquire([], {"MARK": "1"})
+    assert forkserver.acquire([], {"MARK": "1"})
     try:
-        assert not zygote.acquire([], {"MARK": "2"})
+        assert not forkserver.acquire([], {"MARK": "2"})
     finally:
-        zygote.release()
+        forkserver.release()
 
 
 def test_a_forkserver_of_the_program_is_left_alone() -> None:
-    forkserver.ensure_running()
+    python_forkserver.ensure_running()
     try:
-        assert not zygote.acquire([], {})
+        assert not forkserver.acquire([], {})
         assert ask()[1] is False
     finally:
-        vars(forkserver)["_forkserver"]._stop()
+        vars(python_forkserver)["_forkserver"]._stop()
 
 
 def test_a_module_that_does_not_import_is_no_harm() -> None:
-    assert zygote.acquire(["no_such_module_at_all", "json.tool"], {})
+    assert forkserver.acquire(["no_such_module_at_all", "json.tool"], {})
     try:
         assert ask()[1] is True
     finally:
-        zygote.release()
+        forkserver.release()
 
 
 def test_not_on_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert not zygote.acquire([], {})
+    assert not forkserver.acquire([], {})
 
 
 def test_its_process_has_one_thread_whatever_it_loads() -> None:
     """In a program of its own, so that no other test's modules are about."""
     program = (
         "import os\n"
-        "from hyperplane.engines.local import zygote\n"
-        "from multiprocessing import forkserver\n"
-        "assert zygote.acquire(['dask.dataframe', 'pyarrow.parquet', 'pyarrow.dataset'],\n"
+        "from hyperplane.engines.local import forkserver\n"
+        "import multiprocessing.forkserver\n"
+        "assert forkserver.acquire(['dask.dataframe', 'pyarrow.parquet', 'pyarrow.dataset'],\n"
         "                      {'OMP_NUM_THREADS': '1', 'OPENBLAS_NUM_THREADS': '1'})\n"
-        "pid = vars(forkserver)['_forkserver']._forkserver_pid\n"
-        "import multiprocessing\n"
+        "pid = vars(multiprocessing.forkserver)['_forkserver']._forkserver_pid\n"
         "done = multiprocessing.get_context('forkserver').Process(target=print)\n"
         "done.start(); done.join()\n"
         "print(len(os.listdir(f'/proc/{pid}/task')))\n"
-        "zygote.release()\n"
+        "forkserver.release()\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=240
@@ -130,7 +130,7 @@ def held_open(folder: Path) -> list[str]:
 
 
 def test_a_temporary_directory_with_a_long_path(far: Path) -> None:
-    assert zygote.acquire(["json.tool"], {"MARK": "1"})
+    assert forkserver.acquire(["json.tool"], {"MARK": "1"})
     try:
         pid, loaded, mark = ask()
         assert (loaded, mark) == (True, "1")
@@ -141,7 +141,7 @@ def test_a_temporary_directory_with_a_long_path(far: Path) -> None:
         assert listener.is_socket()
         assert ask()[0] == pid
     finally:
-        zygote.release()
+        forkserver.release()
     assert list(far.iterdir()) == []
     assert held_open(far) == []
 
@@ -149,8 +149,8 @@ def test_a_temporary_directory_with_a_long_path(far: Path) -> None:
 def test_a_killed_owner_with_a_long_path_leaves_nothing(far: Path) -> None:
     program = (
         "import os, signal\n"
-        "from hyperplane.engines.local import zygote\n"
-        "assert zygote.acquire([], {})\n"
+        "from hyperplane.engines.local import forkserver\n"
+        "assert forkserver.acquire([], {})\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     environment = {**os.environ, "TMPDIR": str(far)}
@@ -165,12 +165,12 @@ def test_a_killed_owner_with_a_long_path_leaves_nothing(far: Path) -> None:
 def test_a_folder_that_takes_no_socket_means_no_fork_and_leaves_nothing(
     far: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zygote, "_short_path", str)
-    assert not zygote.acquire([], {})
+    monkeypatch.setattr(forkserver, "_short_path", str)
+    assert not forkserver.acquire([], {})
     assert list(far.iterdir()) == []
 
 
-def test_a_cluster_closes_while_the_zygote_is_stopped(
+def test_a_cluster_closes_while_the_forkserver_is_stopped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = GuardedNanny.close
@@ -183,8 +183,8 @@ def test_a_cluster_closes_while_the_zygote_is_stopped(
     options: dict[str, Any] = {"nprocs": 2, "nthreads": 1, "ram_gb_per_proc": 0.5}
     client, cluster = hyperplane.initialize_cluster(1, local_fit="exact", **options)
     workers = list(client.run(os.getpid).values())
-    assert zygote._started is not None
-    pid = zygote._started[0]
+    assert forkserver._started is not None
+    pid = forkserver._started[0]
     client.close()
     os.kill(pid, signal.SIGSTOP)
     cluster.close()
@@ -193,6 +193,6 @@ def test_a_cluster_closes_while_the_zygote_is_stopped(
     assert len(said) == 1
     assert f"kill -CONT {pid}" in said[0]
     assert records.read_all(starting=True) == []
-    assert zygote._started is None
+    assert forkserver._started is None
     for each in (pid, *workers):
         assert not psutil.pid_exists(each) or psutil.Process(each).status() == "zombie"

@@ -88,7 +88,7 @@ def test_a_scheduler_elsewhere_leaves_a_worker_at_work_that_holds_the_interprete
     program = tmp_path / "program.py"
     program.write_text(PROGRAM, encoding="utf-8")
     text = scheduler_preloads()[-1].replace("$$", "$")
-    with plugins.by_value():
+    with plugins.pickled_by_value():
         sent = pickle.dumps((text, dumps(BusyWorkerGuard())))
     done = subprocess.run(
         [sys.executable, str(program), str(tmp_path / "fifo")],
@@ -102,7 +102,7 @@ def test_a_scheduler_elsewhere_leaves_a_worker_at_work_that_holds_the_interprete
     assert BusyWorkerGuard.name in found["text"]
     assert found["pickled"] == [True, True]
     said = "\n".join(found["said"])
-    assert "holds the interpreter's lock (GIL); the worker is left at work" in said
+    assert "holds the interpreter's lock (GIL); the worker is not restarted" in said
 
 
 def test_a_time_to_live_that_the_user_chose_is_kept_exactly_in_pods() -> None:
@@ -122,7 +122,7 @@ def test_a_gateway_s_scheduler_is_told_unless_the_user_chose_a_time_to_live(
     plan = hyperplane.plan_cluster(num_workers=1, nprocs=1, engine="gateway", engine_options=where)
 
     def names() -> list[str]:
-        return [one.name for one in gateway_start._told_by_plugins(plan, plan.settings)]
+        return [one.name for one in gateway_start._needed_plugins(plan, plan.settings)]
 
     # The guard starts with the time-to-live that the settings before it have put in force.
     settings = [] if environment else ["hyperplane-settings"] * 2

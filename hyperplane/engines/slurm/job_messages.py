@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from hyperplane.engines.slurm import queue as slurm_queue
-from hyperplane.engines.slurm.queue import Told
+from hyperplane.engines.slurm.queue import SlurmJobStatus
 from hyperplane.engines.slurm.script import lifetime
 from hyperplane.errors import StartFailed
 from hyperplane.folder_entries import find_in
@@ -19,8 +19,8 @@ from hyperplane.units import plural
 
 LOG_LINES = 20
 #: Seconds between two questions to squeue while a start waits, at first and at most.
-FIRST_LOOK, LAST_LOOK = 2.0, 20.0
-_ENDS = {
+FIRST_INTERVAL, LONGEST_INTERVAL = 2.0, 20.0
+_END_REASONS = {
     "OUT_OF_MEMORY": "used more memory than it asked for. Give ram_gb_per_proc more, or "
     "hyperplane.engines.slurm.memory_margin_gb when it was not the workers",
     "PREEMPTED": "had to make room for a job of higher priority",
@@ -31,7 +31,7 @@ _ENDS = {
 _REPLACE = "cluster.scale() or cluster.adapt() puts a new job in its place"
 
 
-class Look:
+class StartupMonitor:
     """Looks at the jobs of a cluster that starts.
 
     Parameters
@@ -53,9 +53,9 @@ class Look:
         self._jobs = jobs
         self._logs = logs
         self._incomplete = incomplete
-        self._said = ""
-        self._next = 0.0
-        self._wait = FIRST_LOOK
+        self._message = ""
+        self._next_check = 0.0
+        self._interval = FIRST_INTERVAL
 
     def __call__(self) -> str:
         """Say what keeps the workers away; of long waits, what was so some seconds ago.
@@ -65,45 +65,45 @@ class Look:
         StartFailed
             When a job has ended or will never start.
         """
-        if time.monotonic() >= self._next:
-            self._said = self._look(list(self._jobs().values()))
-            self._wait = min(self._wait * 1.5, LAST_LOOK)
-            self._next = time.monotonic() + self._wait
-        return self._said
+        if time.monotonic() >= self._next_check:
+            self._message = self._check_jobs(list(self._jobs().values()))
+            self._interval = min(self._interval * 1.5, LONGEST_INTERVAL)
+            self._next_check = time.monotonic() + self._interval
+        return self._message
 
-    def _look(self, numbers: list[str]) -> str:
-        told = slurm_queue.ask(numbers)
-        if told is None:
+    def _check_jobs(self, numbers: list[str]) -> str:
+        statuses = slurm_queue.query_jobs(numbers)
+        if statuses is None:
             return "squeue does not answer"
         for number in numbers:
-            found = told.get(number, Told("gone from the queue", "", ""))
-            if number not in told or found.leaves_the_queue:
+            found = statuses.get(number, SlurmJobStatus("gone from the queue", "", ""))
+            if number not in statuses or found.is_leaving_queue:
                 raise StartFailed(
                     "slurm",
                     f"job {number} ended before its workers came: {found}; all jobs were cancelled",
-                    printed(self._logs, number),
+                    read_log_tail(self._logs, number),
                 )
-            if found.never:
+            if found.blocked_advice:
                 raise StartFailed(
                     "slurm",
-                    f"Slurm will not start job {number}, {found}: {found.never}. All jobs were "
-                    "cancelled",
+                    f"Slurm will not start job {number}, {found}: {found.blocked_advice}. "
+                    "All jobs were cancelled",
                 )
-        said = f"squeue says: {slurm_queue.summary(told, len(numbers))}"
+        message = f"squeue says: {slurm_queue.summary(statuses, len(numbers))}"
         waited_for = self._incomplete()
-        if running := [n for n in numbers if told[n].state == "RUNNING" and n in waited_for]:
-            tail = printed(self._logs, running[0])
-            said += (
+        if running := [n for n in numbers if statuses[n].state == "RUNNING" and n in waited_for]:
+            tail = read_log_tail(self._logs, running[0])
+            message += (
                 ". Where a job runs and its workers do not come, the nodes do not reach this "
                 "machine (hyperplane.engines.slurm.interface) or start slowly"
                 + (f"; the end of what job {running[0]} printed:\n{tail}" if tail else "")
             )
         else:
-            said += ". Raise timeout to wait longer, or ask for less"
-        return said
+            message += ". Raise timeout to wait longer, or ask for less"
+        return message
 
 
-def printed(logs: Path, number: str, lines: int = LOG_LINES) -> str:
+def read_log_tail(logs: Path, number: str, lines: int = LOG_LINES) -> str:
     """The last lines that a job has printed; empty when there are none or they cannot be read."""
     for file in find_in(logs, f"*-{number}.log"):
         with suppress(OSError):
@@ -112,8 +112,8 @@ def printed(logs: Path, number: str, lines: int = LOG_LINES) -> str:
     return ""
 
 
-def explained(
-    settings: SlurmSettings, logs: Path, number: str, name: str, told: Told | None
+def explain_end(
+    settings: SlurmSettings, logs: Path, number: str, name: str, statuses: SlurmJobStatus | None
 ) -> str:
     """Why a job of a running cluster has ended, and what to do.
 
@@ -131,24 +131,24 @@ def explained(
         What Slurm says; None when it has forgotten the job.
     """
     job = f"job {number} (worker {name})"
-    if told is None:
+    if statuses is None:
         return f"{job} has ended, and squeue no longer knows why; {_REPLACE}"
-    if told.state == "TIMEOUT":
-        limit = f"its time limit of {told.limit}"
+    if statuses.state == "TIMEOUT":
+        limit = f"its time limit of {statuses.limit}"
         return (
             f"{job} was ended by Slurm at {limit}; what only it held is computed again. Set a "
             f"longer walltime ({_walltime(settings)}); {_REPLACE}"
         )
-    if told.state == "COMPLETED" and (early := lifetime(settings)) is not None:
+    if statuses.state == "COMPLETED" and (early := lifetime(settings)) is not None:
         return (
-            f"{job} left {_time(early)} after it began, before its time limit of {told.limit} "
+            f"{job} left {_time(early)} after it began, before its time limit of {statuses.limit} "
             f"({_walltime(settings)}); its results were handed over to workers with "
             f"more time, if there were any. Set a longer walltime; {_REPLACE}"
         )
-    tail = printed(logs, number, lines=4) if told.state == "FAILED" else ""
+    tail = read_log_tail(logs, number, lines=4) if statuses.state == "FAILED" else ""
     # Without control groups Slurm calls it a failure, and says more in the job's own output.
-    state = "OUT_OF_MEMORY" if "xceeded job memory limit" in tail else told.state
-    why = _ENDS.get(state, f"ended: {told}")
+    state = "OUT_OF_MEMORY" if "xceeded job memory limit" in tail else statuses.state
+    why = _END_REASONS.get(state, f"ended: {statuses}")
     return f"{job} {why}; {_REPLACE}" + (f". Its last lines:\n{tail}" if tail else "")
 
 

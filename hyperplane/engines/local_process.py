@@ -1,4 +1,4 @@
-"""What clusters whose processes are on this machine have in common."""
+"""Addresses, preloads and log capture for worker processes on this machine."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from contextlib import contextmanager
 import dask.config
 
 LOOPBACK = "127.0.0.1"
-#: Ends a worker process with its nanny, whatever it is doing.
+#: Preload: kills a worker process when its parent process dies.
 PARENT_DEATH = "hyperplane.engines.parent_death"
-#: Variables of allocators, in force in a process that was forked.
+#: Preload: applies environment variables of memory allocators.
 WORKER_MEMORY = "hyperplane.engines.worker_memory"
-#: Leaves out lines of a worker process that say nothing.
+#: Preload: suppresses log messages that mean nothing.
 NOTICES = "hyperplane.engines.dask_notices"
 LOG_LINES = 40
 
 
 def user_preloads() -> list[str]:
-    """What the user wants each worker process to load, which a nanny's own list would replace."""
+    """Return the user's worker preloads, which a list given to a nanny would replace."""
     found = dask.config.get("distributed.worker.preload")
     return [found] if isinstance(found, str) else list(found)
 
 
 def worker_preloads() -> list[str]:
-    """What each worker process of this machine loads: the user's modules, then this package's."""
+    """Return the preloads of worker processes on this machine: the user's, then this package's."""
     return [*user_preloads(), PARENT_DEATH, WORKER_MEMORY, NOTICES]
 
 
 @contextmanager
 def log_tail() -> Iterator[deque[str]]:
-    """Keep the last lines that Dask logs in this process."""
+    """Collect the last lines that Dask logs in this process during the block."""
     lines: deque[str] = deque(maxlen=LOG_LINES)
 
     class Keep(logging.Handler):

@@ -25,7 +25,7 @@ MEMORY = (
 )
 
 
-class Stuck(NamedTuple):
+class PendingPod(NamedTuple):
     """A pod that will not run.
 
     Parameters
@@ -44,7 +44,7 @@ class Stuck(NamedTuple):
     ran: bool
 
 
-def stuck(pods: Sequence[Object], events: Sequence[Object]) -> Stuck | None:
+def find_pending_pod(pods: Sequence[Object], events: Sequence[Object]) -> PendingPod | None:
     """The first pod that will not run by waiting longer."""
     for pod in pods:
         name = pod["metadata"]["name"]
@@ -53,49 +53,49 @@ def stuck(pods: Sequence[Object], events: Sequence[Object]) -> Stuck | None:
             reason = waiting.get("reason", "")
             if reason not in FINAL:
                 continue
-            said = _said(name, events) or waiting.get("message", "")
+            message = _failure_message(name, events) or waiting.get("message", "")
             advice = FINAL[reason]
             ended = status.get("lastState", {}).get("terminated", {})
             if reason == "CrashLoopBackOff":
                 if ended.get("reason") == "OOMKilled":
                     advice = MEMORY.format(limit=memory_of(pod, status["name"]))
-                said = f"it ended with status {ended.get('exitCode', 'unknown')} each time"
-            text = f"pod {name}: {reason}: {_one_line(said)}; {advice}"
-            return Stuck(name, status["name"], text, bool(ended))
+                message = f"it ended with status {ended.get('exitCode', 'unknown')} each time"
+            text = f"pod {name}: {reason}: {_one_line(message)}; {advice}"
+            return PendingPod(name, status["name"], text, bool(ended))
     return None
 
 
 def summary(pods: Sequence[Object], events: Sequence[Object]) -> str:
     """Why the pods are not all ready, in one line."""
     if not pods:
-        news = _news(events, None)
-        return f"No pod is there yet. {news}" if news else "No pod is there yet."
-    phases = Counter(_phase(pod) for pod in pods)
-    found = ", ".join(f"{count} {phase}" for phase, count in sorted(phases.items()))
+        warnings = _latest_warnings(events, None)
+        return f"No pod is there yet. {warnings}" if warnings else "No pod is there yet."
+    phases = Counter(_describe_phase(pod) for pod in pods)
+    counts = ", ".join(f"{count} {phase}" for phase, count in sorted(phases.items()))
     waiting = {pod["metadata"]["name"] for pod in pods if not is_ready(pod)}
-    news = _news(events, waiting) or _unscheduled(pods)
-    return f"Pods: {found}. {news}".rstrip()
+    warnings = _latest_warnings(events, waiting) or _unschedulable_reason(pods)
+    return f"Pods: {counts}. {warnings}".rstrip()
 
 
-def out_of_memory(pods: Sequence[Object]) -> dict[str, str]:
+def find_out_of_memory(pods: Sequence[Object]) -> dict[str, str]:
     """What to say of containers that the kernel ended for memory: pod and restarts -> words."""
-    found = {}
+    counts = {}
     for pod in pods:
         for status in _containers(pod):
             for state in ("state", "lastState"):
                 if status.get(state, {}).get("terminated", {}).get("reason") == "OOMKilled":
                     name = pod["metadata"]["name"]
                     limit = MEMORY.format(limit=memory_of(pod, status["name"]))
-                    found[f"{name} {status.get('restartCount', 0)}"] = f"pod {name}: {limit}"
-    return found
+                    counts[f"{name} {status.get('restartCount', 0)}"] = f"pod {name}: {limit}"
+    return counts
 
 
-def without_frames(log: str) -> list[str]:
+def drop_traceback_frames(log: str) -> list[str]:
     r"""The lines of a log without the frames of tracebacks, which leave no room for the causes.
 
     Examples
     --------
-    >>> without_frames("Traceback (most recent call last):\n  File x\n    y()\nKeyError: 1")
+    >>> drop_traceback_frames("Traceback (most recent call last):\n  File x\n    y()\nKeyError: 1")
     ['Traceback (most recent call last):', 'KeyError: 1']
     """
     return [line for line in log.splitlines() if line and not line[0].isspace()]
@@ -129,7 +129,7 @@ def has_ended(pod: Object) -> bool:
     return "deletionTimestamp" in pod["metadata"] and not runs
 
 
-def _phase(pod: Object) -> str:
+def _describe_phase(pod: Object) -> str:
     if "deletionTimestamp" in pod["metadata"]:
         return "ending"
     for status in _containers(pod):
@@ -139,7 +139,7 @@ def _phase(pod: Object) -> str:
     return phase if phase != "Running" or is_ready(pod) else "running but not ready"
 
 
-def _unscheduled(pods: Sequence[Object]) -> str:
+def _unschedulable_reason(pods: Sequence[Object]) -> str:
     """What the scheduler of Kubernetes says of the first pod without a node."""
     for pod in pods:
         for condition in pod.get("status", {}).get("conditions", ()):
@@ -148,7 +148,7 @@ def _unscheduled(pods: Sequence[Object]) -> str:
     return ""
 
 
-def _said(pod: str, events: Sequence[Object]) -> str:
+def _failure_message(pod: str, events: Sequence[Object]) -> str:
     """The longest message of the failures of a pod: the shorter ones are its echoes."""
     texts = [
         str(event.get("message", ""))
@@ -158,17 +158,17 @@ def _said(pod: str, events: Sequence[Object]) -> str:
     return max(texts, key=len, default="")
 
 
-def _news(events: Sequence[Object], pods: set[str] | None) -> str:
+def _latest_warnings(events: Sequence[Object], pods: set[str] | None) -> str:
     """The latest warning about each kind of trouble."""
     latest: dict[str, str] = {}
-    for event in sorted(events, key=_when):
+    for event in sorted(events, key=_event_time):
         about = event["involvedObject"]
         if pods is None or about.get("kind") != "Pod" or about.get("name") in pods:
             latest[str(event.get("reason"))] = _one_line(event.get("message", ""))
     return "; ".join(f"{reason}: {text}" for reason, text in latest.items())
 
 
-def _when(event: Object) -> str:
+def _event_time(event: Object) -> str:
     times = (event.get("lastTimestamp"), event.get("eventTime"), event.get("firstTimestamp"))
     return next((str(time) for time in times if time), "")
 

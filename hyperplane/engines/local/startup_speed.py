@@ -1,4 +1,4 @@
-"""What makes a start quick in the process of the caller."""
+"""Speed up the start of a cluster in the caller's process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 
 def import_in_background(modules: Sequence[str]) -> threading.Thread:
-    """Import in a thread what the workers import, while they do: the caller needs it next."""
+    """Import modules in a thread while the workers import them; the caller needs them next."""
 
     def load() -> None:
         for name in modules:
@@ -23,12 +23,12 @@ def import_in_background(modules: Sequence[str]) -> threading.Thread:
 
 
 @contextmanager
-def without_collecting() -> Iterator[None]:
-    """Pause the cyclic garbage collector.
+def pause_gc() -> Iterator[None]:
+    """Pause the cyclic garbage collector during the block.
 
-    A start imports some hundred thousand objects that live for ever. The collector would look
-    through them again and again, for a fifth of the time. Afterwards all that lives is counted as
-    old without being looked at; it stays collectable.
+    The imports of a start create some hundred thousand permanent objects, and the collector would
+    traverse them repeatedly for a fifth of the time. At the end all objects move to the oldest
+    generation without being traversed; they remain collectable.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -36,7 +36,7 @@ def without_collecting() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
-            if gc.get_freeze_count() == 0:  # else the caller has frozen objects for good
+            if gc.get_freeze_count() == 0:  # unfreeze would release objects the caller has frozen
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()

@@ -1,7 +1,7 @@
-"""What the processes of a cluster are told that start on other machines.
+"""Dask settings, environment variables and TLS keys of processes on other machines.
 
-Workers are started there with these settings and variables in force, so that every restart and
-every later worker has them too.
+Workers are started with these settings and variables, so every restart and every later worker has
+them too.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 from distributed.scheduler import WorkerState
 from distributed.security import Security
 
-from hyperplane.engines.dask_settings import unless_chosen, variables_unless_chosen
-from hyperplane.engines.guarded import scheduler_settings
-from hyperplane.engines.worker_memory import fitting
+from hyperplane.engines.dask_settings import drop_overridden, drop_overridden_variables
+from hyperplane.engines.guarded_cluster import scheduler_settings
+from hyperplane.engines.worker_memory import select_variables
 from hyperplane.spec.plan import ClusterPlan
-from hyperplane.spec.settings import PatientSettings
+from hyperplane.spec.settings import StartupSettings
 
-#: Fields of a Security object of one key pair for all roles -> keys of Dask's configuration.
+#: Fields of a Security object with one key pair for all roles -> keys of Dask's configuration.
 _TLS = {
     "ca_file": ("ca-file",),
     "cert": ("client.cert", "scheduler.cert", "worker.cert"),
@@ -26,26 +26,26 @@ _TLS = {
 }
 
 
-def server_settings(plan: ClusterPlan, settings: PatientSettings) -> dict[str, Any]:
-    """Dotted settings of Dask for the scheduler, the nannies and the workers of a plan.
+def server_settings(plan: ClusterPlan, settings: StartupSettings) -> dict[str, Any]:
+    """Return the dotted Dask settings for the scheduler, nannies and workers of a plan.
 
-    What the user has set otherwise in Dask's configuration stays out, and so holds.
+    Settings that the user has set in Dask's configuration are left out and stay in force.
     """
     return {
         **scheduler_settings(plan, settings),
-        **unless_chosen(plan.tuning.client),
+        **drop_overridden(plan.tuning.client),
         **plan.memory.as_config(),
     }
 
 
 def worker_variables(plan: ClusterPlan) -> dict[str, str]:
-    """Variables for worker processes on nodes with Linux; they are to be set before these start."""
+    """Return the environment variables to set before worker processes start on Linux nodes."""
     asked = plan.tuning.environ
-    return fitting(asked, variables_unless_chosen(asked), linux=True)
+    return select_variables(asked, drop_overridden_variables(asked), linux=True)
 
 
 def as_variables(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Dotted settings of Dask as the variables that it reads them from.
+    """Return dotted Dask settings as the environment variables that Dask reads them from.
 
     Examples
     --------
@@ -58,17 +58,18 @@ def as_variables(settings: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def node_of(worker: WorkerState, grouped: bool) -> str:
-    """The node of a worker process, by its name: ``node-1-0`` and ``node-1-1`` are on ``node-1``.
+def node_name(worker: WorkerState, grouped: bool) -> str:
+    """Return the node in a worker process's name: ``node-1-0`` and ``node-1-1`` are on ``node-1``.
 
-    The scheduler calls it, wherever that is: nodes are ended when all their processes may go.
+    The scheduler calls it as the ``worker_key`` of adaptive scaling, which then retires all worker
+    processes of a node together.
     """
     name = str(worker.name)
     return name.rpartition("-")[0] if grouped else name
 
 
 def as_settings(tls: Mapping[str, str]) -> dict[str, Any]:
-    """A key pair, as :func:`key_pair` gives it, as dotted settings of Dask: keys as texts."""
+    """Return a key pair from :func:`key_pair` as dotted Dask settings."""
     found: dict[str, Any] = {"distributed.comm.require-encryption": True}
     for field, names in _TLS.items():
         found.update({f"distributed.comm.tls.{name}": tls[field] for name in names})
@@ -76,9 +77,9 @@ def as_settings(tls: Mapping[str, str]) -> dict[str, Any]:
 
 
 def key_pair(security: Security) -> dict[str, str]:
-    """The one key pair of a temporary Security object, as texts; empty without TLS.
+    """Return the key pair of a temporary Security object as text; empty without TLS.
 
-    It is a secret: whoever has it can run code on the cluster.
+    It is a secret: it permits running code on the cluster.
     """
     if not security.require_encryption:
         return {}
@@ -86,8 +87,8 @@ def key_pair(security: Security) -> dict[str, str]:
     return {field: tls[field] for field in _TLS}
 
 
-def security_of(tls: Mapping[str, str]) -> Security:
-    """The Security object of a key pair; one without TLS of none."""
+def make_security(tls: Mapping[str, str]) -> Security:
+    """Return the Security object of a key pair; without TLS for an empty one."""
     if not tls:
         return Security()
     roles = {

@@ -14,8 +14,8 @@ import pytest
 from kubernetes_cases import plan
 
 import hyperplane
-from hyperplane.engines.kubernetes import look
-from hyperplane.engines.kubernetes.api import Missing, plain_words
+from hyperplane.engines.kubernetes import pod_status
+from hyperplane.engines.kubernetes.api import ObjectNotFound, translate_errors
 from hyperplane.engines.kubernetes.engine import KubernetesEngine
 from hyperplane.spec.settings import KubernetesSettings
 
@@ -44,7 +44,7 @@ def test_an_image_that_cannot_be_had_says_why() -> None:
     waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "x"'}
     said = 'Failed to pull image "x": rpc error: no such host'
     events = [event("Failed", "Error: ErrImagePull"), event("Failed", said)]
-    found = look.stuck([pod(state={"waiting": waiting})], events)
+    found = pod_status.find_pending_pod([pod(state={"waiting": waiting})], events)
     assert found is not None
     assert said in found.text
     assert "image_pull_secrets" in found.text
@@ -52,14 +52,20 @@ def test_an_image_that_cannot_be_had_says_why() -> None:
 
 
 def test_a_first_failure_to_pull_may_pass() -> None:
-    assert look.stuck([pod(state={"waiting": {"reason": "ErrImagePull"}})], []) is None
-    assert look.stuck([pod(state={"waiting": {"reason": "ContainerCreating"}})], []) is None
+    assert (
+        pod_status.find_pending_pod([pod(state={"waiting": {"reason": "ErrImagePull"}})], [])
+        is None
+    )
+    assert (
+        pod_status.find_pending_pod([pod(state={"waiting": {"reason": "ContainerCreating"}})], [])
+        is None
+    )
 
 
 def test_an_image_of_root_is_explained() -> None:
     message = "container has runAsNonRoot and image will run as root"
     waiting = {"reason": "CreateContainerConfigError", "message": message}
-    found = look.stuck([pod(state={"waiting": waiting})], [])
+    found = pod_status.find_pending_pod([pod(state={"waiting": waiting})], [])
     assert found is not None
     assert message in found.text
     assert "run_as_user" in found.text
@@ -74,7 +80,7 @@ def test_an_image_of_root_is_explained() -> None:
 )
 def test_a_container_that_ends_again_and_again(ended: dict[str, Any], words: str) -> None:
     state = {"waiting": {"reason": "CrashLoopBackOff"}}
-    found = look.stuck([pod(state=state, lastState={"terminated": ended})], [])
+    found = pod_status.find_pending_pod([pod(state=state, lastState={"terminated": ended})], [])
     assert found is not None
     assert words in found.text
     assert found.ran
@@ -87,20 +93,20 @@ def test_a_pod_without_a_node_says_what_is_lacking() -> None:
     old = event("FailedScheduling", "0/3 nodes: too few", when=1)
     new = event("FailedScheduling", "0/4 nodes are available: 4 Insufficient cpu.", when=2)
     other = event("FailedScheduling", "of another pod", name="flights-gone")
-    found = look.summary([one], [new, old, other])
+    found = pod_status.summary([one], [new, old, other])
     assert (
         found == "Pods: 1 Pending. FailedScheduling: 0/4 nodes are available: 4 Insufficient cpu."
     )
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     one["status"]["conditions"] = [{**condition, "message": "no node\n matches"}]
-    assert look.summary([one], []) == "Pods: 1 Pending. Unschedulable: no node matches"
+    assert pod_status.summary([one], []) == "Pods: 1 Pending. Unschedulable: no node matches"
 
 
 def test_a_quota_is_told_though_there_is_no_pod() -> None:
     refused = event("FailedCreate", "exceeded quota: memory")
     refused["involvedObject"] = {"kind": "ReplicaSet", "name": "flights-worker-1-abc"}
-    assert "exceeded quota" in look.summary([], [refused])
-    assert look.summary([], []) == "No pod is there yet."
+    assert "exceeded quota" in pod_status.summary([], [refused])
+    assert pod_status.summary([], []) == "No pod is there yet."
 
 
 def test_pods_are_counted_by_what_they_do() -> None:
@@ -111,21 +117,21 @@ def test_pods_are_counted_by_what_they_do() -> None:
     ending = pod("c")
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     pulling = pod("d", state={"waiting": {"reason": "ContainerCreating"}})
-    found = look.summary([running, slow, ending, pulling], [])
+    found = pod_status.summary([running, slow, ending, pulling], [])
     assert found == "Pods: 1 ContainerCreating, 1 Running, 1 ending, 1 running but not ready."
-    assert [look.is_ready(one) for one in (running, slow, ending)] == [True, False, False]
-    assert [look.has_ended(one) for one in (running, slow, ending)] == [False, False, True]
+    assert [pod_status.is_ready(one) for one in (running, slow, ending)] == [True, False, False]
+    assert [pod_status.has_ended(one) for one in (running, slow, ending)] == [False, False, True]
     ending["status"]["containerStatuses"][0]["state"] = {"running": {}}
-    assert not look.has_ended(ending)
+    assert not pod_status.has_ended(ending)
 
 
 def test_each_end_for_memory_is_told_once() -> None:
     ended = {"terminated": {"reason": "OOMKilled"}}
-    first = look.out_of_memory([pod(lastState=ended, restartCount=1)])
-    again = look.out_of_memory([pod(lastState=ended, restartCount=2)])
+    first = pod_status.find_out_of_memory([pod(lastState=ended, restartCount=1)])
+    again = pod_status.find_out_of_memory([pod(lastState=ended, restartCount=2)])
     assert len(first.keys() | again.keys()) == 2
     assert "0.7 GB" in next(iter(first.values()))
-    assert look.out_of_memory([pod(lastState={"terminated": {"reason": "Error"}})]) == {}
+    assert pod_status.find_out_of_memory([pod(lastState={"terminated": {"reason": "Error"}})]) == {}
 
 
 @pytest.mark.parametrize(
@@ -142,7 +148,7 @@ def test_what_the_api_server_refuses(status: int, words: str) -> None:
     answer = httpx.Response(status, request=httpx.Request("POST", "https://api"))
     with (
         pytest.raises(hyperplane.StartFailed, match=words) as caught,
-        plain_words("create daskclusters", "lab"),
+        translate_errors("create daskclusters", "lab"),
     ):
         raise kr8s.ServerError('User "a" cannot\n do it', response=answer)
     assert 'User "a" cannot do it' in str(caught.value)
@@ -151,7 +157,7 @@ def test_what_the_api_server_refuses(status: int, words: str) -> None:
 
 def test_what_is_not_there_is_missing() -> None:
     answer = httpx.Response(404, request=httpx.Request("GET", "https://api"))
-    with pytest.raises(Missing, match="not found"), plain_words("get pods", "lab"):
+    with pytest.raises(ObjectNotFound, match="not found"), translate_errors("get pods", "lab"):
         raise kr8s.ServerError("not found", response=answer)
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from kr8s.asyncio.objects import Service
 
-from hyperplane.engines.kubernetes.api import ENGINE, Api
+from hyperplane.engines.kubernetes.api import ENGINE, KubernetesApi
 from hyperplane.errors import StartFailed
 
 logger = logging.getLogger(__name__)
 
 
-class Forwards:
+class PortForwards:
     """Forwarded ports of one service, open until :meth:`close`.
 
     In a thread with an event loop of its own: what Dask does in the other loops does not stop
@@ -32,12 +32,12 @@ class Forwards:
     """
 
     def __init__(self, service: str, namespace: str, ports: Mapping[int, int | None]) -> None:
-        self._service, self._namespace, self._asked = service, namespace, ports
+        self._service, self._namespace, self._ports = service, namespace, ports
         self.local: dict[int, int] = {}
         self._error: Exception | None = None
-        self._open = threading.Event()
+        self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._end: asyncio.Event | None = None
+        self._stop: asyncio.Event | None = None
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._run()), name=f"{service}-ports", daemon=True
         )
@@ -45,7 +45,7 @@ class Forwards:
     async def open(self) -> None:
         """Return when all ports are open."""
         self._thread.start()
-        while not self._open.is_set():
+        while not self._ready.is_set():
             await asyncio.sleep(0.01)
         if self._error is not None:
             raise StartFailed(
@@ -54,25 +54,25 @@ class Forwards:
 
     async def close(self) -> None:
         """Close the ports and what goes through them; return when the thread has ended."""
-        if self._loop is not None and self._end is not None and self._thread.is_alive():
+        if self._loop is not None and self._stop is not None and self._thread.is_alive():
             with suppress(RuntimeError):  # it has ended in between
-                self._loop.call_soon_threadsafe(self._end.set)
+                self._loop.call_soon_threadsafe(self._stop.set)
         while self._thread.is_alive():
             await asyncio.sleep(0.01)
 
     async def _run(self) -> None:
-        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
-        self._loop.set_exception_handler(_hush)
-        api = Api(self._namespace)
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._loop.set_exception_handler(_log_broken_connection)
+        api = KubernetesApi(self._namespace)
         try:
             await api.connect()
             service = await Service.get(self._service, namespace=self._namespace, api=api.kr8s)
             async with AsyncExitStack() as stack:
-                for remote, local in self._asked.items():
+                for remote, local in self._ports.items():
                     forward: Any = service.portforward(remote, local)
                     self.local[remote] = await stack.enter_async_context(forward)
-                self._open.set()
-                await self._end.wait()
+                self._ready.set()
+                await self._stop.wait()
                 # Connections first: from Python 3.12 on a closed server waits for them.
                 tasks = asyncio.all_tasks() - {asyncio.current_task()}
                 for task in tasks:
@@ -82,10 +82,10 @@ class Forwards:
             self._error = error
         finally:
             await api.close()
-            self._open.set()
+            self._ready.set()
 
 
-def _hush(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _log_broken_connection(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """A connection that breaks is seen by Dask at its other end; here it is no news."""
     del loop
     logger.debug("port of a scheduler: %s", context.get("exception") or context.get("message"))

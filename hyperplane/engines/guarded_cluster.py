@@ -1,8 +1,7 @@
-"""Any of Dask's clusters whose scheduler is in this process, with this package's guards.
+"""Base class of clusters whose scheduler runs in this process, with idle and busy-worker guards.
 
-Subclasses, because Dask reads some settings in its own process at moments of its own:
-``lost-worker-timeout`` as a worker leaves, others as the scheduler is built. Nothing else about
-them differs.
+The guards need subclasses of Dask's classes, because Dask reads some settings in this process while
+it works: ``lost-worker-timeout`` when a worker leaves, others while it builds the scheduler.
 """
 
 from __future__ import annotations
@@ -22,33 +21,33 @@ from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from hyperplane.engines import dask_notices
-from hyperplane.engines.dask_settings import in_force, unless_chosen
+from hyperplane.engines.dask_settings import drop_overridden, in_force
 from hyperplane.engines.interrupts import InterruptibleStart
 from hyperplane.engines.lazy_dashboard import LazyDashboard
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard
 from hyperplane.spec.plan import ClusterPlan
-from hyperplane.spec.settings import PatientSettings
+from hyperplane.spec.settings import StartupSettings
 
-#: What a client in another process calls on the scheduler to close the whole cluster.
+#: Scheduler handler that a client in another process calls to close the whole cluster.
 CLOSE_OWNER = "hyperplane_close_owner"
-#: After how long without a heartbeat a worker counts as dead.
+#: Setting for the time without a heartbeat after which a worker counts as dead.
 TIME_TO_LIVE = "distributed.scheduler.worker-ttl"
 
 
 def dashboard_routes() -> dict[str, list[str]]:
-    """The setting of Dask for the routes of a dashboard whose pages are loaded late.
+    """Return Dask's setting for HTTP routes, with those of this package added.
 
-    The last one gives it the path with the cluster's name in it.
+    They add the list of plots of a lazily loaded dashboard, and the path with the cluster's name.
     """
     key = "distributed.scheduler.http.routes"
-    # The first route that fits a path answers, so the list of plots comes before Dask's own.
+    # The first matching route answers, so our list of plots comes before Dask's.
     ours = "hyperplane.engines.lazy_dashboard", "hyperplane.engines.dashboard_path"
     return {key: [ours[0], *dask.config.get(key), ours[1]]}
 
 
 def link_here(link: str, scheduler: str) -> str:
-    """The dashboard's link where a scheduler of this process listens, for pages on loopback only.
+    """Return a dashboard link with the loopback address in place of the scheduler's address.
 
     Examples
     --------
@@ -60,20 +59,14 @@ def link_here(link: str, scheduler: str) -> str:
 
 
 def _release_in(pid: int, release: Callable[[], None]) -> None:
-    """Release in the owning process only; a fork of it has copies of its objects."""
+    """Call `release` in process `pid` only: a fork has copies of the cluster objects."""
     if os.getpid() == pid:
         dask_notices.release_quiet()
         release()
 
 
 class GuardedScheduler(Scheduler):
-    """A Scheduler built with its cluster's settings in force.
-
-    Parameters
-    ----------
-    config : mapping
-        Dotted Dask settings.
-    """
+    """Scheduler that is built with the dotted Dask settings `config` in force."""
 
     def __init__(self, *args: Any, config: Mapping[str, Any], **kwargs: Any) -> None:
         with in_force({**config, **dashboard_routes()}):
@@ -81,16 +74,16 @@ class GuardedScheduler(Scheduler):
         LazyDashboard(self)
 
     def identity(self, n_workers: int = -1) -> dict[str, Any]:
-        """As Dask's own, also in the type, which programs compare."""
+        """Return Dask's identity, with Dask's type name because programs compare it."""
         return {**super().identity(n_workers), "type": Scheduler.__name__}
 
 
 class _Owner(SchedulerPlugin):
-    """Stands in the scheduler for the cluster object that owns it.
+    """Scheduler plugin that closes the cluster object which owns the scheduler.
 
-    A client in another process asks it to close the whole cluster, in order: workers first. And
-    when the scheduler ends for a reason of its own, the cluster object follows; without that it
-    says that it runs, and leaves its nannies behind.
+    A client in another process can close the whole cluster through it, workers first. The cluster
+    object also closes when the scheduler ends by itself; otherwise its status would stay running
+    and its nannies would be left behind.
     """
 
     name = "hyperplane-owner"
@@ -99,30 +92,30 @@ class _Owner(SchedulerPlugin):
         self.cluster = weakref.ref(cluster)
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Offer the closing of the cluster to every client."""
+        """Register the handler that clients call to close the cluster."""
         scheduler.handlers[CLOSE_OWNER] = self.close_cluster
 
     def close_cluster(self) -> None:
-        """Close the cluster object from a thread of its own; its loop is the one that runs this."""
+        """Close the cluster object in a new thread, because its event loop runs this method."""
         cluster = self.cluster()
         if cluster is not None and cluster.status == Status.running:
-            # Not a daemon, as the thread of the loop is: the program waits for it to end.
+            # Not a daemon thread, so that the program waits for it at exit.
             threading.Thread(
                 target=cluster.close_all, name="hyperplane-close", daemon=False
             ).start()
 
     async def close(self) -> None:
-        """Follow a scheduler that ends."""
+        """Close the cluster object when the scheduler ends."""
         cluster = self.cluster()
         if cluster is not None and cluster.status == Status.running:
-            # To ask it once more to end would wait 30 s for an answer.
+            # A request to a scheduler that has ended would wait 30 s for an answer.
             cluster.shutdown_scheduler = False
             self.close_cluster()
 
 
-def scheduler_settings(plan: ClusterPlan, settings: PatientSettings) -> dict[str, Any]:
-    """Dotted settings of Dask for the scheduler of a plan; what the user has chosen stays out."""
-    return unless_chosen(
+def scheduler_settings(plan: ClusterPlan, settings: StartupSettings) -> dict[str, Any]:
+    """Return the dotted Dask settings for a plan's scheduler, without those the user has set."""
+    return drop_overridden(
         {
             **plan.tuning.server,
             "distributed.scheduler.no-workers-timeout": settings.no_workers_timeout,
@@ -131,15 +124,15 @@ def scheduler_settings(plan: ClusterPlan, settings: PatientSettings) -> dict[str
     )
 
 
-def cluster_settings(settings: PatientSettings) -> dict[str, Any]:
-    """Dotted settings of Dask for the cluster object in this process."""
-    return unless_chosen({"distributed.deploy.lost-worker-timeout": settings.lost_worker_timeout})
+def cluster_settings(settings: StartupSettings) -> dict[str, Any]:
+    """Return the dotted Dask settings for the cluster object in this process."""
+    return drop_overridden({"distributed.deploy.lost-worker-timeout": settings.lost_worker_timeout})
 
 
 class GuardedCluster(InterruptibleStart, SpecCluster):
-    """A cluster of Dask that closes itself when it should and leaves nothing behind.
+    """Mixin for Dask's clusters: idle timeout, busy-worker guard and complete cleanup.
 
-    To be put before Dask's own class among the parents.
+    It comes before Dask's class in the list of base classes.
 
     Parameters
     ----------
@@ -150,9 +143,9 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
     idle_timeout : float or None
         Seconds without use after which the cluster closes itself.
     release : callable
-        Gives up what the cluster holds outside Dask; called once, however the cluster ends.
+        Releases what the cluster holds outside Dask; called once, however the cluster ends.
     **kwargs
-        As for Dask's class.
+        Arguments of Dask's class.
     """
 
     def __init__(
@@ -170,19 +163,19 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         self._idle_guard: IdleGuard | None = None
         self._client: weakref.ref[Client] | None = None
         self._closing = threading.RLock()
-        dask_notices.hold_quiet()  # before Dask does it, and for longer
+        dask_notices.hold_quiet()
         self._cleanup = weakref.finalize(self, _release_in, os.getpid(), release)
-        # Dask's own exit handler closes the cluster first; this is for what it may leave.
+        # At exit Dask's own handler closes the cluster, which calls the cleanup.
         self._cleanup.atexit = False
         self.starting = True
         try:
-            super().__init__(**kwargs)  # starts everything, and calls _start() for it
+            super().__init__(**kwargs)  # calls _start()
         except BaseException as error:
             self.starting = False
-            if not isinstance(error, Exception):  # Dask closes after those by itself
-                with suppress(Exception):  # what matters to the caller is the interrupt
+            if not isinstance(error, Exception):  # Dask itself closes after an Exception
+                with suppress(Exception):  # the caller needs the interrupt, not a later error
                     self.sync(self._abort)
-            if hasattr(self, "_loop_runner"):  # else it has begun nothing
+            if hasattr(self, "_loop_runner"):  # missing if __init__ failed before it
                 self._loop_runner.stop()
             self._cleanup()
             raise
@@ -190,24 +183,25 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         self._created = weakref.WeakSet(self._created)
 
     async def _abort(self) -> None:
-        """Close while the scheduler or workers are still starting: Dask closes only what runs."""
-        # The starts of workers fail now, and no caller asks them why.
+        """Close a cluster that is still starting; Dask's ``_close`` closes only a running one."""
+        # The starts of workers fail now, and nothing retrieves their exceptions.
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         await self._end_workers()
         if self.status == Status.starting and self.scheduler is not None:
-            with suppress(Exception):  # the rest is closed in any case
+            with suppress(Exception):  # close the rest in any case
                 await self.scheduler.close()
             if self.scheduler_comm is not None:
                 await self.scheduler_comm.close_rpc()
         await self._close()
 
     async def _end_workers(self) -> None:
-        """End the workers whose starts Ctrl-C has interrupted."""
+        """Close the workers that were starting when Ctrl-C interrupted the start."""
         await asyncio.gather(*(each.close() for each in self._created), return_exceptions=True)
 
     async def _start(self) -> None:
         if self.starting:
-            # Not weakly, as Dask has them: Ctrl-C ends the step that holds those that have started.
+            # Strong references until the start ends: Dask's set is weak, and Ctrl-C ends the
+            # coroutine that holds the workers, so those already started would be forgotten.
             self._created: Any = set()
         if self.scheduler_spec["cls"] is Scheduler:
             options = {**self.scheduler_spec["options"], "config": self._scheduler_config}
@@ -220,7 +214,7 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         owner = _Owner(self)
         plugins: list[SchedulerPlugin] = [owner]
         if TIME_TO_LIVE in self._scheduler_config:
-            plugins.append(BusyWorkerGuard())  # a time-to-live that the user chose is kept exactly
+            plugins.append(BusyWorkerGuard())  # not if the user has set the time-to-live
         if self._idle_timeout is not None:
             guard = IdleGuard(self._idle_timeout, owner.close_cluster, starting=True)
             self._idle_guard = guard
@@ -238,27 +232,27 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
             await super()._close()
         self._cleanup()
 
-    def used_by(self, client: Client) -> None:
+    def remember_client(self, client: Client) -> None:
         """Remember the client that was returned with this cluster."""
         self._client = weakref.ref(client)
 
     def begin_idle_timeout(self) -> None:
-        """Close this cluster when it is not used from now on; the last step of a start."""
+        """Start the clock of the idle timeout; the last step of a start."""
         if self._idle_guard is not None:
             self._idle_guard.begin()
 
     def close(self, timeout: float | None = None) -> Any:
-        """Close the cluster; several threads may, as one does after the idle timeout.
+        """Close the cluster; safe to call from several threads, as the idle timeout does.
 
-        One after the other: Dask stops the event loop as it closes, and a thread that waits for
-        an answer of that loop then gets an ``UnboundLocalError``, or waits for ever.
+        Calls are serialized: Dask stops the event loop while it closes, and another thread that
+        waits for that loop would get an ``UnboundLocalError`` or wait forever.
         """
         if self.asynchronous:
             return super().close(timeout)
         seconds = parse_timedelta(timeout)
         patience = -1 if seconds is None else min(seconds, threading.TIMEOUT_MAX)
         if not self._closing.acquire(timeout=patience):
-            raise TimeoutError(f"another thread has not closed the cluster within {seconds:g} s")
+            raise TimeoutError(f"another thread did not close the cluster within {seconds:g} s")
         try:
             return super().close(timeout)
         finally:
