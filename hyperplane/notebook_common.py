@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hyperplane import config
 from hyperplane.cluster import get_cluster, initialize_cluster, quickstart
 from hyperplane.errors import Fault, RequestError, check
-from hyperplane.jobs import checking, outputs, submitting
+from hyperplane.jobs import job_summary, outputs, submitting
 from hyperplane.jobs.call_site import shows_caller
 from hyperplane.jobs.submitting import Submitted
 from hyperplane.public_calls import check_call, stating
@@ -200,8 +200,8 @@ async def checkjobs(
         faults.append(Fault("interval", repr(interval)[:80], f"seconds from 0 to {_LONGEST:g}"))
     check(faults)
     if loop:
-        return await checking.watch_jobs(ids, interval)
-    return (await asyncio.to_thread(checking.check_jobs, ids))[0]
+        return await job_summary.watch_jobs(ids, interval)
+    return (await asyncio.to_thread(job_summary.check_jobs, ids))[0]
 
 
 @shows_caller

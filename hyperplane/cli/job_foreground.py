@@ -15,13 +15,13 @@ import typer
 from hyperplane.cli.job_options import INTERRUPTED
 from hyperplane.cli.job_screen import Screen
 from hyperplane.errors import HyperplaneError, JobStoreError
-from hyperplane.jobs import cancelling
-from hyperplane.jobs.kept import folder_error, keep
+from hyperplane.jobs import cancel_marker
 from hyperplane.jobs.processes import Command, Process
-from hyperplane.jobs.programs import traces
 from hyperplane.jobs.runners import settle
 from hyperplane.jobs.states import CANCELLED, IN_PROGRESS, Job, Unit
+from hyperplane.jobs.step_command import traces
 from hyperplane.jobs.store import JobStore
+from hyperplane.jobs.submission_snapshot import folder_error, keep
 from hyperplane.jobs.submitting import cancelled, handed_over, look_after, unread
 from hyperplane.jobs.supervisor import Supervisor, claimed
 
@@ -97,7 +97,7 @@ def _unwritten(job: Job, error: BaseException) -> Job:
     """A job that was cancelled and whose store cannot say so yet."""
     typer.echo(f"job {job.id} is cancelled, which could not be written down: {error}", err=True)
     try:
-        cancelling.mark(job)
+        cancel_marker.mark(job)
     except OSError:
         typer.echo(f"when it can: hyperplane job cancel {job.id[:8]}", err=True)
     return dataclasses.replace(job, status=CANCELLED)

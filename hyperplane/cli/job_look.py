@@ -17,9 +17,9 @@ from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.errors import Fault, JobError, check
 from hyperplane.jobs import listing
 from hyperplane.jobs.home import the_store
+from hyperplane.jobs.job_progress import duration, plain
 from hyperplane.jobs.states import DONE, IN_PROGRESS, Attempt, Job
 from hyperplane.jobs.submitting import look_after
-from hyperplane.jobs.tree import duration, plain
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore

@@ -18,8 +18,8 @@ from hyperplane.cli.hold import Signals
 from hyperplane.cli.job_options import EXIT_CODES
 from hyperplane.cli.output import write_json
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.jobs.job_progress import plain
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT
-from hyperplane.jobs.tree import plain
 
 if TYPE_CHECKING:
     from hyperplane.asl.events import Event

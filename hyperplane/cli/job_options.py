@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.jobs.job_progress import plain
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT, Job
 from hyperplane.jobs.submitting import new_job, warnings_of
-from hyperplane.jobs.tree import plain
 from hyperplane.units import parse_seconds
 
 #: As those of ``timeout`` and of a shell whose program was interrupted.

@@ -25,9 +25,9 @@ from hyperplane.errors import Fault, check
 from hyperplane.jobs import requirements, runners
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.environment import grown, secret_variables, variables
-from hyperplane.jobs.programs import arguments, folder_of, notebook_output
 from hyperplane.jobs.runners.base import Document
 from hyperplane.jobs.states import Job, Unit
+from hyperplane.jobs.step_command import arguments, folder_of, notebook_output
 
 
 def render(

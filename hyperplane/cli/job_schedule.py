@@ -14,7 +14,7 @@ from hyperplane import config
 from hyperplane.cli.job_options import ParametersOption, asked_job
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.errors import Fault, check
-from hyperplane.jobs import manifests, schedules
+from hyperplane.jobs import cron_job_manifest, schedules
 from hyperplane.jobs.cron import read_cron
 from hyperplane.jobs.environment import secrets
 from hyperplane.jobs.home import home, the_store
@@ -161,7 +161,7 @@ def _print_manifest(
     inside = str(path.relative_to(root)) if path.is_relative_to(root) else str(file)
     argv = ["hyperplane", "job", "run", "--schedule", name, "--name", name]
     argv += [word for key, value in job.parameters.items() for word in ("-p", f"{key}={value}")]
-    text = manifests.cron_job(
+    text = cron_job_manifest.cron_job(
         name, cron, [*argv, inside], image=image, folder=folder, overlap=not no_overlap
     )
     if as_json:

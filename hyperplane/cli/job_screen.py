@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hyperplane.jobs.handle import JobHandle
+from hyperplane.jobs.job_progress import Changes, as_tree, step_states
 from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS, TIMED_OUT, Job
-from hyperplane.jobs.tree import Changes, as_tree, step_states
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore

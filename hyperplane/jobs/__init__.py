@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hyperplane.jobs.definition.models import Pipeline, Resources, Step
-    from hyperplane.jobs.definition.reading import read_pipeline
+    from hyperplane.jobs.definition.pipeline_file import read_pipeline
     from hyperplane.jobs.handle import JobHandle, submit
     from hyperplane.jobs.listing import list_jobs
     from hyperplane.jobs.states import Attempt, Job
@@ -39,7 +39,7 @@ _HOMES = {
     "Submitted": "submitting",
     "cancel": "submitting",
     "list_jobs": "listing",
-    "read_pipeline": "definition.reading",
+    "read_pipeline": "definition.pipeline_file",
     "resume": "submitting",
     "submit": "handle",
 }

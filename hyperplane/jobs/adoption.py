@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hyperplane.engines.running_system import running_system
-from hyperplane.jobs import kept, wake
+from hyperplane.jobs import submission_snapshot, supervisor_client
 from hyperplane.jobs.processes import is_locked
 from hyperplane.jobs.states import Job
 
@@ -33,11 +33,11 @@ def may_carry_on(job: Job) -> bool:
         that is gone: it has no supervisor, no step of the job runs, and no program submits it at
         this moment. Their locks say so, also where the numbers of processes say nothing.
     """
-    system = kept.system_of(job)
+    system = submission_snapshot.system_of(job)
     if system in ("", running_system()):
         return True
     # In this order: a submission ends when its supervisor has heard of the job.
-    if is_locked(job.place / _SUBMISSION) or wake.running(system) is not None:
+    if is_locked(job.place / _SUBMISSION) or supervisor_client.running(system) is not None:
         return False
     return not _has_running_steps(job)
 

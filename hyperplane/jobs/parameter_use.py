@@ -14,7 +14,7 @@ from hyperplane.jobs.calls import PROGRAM
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.wording import did_you_mean, shown
 from hyperplane.jobs.environment import cleaned
-from hyperplane.jobs.notebooks import parameters_of
+from hyperplane.jobs.notebook_checks import parameters_of
 from hyperplane.jobs.source_reads import (
     UNKNOWN,
     Reads,

@@ -25,7 +25,7 @@ from hyperplane.engines.running_system import running_system, started
 _LOOK = 0.1
 #: Seconds until what was killed has surely ended.
 _DEAD_BY_THEN = 2.0
-_AROUND = Path(__file__).with_name("around.py")
+_AROUND = Path(__file__).with_name("step_wrapper.py")
 
 
 @dataclass(frozen=True)

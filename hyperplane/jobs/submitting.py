@@ -13,14 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hyperplane import config
 from hyperplane.errors import Fault, HyperplaneError, JobError, RequestError, check
-from hyperplane.jobs import call_site, cancelling, notebooks, requirements, wake
+from hyperplane.jobs import (
+    call_site,
+    cancel_marker,
+    notebook_checks,
+    requirements,
+    supervisor_client,
+)
 from hyperplane.jobs.adoption import may_carry_on, submission_of
 from hyperplane.jobs.definition.models import Pipeline
-from hyperplane.jobs.definition.reading import read_pipeline
+from hyperplane.jobs.definition.pipeline_file import read_pipeline
 from hyperplane.jobs.environment import as_text, parameter_faults, secrets
 from hyperplane.jobs.home import home, the_store, this_machine
-from hyperplane.jobs.kept import keep
-from hyperplane.jobs.kept import of as kept_of
 from hyperplane.jobs.options import (
     label_faults,
     label_warnings,
@@ -29,9 +33,11 @@ from hyperplane.jobs.options import (
     runner_faults,
 )  # fmt: skip
 from hyperplane.jobs.parameter_use import unread_parameters
-from hyperplane.jobs.programs import Handed
 from hyperplane.jobs.runners import finds_files_of_this_machine, settle
 from hyperplane.jobs.states import CANCELLED, OPEN, PENDING, PROCESSED, Job
+from hyperplane.jobs.step_command import Handed
+from hyperplane.jobs.submission_snapshot import keep
+from hyperplane.jobs.submission_snapshot import of as kept_of
 from hyperplane.public_calls import check_call
 from hyperplane.units import in_seconds
 
@@ -163,8 +169,8 @@ def warnings_of(job: Job, source: str | None = None) -> list[str]:
     """What may be a slip in a job, though it can run."""
     found = [*job.pipeline.warnings, *label_warnings(job.job_type)]
     if finds_files_of_this_machine(job.runner):
-        found += notebooks.kernel_warnings(job.pipeline)
-    found += notebooks.warnings_of(job.pipeline, job.parameters)
+        found += notebook_checks.kernel_warnings(job.pipeline)
+    found += notebook_checks.warnings_of(job.pipeline, job.parameters)
     return found + unread(job, source)
 
 
@@ -200,12 +206,12 @@ def send(
     with submission_of(job):
         try:
             # First of the environment: the supervisor looks into the store by itself, too.
-            wake.tell(job.id, handed)
+            supervisor_client.tell(job.id, handed)
             the_store().add(job)
         except HyperplaneError:  # nothing is submitted, so nothing is left
             shutil.rmtree(job.place, ignore_errors=True)
             raise
-        wake.tell()
+        supervisor_client.tell()
     return Submitted(job.id, job.run_id)
 
 
@@ -259,7 +265,7 @@ def resume(job_id: str | Submitted) -> Submitted:
         raise JobError(job.id, f"its files are on {job.machine}; resume it there")
     if job.status == "done":
         raise JobError(job.id, "it is done; submit it again for another run")
-    if job.status in OPEN and (wake.running() is not None or not may_carry_on(job)):
+    if job.status in OPEN and (supervisor_client.running() is not None or not may_carry_on(job)):
         raise JobError(job.id, f"it is {job.status} already; to begin anew, cancel it first")
     again = {
         "status": PENDING, "reason": "", "submitted": time.time(), "started": 0.0, "ended": 0.0,
@@ -267,11 +273,11 @@ def resume(job_id: str | Submitted) -> Submitted:
     }  # fmt: skip
     handed = handed_over()
     keep(job, handed.environment, kept_of(job).runner)
-    cancelling.unmark(job)
+    cancel_marker.unmark(job)
     with submission_of(job):
-        wake.tell(job.id, handed)
+        supervisor_client.tell(job.id, handed)
         store.update(job.id, among=PROCESSED, **again)
-        wake.tell()
+        supervisor_client.tell()
     return Submitted(job.id, job.run_id)
 
 
@@ -304,16 +310,16 @@ def cancel(job_id: str | Submitted, *, by: str = "from Python") -> Job:
     if not store.update(job.id, among=[PENDING], **ended) and store.update(
         job.id, among=OPEN, cancelled=True, reason=reason
     ):
-        wake.tell()
+        supervisor_client.tell()
     return job
 
 
 def look_after(store: JobStore) -> None:
     """Start the supervisor when jobs wait for one that was killed."""
-    if wake.running() is not None:
+    if supervisor_client.running() is not None:
         return
     if any(may_carry_on(job) for job in store.find(statuses=OPEN, machine=this_machine())):
-        wake.tell()
+        supervisor_client.tell()
 
 
 def cancelled(by: str) -> str:

@@ -21,14 +21,14 @@ from typing import Any
 from hyperplane import config
 from hyperplane.engines import job_clusters, records
 from hyperplane.errors import HyperplaneError, JobStoreError
-from hyperplane.jobs import cancelling, kept, wake
+from hyperplane.jobs import cancel_marker, submission_snapshot, supervisor_client
 from hyperplane.jobs.adoption import may_carry_on
 from hyperplane.jobs.backoff import Backoff, has_no_room, may_pass
 from hyperplane.jobs.capacity import Capacity
-from hyperplane.jobs.conductor import Conductor
 from hyperplane.jobs.home import the_store, this_machine
-from hyperplane.jobs.programs import Handed
+from hyperplane.jobs.job_scheduler import Conductor
 from hyperplane.jobs.states import FAILED, OPEN, Job
+from hyperplane.jobs.step_command import Handed
 from hyperplane.jobs.store import JobStore
 from hyperplane.jobs.submitting import handed_over
 from hyperplane.units import parse_seconds
@@ -139,7 +139,7 @@ class Supervisor:
                 claim, self._claim = self._claim or claimed(job.place), None
                 if claim is None:  # somebody runs it in the foreground
                     continue
-                kept.adopt(job)
+                submission_snapshot.adopt(job)
                 conductor = Conductor(self.store, job, self._capacity, self._handed_for(job))
             except OSError as error:
                 if has_no_room(error):
@@ -149,7 +149,7 @@ class Supervisor:
                 self.store.update(job.id, among=OPEN, **failed)
                 continue
             self._conductors[job.id] = conductor
-            if self._why or cancelling.is_marked(job):
+            if self._why or cancel_marker.is_marked(job):
                 conductor.cancel(self._why or "cancelled while the disk of its folder was full")
             task = asyncio.ensure_future(_with(claim, conductor))
             task.add_done_callback(lambda _: self._woken.set())
@@ -159,7 +159,7 @@ class Supervisor:
         # Kept until the job has ended: after a full disk it is carried on once more.
         if job.id in self._handed:
             return self._handed[job.id]
-        return Handed(kept.of(job).instead(self._default.environment))
+        return Handed(submission_snapshot.of(job).instead(self._default.environment))
 
     def _open(self) -> list[str]:
         """Jobs that nobody carries on, the oldest first."""
@@ -217,11 +217,11 @@ async def _with(claim: Any, conductor: Conductor) -> None:
 
 async def _serve() -> None:
     """Be the supervisor of this user and store, unless there is one."""
-    with wake.alone() as first:
+    with supervisor_client.alone() as first:
         if not first:
             return
         # Of the configuration that a program has set, steps know nothing.
-        os.environ.pop(wake.INHERITED, None)
+        os.environ.pop(supervisor_client.INHERITED, None)
         backoff, supervisor = Backoff(_log.warning), None
         while True:
             try:
@@ -239,7 +239,7 @@ async def _work(supervisor: Supervisor) -> None:
     linger = max(1.0, float(parse_seconds(config.jobs().linger)))
     while supervisor.busy():
         # Whoever comes after the last look below finds no socket, and starts another one.
-        async with wake.listening(supervisor.told):
+        async with supervisor_client.listening(supervisor.told):
             await supervisor.work(linger)
 
 

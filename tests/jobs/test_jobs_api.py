@@ -16,11 +16,11 @@ from job_cases import LIMIT, bash, ran, submitted
 from hyperplane import notebook_common as nc
 from hyperplane.errors import JobCancelled, JobError, RequestError
 from hyperplane.jobs import JobHandle, Pipeline, Step, outputs, requirements, submit, submitting
-from hyperplane.jobs.checking import check_jobs
 from hyperplane.jobs.environment import hidden_from, parameter_faults, protected, variables
 from hyperplane.jobs.home import the_store, this_machine
-from hyperplane.jobs.programs import traces
+from hyperplane.jobs.job_summary import check_jobs
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, Attempt, Unit
+from hyperplane.jobs.step_command import traces
 from hyperplane.jobs.submitting import Submitted, cancel, id_of, new_job, resume
 
 pytestmark = pytest.mark.process
@@ -71,7 +71,7 @@ def test_times_of_jobs_may_be_text():
 
 def test_a_pending_job_is_cancelled_at_once_and_starts_nobody(monkeypatch):
     told = []
-    monkeypatch.setattr(submitting.wake, "tell", lambda *args: told.append(args))
+    monkeypatch.setattr(submitting.supervisor_client, "tell", lambda *args: told.append(args))
     made = kept()
     assert cancel(made.id).status == "pending"
     now = the_store().get(made.id)

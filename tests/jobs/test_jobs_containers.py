@@ -16,7 +16,7 @@ import pytest
 from containers import Container
 from job_cases import bash
 
-from hyperplane.jobs import Pipeline, kept
+from hyperplane.jobs import Pipeline, submission_snapshot
 from hyperplane.jobs.adoption import may_carry_on, submission_of
 from hyperplane.jobs.submitting import new_job
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 #: Execute lines of standard input: the process with number 1 of a container.
 _FIRST = """
 import os, signal, sys
-from hyperplane.jobs import JobHandle, Pipeline, Step, submit, wake
+from hyperplane.jobs import JobHandle, Pipeline, Step, submit, supervisor_client
 def start(name, text):
     step = Step(name="s", kind="command", argv=("bash", "-c", text))
     return submit(Pipeline.from_steps(name, [step]), max_retries=0)
@@ -88,7 +88,7 @@ def test_jobs_run_where_they_were_submitted_until_their_container_is_gone(contai
     id_ = one.ask(f"start('long', '{text}').id")
     wait_for(lambda: lines(tmp_path, "begun"))
     # A supervisor of that name looks while none looks after the job, but its step runs.
-    assert one.ask("os.kill(wake.running(), signal.SIGKILL)") == "None"
+    assert one.ask("os.kill(supervisor_client.running(), signal.SIGKILL)") == "None"
     assert "it is in progress already" in two.ask(f"JobHandle('{id_}').resume()")
     two.send("start('short', 'sleep 1.5').wait(150)")
     assert two.heard() == "done"
@@ -118,9 +118,9 @@ def test_one_machine_ends_a_job_of_another_but_no_process_of_its_own(container, 
 
 def test_a_job_that_is_being_submitted_is_left_alone(tmp_path, monkeypatch):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
-    monkeypatch.setattr(kept, "running_system", lambda: "another-boot-1")
-    kept.keep(made, {}, {})
-    assert kept.system_of(made) == "another-boot-1"
+    monkeypatch.setattr(submission_snapshot, "running_system", lambda: "another-boot-1")
+    submission_snapshot.keep(made, {}, {})
+    assert submission_snapshot.system_of(made) == "another-boot-1"
     with submission_of(made):
         assert not may_carry_on(made)
     assert may_carry_on(made)
@@ -133,8 +133,8 @@ def test_a_job_that_is_being_submitted_is_left_alone(tmp_path, monkeypatch):
 
 def test_steps_whose_folders_others_remove_meanwhile_do_not_run(monkeypatch):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
-    monkeypatch.setattr(kept, "running_system", lambda: "another-boot-1")
-    kept.keep(made, {}, {})
+    monkeypatch.setattr(submission_snapshot, "running_system", lambda: "another-boot-1")
+    submission_snapshot.keep(made, {}, {})
     (made.place / "steps" / "000-a").mkdir(parents=True)
     real, removed = os.scandir, []
 

@@ -26,7 +26,15 @@ from scale import scaled
 
 from hyperplane.cli.job_foreground import run_here
 from hyperplane.errors import JobError, JobStoreError
-from hyperplane.jobs import JobHandle, Pipeline, around, backoff, cancelling, list_jobs, wake
+from hyperplane.jobs import (
+    JobHandle,
+    Pipeline,
+    backoff,
+    cancel_marker,
+    list_jobs,
+    step_wrapper,
+    supervisor_client,
+)
 from hyperplane.jobs.backoff import Backoff
 from hyperplane.jobs.home import home, the_store
 from hyperplane.jobs.states import CANCELLED, DONE
@@ -235,10 +243,10 @@ def test_the_first_signal_ends_a_job_on_a_full_disk(small_disk, tmp_path, monkey
         assert JobHandle(job.id).wait(120) == CANCELLED
         assert JobHandle(job.id).job.reason == "cancelled while the disk of its folder was full"
         assert [one.status for one in JobHandle(job.id).attempts] == [DONE]  # it had ended by then
-        if pid := wake.running():  # and not by itself since, with nothing more to do
+        if pid := supervisor_client.running():  # and not by itself since, with nothing more to do
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-        while wake.running() is not None:
+        while supervisor_client.running() is not None:
             time.sleep(0.02)
         the_store().close()
     assert (tmp_path / "one").read_text() == "x\n"
@@ -249,11 +257,11 @@ def test_a_cancelled_job_is_marked_without_new_room(tmp_path, monkeypatch):
     job = the_job(tmp_path)
     job.place.mkdir(parents=True)
     (job.place / "lock").touch()
-    assert not cancelling.is_marked(job)
-    cancelling.mark(job)
-    assert cancelling.is_marked(job)
-    cancelling.unmark(job)
-    assert not cancelling.is_marked(job)
+    assert not cancel_marker.is_marked(job)
+    cancel_marker.mark(job)
+    assert cancel_marker.is_marked(job)
+    cancel_marker.unmark(job)
+    assert not cancel_marker.is_marked(job)
 
 
 def run_around(traces: Path, *argv: str, limit: int = 0) -> bytes:
@@ -261,8 +269,9 @@ def run_around(traces: Path, *argv: str, limit: int = 0) -> bytes:
     log = traces.with_name(f"{traces.name}.log")
     with log.open("wb") as output:
         subprocess.run(
-            [sys.executable, "-I", "-S", around.__file__, str(traces), *argv],
-            stdout=output, stderr=output, check=False, env={**os.environ, around.LIMIT: str(limit)},
+            [sys.executable, "-I", "-S", step_wrapper.__file__, str(traces), *argv],
+            stdout=output, stderr=output, check=False,
+            env={**os.environ, step_wrapper.LIMIT: str(limit)},
         )  # fmt: skip
     return log.read_bytes()
 
@@ -301,7 +310,7 @@ def is_idle(pid: int) -> bool:
 def test_a_program_that_closes_its_output_keeps_what_is_around_it_from_nothing(tmp_path):
     closed, go = tmp_path / "closed", tmp_path / "go"
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", around.__file__, str(tmp_path / "attempt-1"),
+        [sys.executable, "-I", "-S", step_wrapper.__file__, str(tmp_path / "attempt-1"),
          "bash", "-c", f"exec >&- 2>&-; touch {closed}; {holds(go)}"],
     )  # fmt: skip
     wait_for(closed)
@@ -325,7 +334,7 @@ def test_a_program_that_outlives_the_step_still_writes_to_its_log(tmp_path):
 
 def test_an_exit_code_is_kept_on_a_full_disk(small_disk):
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", around.__file__, str(small_disk / "attempt-1"),
+        [sys.executable, "-I", "-S", step_wrapper.__file__, str(small_disk / "attempt-1"),
          "bash", "-c", f"until [ -e {small_disk}/filled ]; do sleep 0.02; done; exit 3"],
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
@@ -341,7 +350,7 @@ def test_an_exit_code_is_kept_on_a_full_disk(small_disk):
 def test_a_step_does_not_begin_without_room_for_its_end(small_disk):
     fill(small_disk)
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", around.__file__, str(small_disk / "attempt-1"),
+        [sys.executable, "-I", "-S", step_wrapper.__file__, str(small_disk / "attempt-1"),
          "touch", str(small_disk / "begun")],
     )  # fmt: skip
     with pytest.raises(subprocess.TimeoutExpired):

@@ -28,7 +28,7 @@ from job_cases import (
 from scale import scaled
 
 from hyperplane.engines.running_system import running_system, started
-from hyperplane.jobs import JobHandle, wake
+from hyperplane.jobs import JobHandle, supervisor_client
 from hyperplane.jobs.home import the_store
 from hyperplane.jobs.processes import Command, Process
 from hyperplane.jobs.states import DONE, IN_PROGRESS, LOST
@@ -71,7 +71,7 @@ def test_the_first_sigint_ends_a_supervisor_and_its_step_goes_on(tmp_path):
     told, go = tmp_path / "told", tmp_path / "go"
     job = submitted(bash("slow", f"echo begun >> {told}; {holds(go)}; echo ended >> {told}"))
     wait_until(told.exists)
-    supervisor = wake.running()
+    supervisor = supervisor_client.running()
     assert supervisor
     os.kill(supervisor, signal.SIGINT)
     wait_until(lambda: not is_alive(supervisor))
@@ -246,7 +246,7 @@ def test_retries_are_counted_over_kills(tmp_path):
         wait_until(lambda times=times: tries() == times)
         assert kill_supervisor()
         (tmp_path / f"go.{times}").touch()
-        wake.tell()
+        supervisor_client.tell()
     assert job.wait(LIMIT) == "failed"
     assert tries() == 2
 

@@ -11,9 +11,9 @@ import pytest
 from job_cases import LIMIT, bash, ran
 
 from hyperplane.errors import RequestError
-from hyperplane.jobs import Pipeline, Step, notebooks, submit
+from hyperplane.jobs import Pipeline, Step, notebook_checks, submit
 from hyperplane.jobs.notebook import language_of
-from hyperplane.jobs.notebooks import warnings_of
+from hyperplane.jobs.notebook_checks import warnings_of
 from hyperplane.jobs.parameter_use import unread_parameters
 from hyperplane.jobs.states import DONE
 from hyperplane.jobs.submitting import new_job
@@ -71,7 +71,7 @@ def test_a_kernel_may_come_with_the_requirements_or_another_folder(tmp_path):
 
 
 def test_an_installation_without_notebooks_is_told(monkeypatch):
-    monkeypatch.setattr(notebooks, "_is_there", lambda package: package != "papermill")
+    monkeypatch.setattr(notebook_checks, "_is_there", lambda package: package != "papermill")
     (fault,) = faults(step("one", "1", kernelspec=PYTHON))
     assert "papermill" in fault.asked
     assert fault.advice == "pip install 'hyperplane[jobs]'"
@@ -89,7 +89,7 @@ def test_a_notebook_that_names_no_kernel_runs_with_python3():
 
 
 def test_no_python3_for_a_notebook_that_names_no_kernel(monkeypatch):
-    monkeypatch.setattr(notebooks, "_kernels", list)
+    monkeypatch.setattr(notebook_checks, "_kernels", list)
     (fault,) = faults(step("plain", "1"))
     assert fault.asked == "no kernel, so python3"
     assert fault.allowed == "a kernel that is here: there is none"
@@ -146,7 +146,7 @@ def test_a_kernel_of_python_that_is_not_here_is_replaced_with_one_warning():
     text = "import sys; print(sys.executable, year)"
     first = step("first", text, tagged="year = '1'", kernelspec=CONDA)
     both = Pipeline.from_steps("p", [first, step("second", "1", kernelspec=CONDA)])
-    (warned,) = notebooks.kernel_warnings(both)
+    (warned,) = notebook_checks.kernel_warnings(both)
     assert warned.startswith("first.ipynb, second.ipynb: the kernel 'conda-root-py' is not inst")
     with pytest.warns(UserWarning, match="first.ipynb: the kernel 'conda-root-py'") as caught:
         job = ran(first, parameters={"year": 7}, max_retries=0)
@@ -296,7 +296,7 @@ def test_the_numbers_of_chunks_arrive_as_text_too():
 def test_cells_that_are_none_are_a_fault_of_the_notebook(cells):
     Path("odd.ipynb").write_text(json.dumps({"cells": cells, "metadata": {"kernelspec": PYTHON}}))
     with pytest.raises(ValueError, match="cannot be read"):
-        notebooks.parameters_of(Path("odd.ipynb"))
+        notebook_checks.parameters_of(Path("odd.ipynb"))
 
 
 def test_a_step_loads_no_packages_that_only_papermill_would_use(tmp_path, monkeypatch):

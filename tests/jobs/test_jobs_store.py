@@ -22,7 +22,7 @@ from job_cases import bash, ran
 from scale import scaled
 
 from hyperplane.errors import HyperplaneError, JobError, JobStoreError, RequestError
-from hyperplane.jobs import Pipeline, Step, wake
+from hyperplane.jobs import Pipeline, Step, supervisor_client
 from hyperplane.jobs.home import the_store
 from hyperplane.jobs.mounts import is_on_network
 from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS, OPEN, PENDING, Attempt
@@ -120,7 +120,7 @@ def test_jobs_run_with_their_state_in_postgres(postgres, tmp_path, monkeypatch):
         job = ran(bash("a", "echo hello"), bash("fan", "true", chunks=3))
         assert (job.status, len(job.attempts)) == (DONE, 4)
         assert the_store().get(job.id).status == DONE
-        while wake.running() is not None:
+        while supervisor_client.running() is not None:
             time.sleep(0.05)
         the_store().close()
 

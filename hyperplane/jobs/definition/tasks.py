@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hyperplane.errors import Fault
+from hyperplane.jobs.definition.fault_collector import Entries, Report
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.definition.records import attempt
-from hyperplane.jobs.definition.report import Entries, Report
 from hyperplane.jobs.definition.rules import CONTENT
 from hyperplane.jobs.definition.wording import shown, spelled
 from hyperplane.jobs.definition.yaml_text import Node, Pairs, content

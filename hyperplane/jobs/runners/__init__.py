@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 #: Where the steps of a job can run -> the class.
 RUNNERS = {
     "local": "hyperplane.jobs.runners.local:LocalRunner",
-    "slurm": "hyperplane.jobs.runners.slurm_run:SlurmRunner",
-    "kubernetes": "hyperplane.jobs.runners.kubernetes_run:KubernetesRunner",
+    "slurm": "hyperplane.jobs.runners.slurm_runner:SlurmRunner",
+    "kubernetes": "hyperplane.jobs.runners.kubernetes_runner:KubernetesRunner",
 }
 #: What can be told to run a job without us -> the class.
 RENDERERS = {
-    "slurm": "hyperplane.jobs.runners.slurm:Slurm",
-    "kubernetes": "hyperplane.jobs.runners.kubernetes:Kubernetes",
+    "slurm": "hyperplane.jobs.runners.slurm_renderer:Slurm",
+    "kubernetes": "hyperplane.jobs.runners.kubernetes_renderer:Kubernetes",
 }
 
 

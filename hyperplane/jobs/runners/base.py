@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from hyperplane.errors import Fault, check
-from hyperplane.jobs import notebooks
+from hyperplane.jobs import notebook_checks
 from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.processes import Command
@@ -127,7 +127,7 @@ class OfThisMachine:
 
     def unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Kernels of notebooks that are not here."""
-        return notebooks.kernel_faults(pipeline)
+        return notebook_checks.kernel_faults(pipeline)
 
     def there(self, job: Job) -> Job:
         """The same."""

@@ -14,8 +14,8 @@ from typing import Any
 from hyperplane.engines.kubernetes import look
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners.kubernetes_attempt import CONTAINER, job_id_of, name_of
-from hyperplane.jobs.runners.kubernetes_traces import Traces
-from hyperplane.jobs.runners.kubernetes_watch import View, Watch
+from hyperplane.jobs.runners.kubernetes_attempt_files import Traces
+from hyperplane.jobs.runners.kubernetes_watcher import View, Watch
 
 #: Seconds between looks.
 LOOK = 1.0

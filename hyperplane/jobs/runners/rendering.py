@@ -21,8 +21,8 @@ from hyperplane.jobs.environment import (
     variables,
 )
 from hyperplane.jobs.faults import INPUT, kind_of
-from hyperplane.jobs.programs import arguments, notebook_output
 from hyperplane.jobs.states import Job, Unit
+from hyperplane.jobs.step_command import arguments, notebook_output
 from hyperplane.units import gb_to_bytes, parse_seconds
 
 #: Exit codes after which another attempt makes no sense.

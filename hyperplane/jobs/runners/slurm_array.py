@@ -13,12 +13,12 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hyperplane.jobs import around
+from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.environment import secret_variables
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners import slurm_task
-from hyperplane.jobs.runners.slurm_number import expect
+from hyperplane.jobs.runners.slurm_job_id import expect
 from hyperplane.jobs.runners.slurm_submit import Batch, literal, outside_of, sbatch
 
 #: A folder of a chunk, which has at least five digits: the last three are the number of its task.
@@ -118,7 +118,7 @@ def submit_array(
     below = literal(first.parent)[:-3] + "%3a"
     batch = Batch(
         replace(whole, environment=common),
-        (sys.executable, "-I", "-S", slurm_task.__file__, str(tasks), around.__file__),
+        (sys.executable, "-I", "-S", slurm_task.__file__, str(tasks), step_wrapper.__file__),
         log=f"{below}/{literal(Path(first.name))}.log",
         options=(f"--array={','.join(str(task_of(one)) for one in commands)}",),
     )

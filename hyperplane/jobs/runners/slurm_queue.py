@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from hyperplane.engines.slurm.queue import Told, ask_meanwhile, ended, run
-from hyperplane.jobs.runners.slurm_together import Together
+from hyperplane.jobs.runners.request_batcher import Together
 
 #: Seconds for which an answer holds.
 FRESH = 1.5

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hyperplane.jobs import around
+from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.processes import Command
 
@@ -66,7 +66,7 @@ def submit(command: Command, step: Step, times_more: float, outside: Mapping[str
     OSError
         With EAGAIN for what may pass, and with what sbatch said.
     """
-    inner = (sys.executable, "-I", "-S", around.__file__, str(command.traces), *command.argv)
+    inner = (sys.executable, "-I", "-S", step_wrapper.__file__, str(command.traces), *command.argv)
     batch = Batch(command, inner, literal(command.file(".log")))
     return sbatch(batch, step, times_more, outside)
 

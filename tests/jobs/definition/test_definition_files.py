@@ -10,7 +10,7 @@ import pytest
 from hyperplane.errors import RequestError
 from hyperplane.jobs.definition import credentials
 from hyperplane.jobs.definition.models import Pipeline, Step
-from hyperplane.jobs.definition.reading import read_pipeline
+from hyperplane.jobs.definition.pipeline_file import read_pipeline
 
 #: Put together here, so that no scanner takes this file for a leak.
 SECRETS = {

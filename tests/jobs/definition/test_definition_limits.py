@@ -17,7 +17,7 @@ from scale import scaled
 from hyperplane.errors import RequestError
 from hyperplane.jobs.definition import tasks
 from hyperplane.jobs.definition.models import Pipeline
-from hyperplane.jobs.definition.reading import read_pipeline
+from hyperplane.jobs.definition.pipeline_file import read_pipeline
 from hyperplane.jobs.definition.yaml_text import DEEPEST, LARGEST_FILE
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(

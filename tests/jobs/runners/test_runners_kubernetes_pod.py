@@ -15,7 +15,7 @@ from hyperplane.jobs.faults import MEMORY, kind_of
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners.kubernetes_attempt import name_of
 from hyperplane.jobs.runners.kubernetes_pod import PodProcess
-from hyperplane.jobs.runners.kubernetes_watch import View
+from hyperplane.jobs.runners.kubernetes_watcher import View
 
 
 # What Kubernetes says of pods, as it was seen.

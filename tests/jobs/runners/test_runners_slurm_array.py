@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hyperplane.jobs import Step
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners import slurm_task
+from hyperplane.jobs.runners.request_batcher import Together
 from hyperplane.jobs.runners.slurm_array import (
     common_to,
     kind_of,
@@ -23,8 +24,7 @@ from hyperplane.jobs.runners.slurm_array import (
     whole_of,
     write_tasks,
 )
-from hyperplane.jobs.runners.slurm_number import Number, expect
-from hyperplane.jobs.runners.slurm_together import Together
+from hyperplane.jobs.runners.slurm_job_id import Number, expect
 
 STEP = Step(name="a", kind="command", argv=("true",), chunks=9, secrets=("the/token",))
 TEXT = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), max_size=9)

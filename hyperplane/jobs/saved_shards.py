@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hyperplane.errors import HyperplaneError
 from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.programs import folder_of
 from hyperplane.jobs.states import Job
+from hyperplane.jobs.step_command import folder_of
 from hyperplane.jobs.store import JobStore
 
 if TYPE_CHECKING:

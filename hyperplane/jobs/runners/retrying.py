@@ -1,4 +1,4 @@
-"""Run a program, and again after a fault that may pass: ``python again.py PAUSES CODES WORD...``.
+"""Run a program with retries: ``python retrying.py PAUSES CODES WORD...``.
 
 ``PAUSES`` are the seconds before each retry, ``CODES`` the exit codes after which there is none,
 both with commas between. A polite signal goes to the program, and ends the tries. This file runs

@@ -1,4 +1,4 @@
-"""``python around.py TRACES PROGRAM ARGUMENTS...``: runs a step and writes down how it ended.
+"""``python step_wrapper.py TRACES PROGRAM ARGUMENTS...``: runs a step and writes down how it ended.
 
 It imports next to nothing, because every step pays for it, and changes nothing that the program
 sees: its environment, its arguments and its signals are those that were given. What the program

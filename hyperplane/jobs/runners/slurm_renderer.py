@@ -15,8 +15,7 @@ from hyperplane.jobs import requirements
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.order import waves
 from hyperplane.jobs.environment import PARAMETERS, cleaned
-from hyperplane.jobs.programs import folder_of
-from hyperplane.jobs.runners import again
+from hyperplane.jobs.runners import retrying
 from hyperplane.jobs.runners.base import Document
 from hyperplane.jobs.runners.rendering import (
     INPUT_CODES,
@@ -33,6 +32,7 @@ from hyperplane.jobs.runners.rendering import (
 )
 from hyperplane.jobs.runners.shell import FIND_SECRETS, SUBMIT, array, quoted
 from hyperplane.jobs.states import Job
+from hyperplane.jobs.step_command import folder_of
 
 #: Bytes of a script, which Slurm limits to 4 MiB unless a site says otherwise.
 _LONGEST = 1 << 22
@@ -99,7 +99,7 @@ class Slurm:
         if tries:
             seconds = ",".join(f"{pause:g}" for pause in pauses(tries))
             codes = ",".join(map(str, INPUT_CODES))
-            words.append(f"{quoted(self.python)} -I {quoted(again.__file__)} {seconds} {codes}")
+            words.append(f"{quoted(self.python)} -I {quoted(retrying.__file__)} {seconds} {codes}")
         if step.timeout is not None:
             limit = f"{step.timeout:.3f}".rstrip("0").rstrip(".")
             # Found by the PATH of the node, which the step may change.

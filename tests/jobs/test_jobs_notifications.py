@@ -10,7 +10,7 @@ import pytest
 from slack_server import TOKEN, Answer, serve
 
 from hyperplane.jobs import Job, Pipeline, Step, slack
-from hyperplane.jobs.notices import LONGEST_TAIL, message, notify
+from hyperplane.jobs.notifications import LONGEST_TAIL, message, notify
 
 HOOK = "/services/s3cret-hook"
 

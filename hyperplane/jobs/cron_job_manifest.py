@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hyperplane.engines.kubernetes.pods import verbatim
 from hyperplane.errors import Fault, check
-from hyperplane.jobs.manifest_text import SAFE_CONTAINER, SAFE_POD, as_yaml
+from hyperplane.jobs.kubernetes_manifest import SAFE_CONTAINER, SAFE_POD, as_yaml
 
 #: Seconds that a job has to end after it is asked to, before its pod is killed.
 _GRACE = 30

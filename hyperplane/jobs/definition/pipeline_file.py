@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.errors import Fault, check
+from hyperplane.jobs.definition.fault_collector import Entries, Report
 from hyperplane.jobs.definition.files import Survey, is_file, is_path, survey
+from hyperplane.jobs.definition.lenient_yaml import read_tolerantly
 from hyperplane.jobs.definition.models import Pipeline, Step, placed
 from hyperplane.jobs.definition.order import order_faults, resolve
 from hyperplane.jobs.definition.records import attempt
-from hyperplane.jobs.definition.report import Entries, Report
 from hyperplane.jobs.definition.tasks import Draft, read_task
-from hyperplane.jobs.definition.tolerances import read_tolerantly
 from hyperplane.jobs.definition.wording import shown, spelled
 from hyperplane.jobs.definition.yaml_text import (
     LARGEST_FILE,

@@ -11,7 +11,7 @@ import pytest
 from job_cases import bash
 
 from hyperplane import notebook_common as nc
-from hyperplane.jobs import Pipeline, checking
+from hyperplane.jobs import Pipeline, job_summary
 from hyperplane.jobs.home import the_store
 from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS
 from hyperplane.jobs.submitting import cancel, new_job
@@ -22,7 +22,7 @@ INTERVAL = 0.02
 @pytest.fixture
 def three(monkeypatch):
     """Three jobs that nobody carries on, and nobody will."""
-    monkeypatch.setattr(checking, "look_after", lambda store: None)
+    monkeypatch.setattr(job_summary, "look_after", lambda store: None)
     made = [new_job(Pipeline.from_steps("p", [bash("a", "true")])) for _ in range(3)]
     for one in made:
         # A supervisor of this machine may run since an earlier test.
@@ -45,7 +45,7 @@ def looks(ids, changes, monkeypatch):
 
     # There only: other threads sleep, too.
     own = SimpleNamespace(sleep=pause, to_thread=asyncio.to_thread)
-    monkeypatch.setattr(checking, "asyncio", own)
+    monkeypatch.setattr(job_summary, "asyncio", own)
     text = asyncio.run(nc.checkjobs(ids, loop=True, interval=INTERVAL))
     return text, count
 

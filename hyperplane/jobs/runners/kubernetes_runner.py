@@ -27,6 +27,7 @@ from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.wording import shown
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners.base import Queued
+from hyperplane.jobs.runners.kubeconfig import where
 from hyperplane.jobs.runners.kubernetes_attempt import (
     FOLDER,
     LONGEST_FILE,
@@ -35,8 +36,7 @@ from hyperplane.jobs.runners.kubernetes_attempt import (
     secret_of,
 )
 from hyperplane.jobs.runners.kubernetes_pod import PodProcess
-from hyperplane.jobs.runners.kubernetes_watch import BATCH, PATIENCE, Watch, said, within
-from hyperplane.jobs.runners.kubernetes_where import where
+from hyperplane.jobs.runners.kubernetes_watcher import BATCH, PATIENCE, Watch, said, within
 from hyperplane.jobs.states import Job
 from hyperplane.spec.settings import KubernetesJobSettings
 

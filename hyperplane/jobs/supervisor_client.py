@@ -22,7 +22,7 @@ import dask.config
 from hyperplane.engines.running_system import running_system
 from hyperplane.errors import JobError
 from hyperplane.jobs.home import home, store_url, this_machine
-from hyperplane.jobs.programs import Handed
+from hyperplane.jobs.step_command import Handed
 
 #: Where Dask finds the configuration of the process that started it.
 INHERITED = "DASK_INTERNAL_INHERIT_CONFIG"

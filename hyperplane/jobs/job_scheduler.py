@@ -12,13 +12,11 @@ from contextlib import suppress
 
 from hyperplane.engines import machine
 from hyperplane.errors import JobStoreError
-from hyperplane.jobs import cancelling, kept, notices
-from hyperplane.jobs.attempts import Attempts
+from hyperplane.jobs import cancel_marker, notifications, submission_snapshot
 from hyperplane.jobs.backoff import has_no_room
 from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.faults import INPUT
-from hyperplane.jobs.programs import Handed
 from hyperplane.jobs.states import (
     CANCELLED,
     DONE,
@@ -32,6 +30,8 @@ from hyperplane.jobs.states import (
     Unit,
     overdue,
 )  # fmt: skip
+from hyperplane.jobs.step_command import Handed
+from hyperplane.jobs.step_executor import Attempts
 from hyperplane.jobs.store import JobStore
 from hyperplane.units import parse_seconds
 
@@ -58,7 +58,7 @@ class Conductor:
 
     def __init__(self, store: JobStore, job: Job, capacity: Capacity, handed: Handed) -> None:
         self.store, self.job = store, job
-        self._kept = kept.of(job)
+        self._kept = submission_snapshot.of(job)
         self._settings = self._kept.settings
         self._capacity, self._handed = capacity, handed
         self._attempts: Attempts | None = None
@@ -96,12 +96,12 @@ class Conductor:
             status, reason = FAILED, " ".join(f"{type(error).__name__}: {error}".split())[:500]
         ended = {"status": status, "reason": reason, "ended": time.time(), "dashboard": ""}
         self.store.update(self.job.id, among=OPEN, **ended)
-        cancelling.unmark(self.job)
+        cancel_marker.unmark(self.job)
         if status in (FAILED, TIMED_OUT) and self._settings.notify:
             log = "" if self._attempts is None else self._attempts.last_words()
             now, environment = self.store.get(self.job.id), self._handed.environment
             targets = self._settings.notify
-            await asyncio.to_thread(notices.notify, now, log, environment, targets)
+            await asyncio.to_thread(notifications.notify, now, log, environment, targets)
 
     async def _outcome(self) -> tuple[str, str]:
         started = self.job.started or time.time()

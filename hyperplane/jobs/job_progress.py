@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from hyperplane.jobs import requirements
 from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.programs import traces
 from hyperplane.jobs.states import DONE, IN_PROGRESS, Attempt, Job, Unit
+from hyperplane.jobs.step_command import traces
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-from hyperplane.jobs import around, redaction, requirements, runners, shards_done
+from hyperplane.jobs import redaction, requirements, runners, saved_shards, step_wrapper
 from hyperplane.jobs.backoff import Backoff, has_no_room
 from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.definition.models import Step
@@ -23,9 +23,7 @@ from hyperplane.jobs.environment import (
     variables,
 )  # fmt: skip
 from hyperplane.jobs.faults import INPUT, MEMORY, PASSING, kind_of, reason_of, tail
-from hyperplane.jobs.kept import Kept
 from hyperplane.jobs.processes import Command
-from hyperplane.jobs.programs import Handed, arguments, folder_of, notebook_output, traces
 from hyperplane.jobs.runners.base import StepProcess
 from hyperplane.jobs.states import (
     DONE,
@@ -37,7 +35,9 @@ from hyperplane.jobs.states import (
     Job,
     Unit,
 )  # fmt: skip
+from hyperplane.jobs.step_command import Handed, arguments, folder_of, notebook_output, traces
 from hyperplane.jobs.store import JobStore
+from hyperplane.jobs.submission_snapshot import Kept
 from hyperplane.units import parse_seconds
 
 _log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class Attempts:
         self._pools = {one.name: one.resources.pool or "" for one in job.pipeline.steps}
         self._settings, self._notes = kept.settings, kept.notes
         self._looking = asyncio.Lock()
-        self._there: dict[str, shards_done.Found] = {}
+        self._there: dict[str, saved_shards.Found] = {}
         self._made: dict[Unit, list[Attempt]] = defaultdict(list)
 
     async def prepare(self) -> None:
@@ -146,11 +146,11 @@ class Attempts:
                     return ended
             return await self._begin(step, unit, memory_faults, more)
 
-    async def _saved(self, step: Step) -> shards_done.Found:
+    async def _saved(self, step: Step) -> saved_shards.Found:
         """What a step had saved when the first one of its chunks could begin."""
         async with self._looking:
             if step.name not in self._there:
-                found = await asyncio.to_thread(shards_done.of, step, self.job, self.store)
+                found = await asyncio.to_thread(saved_shards.of, step, self.job, self.store)
                 self._there[step.name] = found
             return self._there[step.name]
 
@@ -168,7 +168,7 @@ class Attempts:
         preface = self._preface(attempt)
         command.file(".log").write_text(preface, errors="replace")
         if preface:  # once more, since Slurm empties the log and Kubernetes has one without it
-            command.file(around.PREFACE).write_text(preface, errors="replace")
+            command.file(step_wrapper.PREFACE).write_text(preface, errors="replace")
         self._keep(replace(attempt, log=str(command.file(".log").relative_to(self.job.place))))
         try:
             process = await self._started(command, step, times_more)
@@ -213,7 +213,7 @@ class Attempts:
             **own,
             **hidden,
             PROGRESS: str(files.with_name(f"{files.name}.progress")),
-            around.LIMIT: str(self._settings.log_bytes),
+            step_wrapper.LIMIT: str(self._settings.log_bytes),
         }
         return Command(
             arguments(there, seen, unit, python),

@@ -18,11 +18,11 @@ from runner_cases import command, made
 
 from hyperplane.errors import RequestError, StartFailed
 from hyperplane.jobs import Resources, Step, calls, runners
-from hyperplane.jobs.manifest_text import as_yaml
+from hyperplane.jobs.kubernetes_manifest import as_yaml
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners.kubernetes_attempt import Sent, job_of, name_of, secret_of
-from hyperplane.jobs.runners.kubernetes_run import KubernetesRunner
-from hyperplane.jobs.runners.kubernetes_watch import _passes, within
+from hyperplane.jobs.runners.kubernetes_runner import KubernetesRunner
+from hyperplane.jobs.runners.kubernetes_watcher import _passes, within
 from hyperplane.spec.settings import KubernetesJobSettings
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "jobs" / "kubernetes-attempt.yaml"

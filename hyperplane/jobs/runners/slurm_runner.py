@@ -24,11 +24,11 @@ from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.faults import tail
 from hyperplane.jobs.processes import Command, Process
 from hyperplane.jobs.runners.base import OfThisMachine, Queued
+from hyperplane.jobs.runners.request_batcher import Together
 from hyperplane.jobs.runners.slurm_array import REFUSED, kind_of, submit_array, whole_of
-from hyperplane.jobs.runners.slurm_number import Number, expect
+from hyperplane.jobs.runners.slurm_job_id import Number, expect
 from hyperplane.jobs.runners.slurm_queue import FRESH, TAKEN_OUT, Queue, going_on
 from hyperplane.jobs.runners.slurm_submit import outside_of, submit
-from hyperplane.jobs.runners.slurm_together import Together
 
 #: Seconds between looks.
 LOOK = 1.0

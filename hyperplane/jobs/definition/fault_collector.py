@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from hyperplane.errors import Fault, check
-from hyperplane.jobs.definition.tolerances import normal_key
+from hyperplane.jobs.definition.lenient_yaml import normal_key
 from hyperplane.jobs.definition.wording import did_you_mean, shown
 from hyperplane.jobs.definition.yaml_text import Items, Node, Pairs
 

@@ -15,8 +15,7 @@ from hyperplane.jobs import calls
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.definition.wording import shown
 from hyperplane.jobs.environment import PARAMETERS
-from hyperplane.jobs.manifest_text import SAFE_CONTAINER, SAFE_POD, as_yaml
-from hyperplane.jobs.programs import folder_of
+from hyperplane.jobs.kubernetes_manifest import SAFE_CONTAINER, SAFE_POD, as_yaml
 from hyperplane.jobs.runners.base import Document
 from hyperplane.jobs.runners.item import ITEMS
 from hyperplane.jobs.runners.rendering import (
@@ -32,6 +31,7 @@ from hyperplane.jobs.runners.rendering import (
     words_of,
 )
 from hyperplane.jobs.states import Job
+from hyperplane.jobs.step_command import folder_of
 
 #: The object that holds secrets whose names have no slash.
 SECRETS = "hyperplane"

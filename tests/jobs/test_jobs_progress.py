@@ -10,7 +10,15 @@ import pytest
 from rich.console import Console
 
 from hyperplane.jobs import Attempt, Job, Pipeline, Step
-from hyperplane.jobs.programs import traces
+from hyperplane.jobs.job_progress import (
+    NOT_RUN,
+    WAITS,
+    Changes,
+    as_tree,
+    duration,
+    plain,
+    step_states,
+)
 from hyperplane.jobs.states import (
     CANCELLED,
     DONE,
@@ -21,7 +29,7 @@ from hyperplane.jobs.states import (
     TIMED_OUT,
     Unit,
 )
-from hyperplane.jobs.tree import NOT_RUN, WAITS, Changes, as_tree, duration, plain, step_states
+from hyperplane.jobs.step_command import traces
 
 STEPS = (
     Step(name="one", kind="command", argv=("true",)),

@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from hyperplane.errors import EngineError
-from hyperplane.jobs.around import PREFACE
 from hyperplane.jobs.notebook import sent_in
 from hyperplane.jobs.processes import Command
-from hyperplane.jobs.runners.kubernetes_watch import Watch
+from hyperplane.jobs.runners.kubernetes_watcher import Watch
+from hyperplane.jobs.step_wrapper import PREFACE
 
 #: Seconds in which the rest of a log comes when its container has ended.
 REST = 10.0
