@@ -124,7 +124,7 @@ def pytest_collection():
 def pytest_sessionfinish(session):
     from hyperplane.jobs import supervisor_client
 
-    if pid := supervisor_client.running():
+    if pid := supervisor_client.supervisor_pid():
         with suppress(ProcessLookupError):  # it lingers for some seconds only
             os.kill(pid, signal.SIGTERM)
     _private.undo()

@@ -246,7 +246,7 @@ def nothing_starts(
         return engine
 
     monkeypatch.setattr(planning.registry, "load", loaded)
-    monkeypatch.setattr(supervisor_client, "tell", lambda *_: None)
+    monkeypatch.setattr(supervisor_client, "notify_supervisor", lambda *_: None)
     monkeypatch.setattr(slack, "_post", lambda *_: b'{"ok": true}')
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path))  # matplotlib writes there as it is imported

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hyperplane.jobs.handle import JobHandle
-from hyperplane.jobs.job_progress import Changes, as_tree, step_states
+from hyperplane.jobs.job_progress import ProgressLines, render_tree, step_progress
 from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS, TIMED_OUT, Job
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Screen:
 
     def __init__(self, store: JobStore, ids: Sequence[str], *, quiet: bool) -> None:
         self.store, self.ids, self.quiet = store, ids, quiet
-        self._changes = Changes(several=len(ids) > 1)
+        self._changes = ProgressLines(several=len(ids) > 1)
         self._live: Any = None
         if not quiet and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
             from rich.console import Console
@@ -88,9 +88,9 @@ class Screen:
         trees = []
         for job in jobs:
             attempts = self.store.attempts(job.id)
-            states = step_states(job, attempts, now)
+            states = step_progress(job, attempts, now)
             if self._live is not None:
-                trees.append(as_tree(job, states, now))
+                trees.append(render_tree(job, states, now))
                 continue
             for line in self._changes.lines(job, attempts, states, now):
                 typer.echo(line)
@@ -130,6 +130,6 @@ def document(job: Job, store: JobStore) -> dict[str, Any]:
                 if one.step == state.name and one.log and one.status != IN_PROGRESS
             ],
         }
-        for state in step_states(job, attempts, time.time())
+        for state in step_progress(job, attempts, time.time())
     ]
     return {**job.as_dict(), "steps": steps}

@@ -15,10 +15,10 @@ from hyperplane.jobs.processes import is_locked
 from hyperplane.jobs.states import Job
 
 #: The file in a job's folder that is locked while it is submitted.
-_SUBMISSION = "submission.lock"
+_SUBMISSION_LOCK = "submission.lock"
 
 
-def may_carry_on(job: Job) -> bool:
+def can_adopt(job: Job) -> bool:
     """Whether a supervisor of this running system may carry a job on.
 
     Parameters
@@ -33,22 +33,25 @@ def may_carry_on(job: Job) -> bool:
         that is gone: it has no supervisor, no step of the job runs, and no program submits it at
         this moment. Their locks say so, also where the numbers of processes say nothing.
     """
-    system = submission_snapshot.system_of(job)
+    system = submission_snapshot.read_running_system(job)
     if system in ("", running_system()):
         return True
     # In this order: a submission ends when its supervisor has heard of the job.
-    if is_locked(job.place / _SUBMISSION) or supervisor_client.running(system) is not None:
+    if (
+        is_locked(job.place / _SUBMISSION_LOCK)
+        or supervisor_client.supervisor_pid(system) is not None
+    ):
         return False
     return not _has_running_steps(job)
 
 
 @contextlib.contextmanager
-def submission_of(job: Job) -> Iterator[None]:
+def hold_submission_lock(job: Job) -> Iterator[None]:
     """Keep a job for this running system until its supervisor has heard of it.
 
     A supervisor that was there before the job was in the store may have ended meanwhile.
     """
-    file = job.place / _SUBMISSION
+    file = job.place / _SUBMISSION_LOCK
     with file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:

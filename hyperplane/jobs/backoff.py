@@ -9,21 +9,21 @@ from collections.abc import Callable
 from hyperplane.errors import JobStoreError
 
 #: Seconds before the first try again, and at most.
-FIRST, MOST = 0.5, 10.0
+FIRST_DELAY, MAX_DELAY = 0.5, 10.0
 #: Seconds without another failure after which what failed has passed.
-_CALM = 5.0
+_QUIET_SECONDS = 5.0
 #: What a file system answers that has no room, or none for this user.
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
-def has_no_room(error: BaseException) -> bool:
+def is_disk_full(error: BaseException) -> bool:
     """Whether an error is that of a full disk or quota, outside of the store."""
-    return isinstance(error, OSError) and error.errno in _NO_ROOM
+    return isinstance(error, OSError) and error.errno in _DISK_FULL
 
 
-def may_pass(error: BaseException) -> bool:
+def is_retryable(error: BaseException) -> bool:
     """Whether waiting may help: a full disk or quota, or a store that is full or away."""
-    return has_no_room(error) or (isinstance(error, JobStoreError) and error.passing)
+    return is_disk_full(error) or (isinstance(error, JobStoreError) and error.passing)
 
 
 class Backoff:
@@ -56,7 +56,7 @@ class Backoff:
     @property
     def over(self) -> bool:
         """Whether the last failure is so long ago that the next one is another matter."""
-        return self.failing and self._clock() > self._until + _CALM
+        return self.failing and self._clock() > self._until + _QUIET_SECONDS
 
     def failed(self, error: BaseException) -> float:
         """Note that a try failed, and give the seconds until the next one.
@@ -66,8 +66,8 @@ class Backoff:
         if self.waits:
             return self._until - self._clock()
         if not self._delay:
-            self._say(f"waiting: {_words(error)}")
-        self._delay = min(MOST, self._delay * 2 or FIRST)
+            self._say(f"waiting: {_describe(error)}")
+        self._delay = min(MAX_DELAY, self._delay * 2 or FIRST_DELAY)
         self._until = self._clock() + self._delay
         return self._delay
 
@@ -82,7 +82,7 @@ class Backoff:
         self._until = min(self._until, self._clock())
 
 
-def _words(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     if not isinstance(error, OSError):
         return str(error)
     of = f"{error.filename}: " if error.filename else ""

@@ -23,7 +23,7 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 #: Packages that carry a call to its thread and back: noise in the traceback of an error of ours.
-_CARRIERS = ("asyncio", "concurrent")
+_CARRIER_PACKAGES = ("asyncio", "concurrent")
 
 
 class CallSite(NamedTuple):
@@ -57,7 +57,7 @@ def warn(message: str) -> None:
         )
 
 
-def shows_caller(
+def attribute_to_caller(
     function: Callable[Parameters, Coroutine[Any, Any, Result]],
 ) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
     """Make warnings and errors of a coroutine function name the line that called it.
@@ -71,31 +71,31 @@ def shows_caller(
     def called(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Coroutine[Any, Any, Result]:
         check_names(kwargs, names, function.__name__)
         site = CallSite.of(sys._getframe(1))
-        made: Any = _run(site, functools.partial(function, *args, **kwargs))
+        made: Any = _run_at_site(site, functools.partial(function, *args, **kwargs))
         made.__qualname__ = made.__name__ = function.__name__  # for "was never awaited"
         return cast("Coroutine[Any, Any, Result]", made)
 
     return called
 
 
-async def _run(site: CallSite, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+async def _run_at_site(site: CallSite, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     token = _site.set(site)
     try:
         return await work()
     except HyperplaneError as error:
-        raise error.with_traceback(_without_carriers(error.__traceback__))  # noqa: B904 - the same
+        raise error.with_traceback(_drop_carrier_frames(error.__traceback__))  # noqa: B904 - the same
     finally:
         # A coroutine that is never finished may be closed in another context.
         with contextlib.suppress(ValueError):
             _site.reset(token)
 
 
-def _without_carriers(found: TracebackType | None) -> TracebackType | None:
+def _drop_carrier_frames(found: TracebackType | None) -> TracebackType | None:
     """The traceback without the frames of the event loop and of the pool of threads."""
     if found is None:
         return None
-    rest = _without_carriers(found.tb_next)
+    rest = _drop_carrier_frames(found.tb_next)
     package = str(found.tb_frame.f_globals.get("__name__")).partition(".")[0]
-    if package in _CARRIERS or found.tb_frame.f_code is _run.__code__:
+    if package in _CARRIER_PACKAGES or found.tb_frame.f_code is _run_at_site.__code__:
         return rest
     return TracebackType(rest, found.tb_frame, found.tb_lasti, found.tb_lineno)

@@ -16,18 +16,18 @@ PROGRAM = "hyperplane.jobs.calls"
 _CALL, _RESULT = "call.pickle", "result.pickle"
 
 
-def keep(made: Job, call: tuple[Any, ...]) -> None:
+def save_call(made: Job, call: tuple[Any, ...]) -> None:
     """Keep a function, its arguments and its named arguments for the step."""
     made.place.mkdir(mode=0o700, parents=True, exist_ok=True)
     _write(made.place / _CALL, call)
 
 
-def is_call(made: Job) -> bool:
+def is_function_job(made: Job) -> bool:
     """Whether a job was made of a function."""
     return (made.place / _CALL).exists()
 
 
-def result_of(made: Job) -> Any:
+def load_result(made: Job) -> Any:
     """What the function of a job returned."""
     try:
         return cloudpickle.loads((made.place / _RESULT).read_bytes())
@@ -41,7 +41,7 @@ def _write(path: Path, value: Any) -> None:
     draft.replace(path)
 
 
-def _call() -> None:
+def _run_call() -> None:
     """Run the function of the job whose step this is."""
     place = Path(os.environ["HYPERPLANE_JOB_FOLDER"])
     function, arguments, named = cloudpickle.loads((place / _CALL).read_bytes())
@@ -49,4 +49,4 @@ def _call() -> None:
 
 
 if __name__ == "__main__":
-    _call()
+    _run_call()

@@ -6,10 +6,10 @@ from contextlib import suppress
 
 from hyperplane.jobs.states import Job
 
-_MARK = "cancelled"
+_MARKER = "cancelled"
 
 
-def mark(job: Job) -> None:
+def set_marker(job: Job) -> None:
     """Note in the job's folder that the job is cancelled, though nothing can be written there.
 
     Raises
@@ -18,15 +18,15 @@ def mark(job: Job) -> None:
         When a file of the folder cannot be renamed either.
     """
     # A new file needs room, another name for a file that is there does not.
-    (job.place / "lock").replace(job.place / _MARK)
+    (job.place / "lock").replace(job.place / _MARKER)
 
 
-def is_marked(job: Job) -> bool:
+def has_marker(job: Job) -> bool:
     """Whether the job was cancelled while its store could not be written."""
-    return (job.place / _MARK).exists()
+    return (job.place / _MARKER).exists()
 
 
-def unmark(job: Job) -> None:
+def remove_marker(job: Job) -> None:
     """Forget that the job was cancelled: the store has it now, or the job is resumed."""
     with suppress(OSError):
-        (job.place / _MARK).unlink()
+        (job.place / _MARKER).unlink()

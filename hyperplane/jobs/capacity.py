@@ -15,7 +15,7 @@ from hyperplane.engines import machine
 from hyperplane.jobs.definition.models import Step
 
 #: Where the devices of GPUs are; in a container only those that it may use.
-_DEVICES = Path("/dev")
+_DEVICE_FOLDER = Path("/dev")
 
 
 class Demand(NamedTuple):
@@ -39,7 +39,7 @@ class Demand(NamedTuple):
     gpus: int = 0
 
 
-class _Waiting(NamedTuple):
+class _WaitingRequest(NamedTuple):
     """A step that waits for what it needs."""
 
     ticket: int
@@ -73,14 +73,14 @@ class Capacity:
         self._all = self._free = Demand(round(cores * 1000), int(memory), slots, gpus)
         # One line for each combination of what is needed: who waits for a place among the
         # unmeasured steps holds up nobody who waits for memory.
-        self._lines: dict[tuple[bool, ...], deque[_Waiting]] = defaultdict(deque)
+        self._lines: dict[tuple[bool, ...], deque[_WaitingRequest]] = defaultdict(deque)
         self._tickets = 0
 
     @classmethod
     def of_this_machine(cls) -> Capacity:
         """What this machine, or the control group around this process, gives."""
         slots = config.jobs().steps_at_once
-        return cls(machine.cores(), machine.free_ram(), slots, max(1, _gpus()))
+        return cls(machine.cores(), machine.free_ram(), slots, max(1, _count_gpus()))
 
     def demand(self, step: Step, times_more: float = 1.0) -> Demand:
         """What a step takes; one that asks for more than there is takes the whole machine.
@@ -131,7 +131,7 @@ class Capacity:
         """Have what a step needs, for a block; wait for it as long as others have it."""
         turn = asyncio.get_running_loop().create_future()
         self._tickets += 1
-        self._lines[_needs(demand)].append(_Waiting(self._tickets, demand, turn))
+        self._lines[_needed_kinds(demand)].append(_WaitingRequest(self._tickets, demand, turn))
         self._serve()
         try:
             await turn
@@ -147,7 +147,7 @@ class Capacity:
             self._give(first.demand, -1)
             first.turn.set_result(None)
 
-    def _next(self) -> _Waiting | None:
+    def _next(self) -> _WaitingRequest | None:
         heads = []
         for needs, line in list(self._lines.items()):
             while line and line[0].turn.cancelled():
@@ -172,13 +172,13 @@ class Capacity:
         self._free = Demand(*(free + sign * one for free, one in both))
 
 
-def _needs(demand: Demand) -> tuple[bool, ...]:
+def _needed_kinds(demand: Demand) -> tuple[bool, ...]:
     return tuple(one > 0 for one in demand)
 
 
-def _gpus() -> int:
+def _count_gpus() -> int:
     """GPUs whose devices there are."""
     try:
-        return sum(bool(re.fullmatch("nvidia[0-9]+", one.name)) for one in _DEVICES.iterdir())
+        return sum(bool(re.fullmatch("nvidia[0-9]+", one.name)) for one in _DEVICE_FOLDER.iterdir())
     except OSError:
         return 0

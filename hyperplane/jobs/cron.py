@@ -35,7 +35,7 @@ _ITEM = re.compile(r"(\*|[a-z]+|\d+)(?:-([a-z]+|\d+))?(?:/(\d+))?", re.IGNORECAS
 
 
 @dataclass(frozen=True)
-class Cron:
+class CronExpression:
     """Five fields that say when.
 
     Parameters
@@ -50,7 +50,7 @@ class Cron:
     warning: str = ""
 
 
-def read_cron(text: str) -> Cron:
+def parse_cron(text: str) -> CronExpression:
     """Read and check the five fields of cron.
 
     Parameters
@@ -69,9 +69,9 @@ def read_cron(text: str) -> Cron:
 
     Examples
     --------
-    >>> read_cron("*/30 8-18 * * mon-fri").text
+    >>> parse_cron("*/30 8-18 * * mon-fri").text
     '*/30 8-18 * * mon-fri'
-    >>> read_cron("*/30***").text
+    >>> parse_cron("*/30***").text
     '*/30 * * * *'
     """
     fields, warning = text.split(), ""
@@ -85,15 +85,17 @@ def read_cron(text: str) -> Cron:
         advice = f"write {instead!r}" if instead else "as '*/30 * * * *' for every half hour"
         raise RequestError([Fault("--cron", repr(text), allowed, advice)])
     faults: list[Fault] = []
-    values = [_values(field, *about, faults) for field, about in zip(fields, _FIELDS, strict=True)]
-    if not faults and not _happens(fields, values):
+    values = [
+        _parse_field(field, *about, faults) for field, about in zip(fields, _FIELDS, strict=True)
+    ]
+    if not faults and not _has_matching_day(fields, values):
         allowed = "a day that there is"
         faults.append(Fault("--cron", repr(text), allowed, f"no such month has day {fields[2]}"))
     check(faults)
-    return Cron(" ".join(fields), warning)
+    return CronExpression(" ".join(fields), warning)
 
 
-def _values(
+def _parse_field(
     field: str, name: str, low: int, high: int, names: dict[str, int], faults: list[Fault]
 ) -> set[int]:
     """All numbers that a field stands for."""
@@ -109,8 +111,8 @@ def _values(
             wrong(item, f"*, {numbers}, ranges as 1-5, steps as */2, and lists of them")
             continue
         first, last, step = match.groups()
-        begin = low if first == "*" else _number(first, names)
-        end = _number(last, names) if last else (high if first == "*" else begin)
+        begin = low if first == "*" else _parse_number(first, names)
+        end = _parse_number(last, names) if last else (high if first == "*" else begin)
         if begin is None or end is None or not (low <= begin <= high and low <= end <= high):
             wrong(item, numbers)
         elif first == "*" and last:
@@ -126,11 +128,11 @@ def _values(
     return found
 
 
-def _number(text: str, names: dict[str, int]) -> int | None:
+def _parse_number(text: str, names: dict[str, int]) -> int | None:
     return int(text) if text.isdecimal() else names.get(text.lower())
 
 
-def _happens(fields: Sequence[str], values: Sequence[set[int]]) -> bool:
+def _has_matching_day(fields: Sequence[str], values: Sequence[set[int]]) -> bool:
     """Whether there is such a day; a day of the week is one in any month."""
     if fields[4] != "*":
         return True

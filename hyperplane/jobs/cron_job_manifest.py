@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 from hyperplane.engines.kubernetes.pods import verbatim
 from hyperplane.errors import Fault, check
-from hyperplane.jobs.kubernetes_manifest import SAFE_CONTAINER, SAFE_POD, as_yaml
+from hyperplane.jobs.kubernetes_manifest import SAFE_CONTAINER, SAFE_POD, dump_yaml
 
 #: Seconds that a job has to end after it is asked to, before its pod is killed.
-_GRACE = 30
+_GRACE_SECONDS = 30
 #: Characters that Kubernetes leaves of a name of 63 for a CronJob.
-_LONGEST_NAME = 52
+_MAX_NAME_LENGTH = 52
 
 
-def cron_job(
+def render_cron_job(
     name: str, cron: str, argv: Sequence[str], *, image: str, folder: str, overlap: bool
 ) -> str:
     """The manifest of a CronJob that runs a job in the foreground of its pod.
@@ -53,8 +53,8 @@ def cron_job(
     """
     resource = re.sub("[^a-z0-9-]+", "-", name.lower()).strip("-")
     faults = []
-    if len(resource) > _LONGEST_NAME:
-        allowed = f"up to {_LONGEST_NAME} characters for Kubernetes"
+    if len(resource) > _MAX_NAME_LENGTH:
+        allowed = f"up to {_MAX_NAME_LENGTH} characters for Kubernetes"
         faults.append(Fault("--name", repr(name), allowed))
     if not image.strip():
         advice = "one that has hyperplane and the files of the pipeline"
@@ -84,7 +84,7 @@ def cron_job(
                         "spec": {
                             "restartPolicy": "Never",
                             **SAFE_POD,
-                            "terminationGracePeriodSeconds": _GRACE,
+                            "terminationGracePeriodSeconds": _GRACE_SECONDS,
                             "containers": [container],
                         },
                     },
@@ -92,4 +92,4 @@ def cron_job(
             },
         },
     }
-    return as_yaml(manifest)
+    return dump_yaml(manifest)

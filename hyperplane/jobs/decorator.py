@@ -14,20 +14,20 @@ from typing import Any, TypeVar, overload
 from hyperplane.errors import Fault, RequestError, UnknownArgument, check
 from hyperplane.jobs import calls, submitting
 from hyperplane.jobs.definition.models import Pipeline, Step
-from hyperplane.jobs.definition.records import attempt
-from hyperplane.jobs.definition.wording import did_you_mean
+from hyperplane.jobs.definition.records import validate_record
+from hyperplane.jobs.definition.wording import suggest_names
 from hyperplane.jobs.handle import JobHandle
 from hyperplane.jobs.options import label_faults, option_faults
 from hyperplane.public_calls import check_call, stating, unknown_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OF_JOB = ("name", "job_type", "timeout", "active_timeout", "max_retries", "parameters")
+_JOB_OPTIONS = ("name", "job_type", "timeout", "active_timeout", "max_retries", "parameters")
 #: The fields of a step that the function itself fills.
-_TAKEN = {"name", "kind", "path", "argv", "output_path", "depends_on"}
-_OF_STEP = tuple(name for name in Step.model_fields if name not in _TAKEN)
+_FILLED_FIELDS = {"name", "kind", "path", "argv", "output_path", "depends_on"}
+_STEP_OPTIONS = tuple(name for name in Step.model_fields if name not in _FILLED_FIELDS)
 #: A name like that of functions.
-_TITLE = "function"
+_DEFAULT_NAME = "function"
 
 
 @overload
@@ -75,19 +75,19 @@ def job(function: Any = None, **options: Any) -> Any:
         check(_option_faults(options))
         return lambda later: job(later, **options)
     check([*_function_faults(function), *_option_faults(options)])
-    title = getattr(function, "__name__", _TITLE)
+    title = getattr(function, "__name__", _DEFAULT_NAME)
 
     def submit(*arguments: Any, **named: Any) -> JobHandle:
-        _check_call(function, title, arguments, named)
-        place = {name: value for name, value in options.items() if name not in _OF_JOB}
+        _check_arguments(function, title, arguments, named)
+        place = {name: value for name, value in options.items() if name not in _JOB_OPTIONS}
         argv = (sys.executable, "-m", calls.PROGRAM)
         step = Step(name=title, kind="command", argv=argv, **place)
         made = submitting.new_job(
             Pipeline.from_steps(title, [step], root=Path.cwd()),
-            **{name: value for name, value in options.items() if name in _OF_JOB},
+            **{name: value for name, value in options.items() if name in _JOB_OPTIONS},
         )
-        calls.keep(made, (function, arguments, named))
-        return JobHandle(submitting.send(made, source=_source_of(function)).id)
+        calls.save_call(made, (function, arguments, named))
+        return JobHandle(submitting.submit_job(made, source=_read_source(function)).id)
 
     @functools.wraps(function)
     def called(*arguments: Any, **named: Any) -> Any:
@@ -97,7 +97,7 @@ def job(function: Any = None, **options: Any) -> Any:
     return called
 
 
-def _source_of(function: Any) -> str | None:
+def _read_source(function: Any) -> str | None:
     """The text of the module of a function, or of the function; None where there is none."""
     places: tuple[Any, Any] = (inspect.getmodule(function), function)
     for one in places:
@@ -107,16 +107,23 @@ def _source_of(function: Any) -> str | None:
 
 
 def _option_faults(options: Mapping[str, Any]) -> list[Fault]:
-    known = list(dict.fromkeys((*_OF_JOB, *_OF_STEP)))
+    known = list(dict.fromkeys((*_JOB_OPTIONS, *_STEP_OPTIONS)))
     faults: list[Fault] = []
     for name in options:
         if name not in known:
             faults.append(unknown_name(name, options[name], ["function", *known], "job"))
-    of_job = {name: options.get(name) for name in _OF_JOB if name not in ("job_type", "parameters")}
+    of_job = {
+        name: options.get(name) for name in _JOB_OPTIONS if name not in ("job_type", "parameters")
+    }
     faults += option_faults(**of_job)
     faults += label_faults(options["job_type"]) if "job_type" in options else []
-    of_step = {name: value for name, value in options.items() if name in _OF_STEP}
-    return faults + attempt(Step, {"name": _TITLE, "kind": "command", "argv": ("a",), **of_step})[1]
+    of_step = {name: value for name, value in options.items() if name in _STEP_OPTIONS}
+    return (
+        faults
+        + validate_record(
+            Step, {"name": _DEFAULT_NAME, "kind": "command", "argv": ("a",), **of_step}
+        )[1]
+    )
 
 
 def _function_faults(function: Any) -> list[Fault]:
@@ -133,7 +140,7 @@ def _function_faults(function: Any) -> list[Fault]:
     return []
 
 
-def _check_call(
+def _check_arguments(
     function: Any, title: str, arguments: tuple[Any, ...], named: Mapping[str, Any]
 ) -> None:
     """Refuse what the function cannot be called with, before a job is made of it."""
@@ -147,7 +154,7 @@ def _check_call(
         parameters = signature.parameters
         is_open = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
         unknown = [] if is_open else [name for name in named if name not in parameters]
-        near = [did_you_mean(name, parameters) for name in unknown]
+        near = [suggest_names(name, parameters) for name in unknown]
         allowed = f"arguments of {title}{signature}"
         fault = Fault("submit", str(error), allowed, " ".join(filter(None, near)))
         with stating("nothing was submitted"):

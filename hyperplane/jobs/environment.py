@@ -12,9 +12,9 @@ from hyperplane.errors import Fault
 
 if TYPE_CHECKING:
     from hyperplane.jobs.definition.models import Step
-    from hyperplane.jobs.states import Job, Unit
+    from hyperplane.jobs.states import Job, WorkUnit
 
-PREFIX = "HYPERPLANE_JOB_PARAMETER_"
+PARAMETER_PREFIX = "HYPERPLANE_JOB_PARAMETER_"
 SECRET_PREFIX = "HYPERPLANE_CUSTOM_SECRET_KEY_"  # noqa: S105 - a name, and no secret
 #: Where a notebook notes the cell that runs.
 PROGRESS = "HYPERPLANE_JOB_PROGRESS"
@@ -26,7 +26,7 @@ KERNEL = "HYPERPLANE_JOB_KERNEL"
 CLUSTER = "HYPERPLANE_CLUSTER"
 
 #: Bytes: Linux takes no variable of 128 KiB.
-_LONGEST = 120_000
+_MAX_BYTES = 120_000
 
 #: Variables that decide which code runs, for whom and with whose rights: no parameter sets them.
 _PROTECTED = re.compile(
@@ -43,12 +43,12 @@ _PROTECTED = re.compile(
 )
 
 
-def cleaned(name: str) -> str:
+def variable_name(name: str) -> str:
     """The name of a variable: upper case, and ``_`` for all that is no letter or digit."""
     return re.sub("[^A-Z0-9]", "_", name.upper())
 
 
-def protected(name: str) -> bool:
+def is_protected(name: str) -> bool:
     """Whether a variable is one that no parameter may set."""
     return bool(_PROTECTED.fullmatch(name)) or name[:1].isdigit()
 
@@ -63,13 +63,13 @@ def parameter_faults(parameters: Mapping[Any, Any]) -> list[Fault]:
         if not isinstance(name, str) or not name.strip() or not _is_utf8(name):
             faults.append(Fault(where, ascii(name)[:80], "a name that is text"))
             continue
-        variable = cleaned(name)
+        variable = variable_name(name)
         if variable in seen:
             allowed = f"names that differ as variables: {seen[variable]!r} is {variable}, too"
             faults.append(Fault(where, repr(name), allowed))
         seen[variable] = name
         try:
-            text = as_text({name: value})[name]
+            text = parameters_as_text({name: value})[name]
         except (TypeError, ValueError, RecursionError):
             allowed = "text, a number, true or false, or what JSON can hold"
             faults.append(Fault(where, type(value).__name__, allowed))
@@ -83,15 +83,15 @@ def parameter_faults(parameters: Mapping[Any, Any]) -> list[Fault]:
         else:
             sizes.append(len(_as_json({name: text}).encode()))
             faults += _size_faults(where, sizes[-1])
-    if sizes and max(sizes) <= _LONGEST:
+    if sizes and max(sizes) <= _MAX_BYTES:
         faults += _size_faults("parameters", sum(sizes))
     return faults
 
 
 def _size_faults(where: str, size: int) -> list[Fault]:
-    if size <= _LONGEST:
+    if size <= _MAX_BYTES:
         return []
-    allowed = f"at most {_LONGEST} bytes of JSON: a variable of the environment holds no more"
+    allowed = f"at most {_MAX_BYTES} bytes of JSON: a variable of the environment holds no more"
     return [Fault(where, f"{size} bytes", allowed, "write a file and give its path")]
 
 
@@ -103,7 +103,7 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def as_text(parameters: Mapping[str, Any]) -> dict[str, str]:
+def parameters_as_text(parameters: Mapping[str, Any]) -> dict[str, str]:
     """Parameters as texts, as the documented interface sends them."""
     return {
         name: value if isinstance(value, str) else _as_json(value)
@@ -115,14 +115,14 @@ def parameter_variables(parameters: Mapping[str, str]) -> dict[str, str]:
     """Parameters as variables: each with the prefix, and by itself where that is no harm."""
     found: dict[str, str] = {}
     for name, value in parameters.items():
-        variable = cleaned(name)
-        found[PREFIX + variable] = value
-        if not protected(variable):
+        variable = variable_name(name)
+        found[PARAMETER_PREFIX + variable] = value
+        if not is_protected(variable):
             found[variable] = value
     return found
 
 
-def variables(job: Job, step: Step, unit: Unit, pieces: int) -> dict[str, str]:
+def step_variables(job: Job, step: Step, unit: WorkUnit, pieces: int) -> dict[str, str]:
     """What a step finds in its environment beyond that of whoever submitted the job."""
     parameters = dict(job.parameters)
     found = {
@@ -149,7 +149,7 @@ def variables(job: Job, step: Step, unit: Unit, pieces: int) -> dict[str, str]:
     return {**found, **step.env}
 
 
-def grown(step: Step, times: int) -> dict[str, str]:
+def cluster_variable(step: Step, times: int) -> dict[str, str]:
     """The variable with the step's cluster, larger after it ran out of memory."""
     if step.cluster is None:
         return {}
@@ -160,14 +160,18 @@ def grown(step: Step, times: int) -> dict[str, str]:
     return {CLUSTER: json.dumps(cluster)}
 
 
-def secrets(
+def find_secrets(
     names: Iterable[str], environment: Mapping[str, str], folder: str
 ) -> tuple[dict[str, str], list[str]]:
     """The values of secrets, from the environment or from files, and the names without one."""
     found: dict[str, str] = {}
     missing: list[str] = []
     for name in names:
-        value = environment.get(name) or environment.get(cleaned(name)) or _in_file(folder, name)
+        value = (
+            environment.get(name)
+            or environment.get(variable_name(name))
+            or _read_secret_file(folder, name)
+        )
         if value is None:
             missing.append(name)
         else:
@@ -177,15 +181,15 @@ def secrets(
 
 def secret_variables(values: Mapping[str, str]) -> dict[str, str]:
     """Secrets as the variables that steps know."""
-    plain = {cleaned(name): value for name, value in values.items()}
+    plain = {variable_name(name): value for name, value in values.items()}
     return {
         **{SECRET_PREFIX + name: value for name, value in plain.items()},
-        **{name: value for name, value in plain.items() if not protected(name)},
+        **{name: value for name, value in plain.items() if not is_protected(name)},
         **{name: value for name, value in values.items() if name.isidentifier()},
     }
 
 
-def hidden_from(
+def without_other_secrets(
     step: Step, steps: Iterable[Step], environment: Mapping[str, str]
 ) -> dict[str, str]:
     """An environment without the secrets of other steps.
@@ -212,17 +216,19 @@ def hidden_from(
     >>> hidden_from(two, [one, two], {"DB_PASSWORD": "...", "PATH": "/bin"})
     {'PATH': '/bin'}
     """
-    of_all = {spelled for other in steps for name in other.secrets for spelled in _spellings(name)}
-    hidden = of_all - {spelled for name in step.secrets for spelled in _spellings(name)}
+    of_all = {
+        spelled for other in steps for name in other.secrets for spelled in _secret_spellings(name)
+    }
+    hidden = of_all - {spelled for name in step.secrets for spelled in _secret_spellings(name)}
     return {name: value for name, value in environment.items() if name not in hidden}
 
 
-def _spellings(name: str) -> set[str]:
+def _secret_spellings(name: str) -> set[str]:
     """The variables in which a secret may be."""
-    return {name, cleaned(name), SECRET_PREFIX + cleaned(name)}
+    return {name, variable_name(name), SECRET_PREFIX + variable_name(name)}
 
 
-def _in_file(folder: str, name: str) -> str | None:
+def _read_secret_file(folder: str, name: str) -> str | None:
     try:
         return Path(folder, name).read_text().rstrip("\n")
     except (OSError, ValueError):

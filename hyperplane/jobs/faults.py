@@ -7,9 +7,9 @@ import signal
 from pathlib import Path
 
 #: Kinds of faults: of what it was given, of memory, and those that may pass.
-INPUT, MEMORY, PASSING = "input", "memory", "passing"
+INPUT, MEMORY, TRANSIENT = "input", "memory", "passing"
 #: Bytes at the end of a log that are looked at.
-_TAIL = 8192
+_TAIL_BYTES = 8192
 
 #: By convention: wrong usage, data or configuration (sysexits.h), no such program, no right.
 _INPUT_CODES = {2, 64, 65, 66, 67, 68, 72, 76, 77, 78, 126, 127}
@@ -18,7 +18,7 @@ _MEMORY = re.compile(
     r"std::bad_alloc|Cannot allocate memory|heap out of memory"
 )
 #: What an HTTP library says of an answer that may be another one next time.
-_PASSING_HTTP = re.compile(
+_TRANSIENT_HTTP = re.compile(
     r"\b(408|425|429|500|502|503|504)\b[^\n]{0,40}\b(error|too many|unavailable|timeout|gateway)",
     re.IGNORECASE,
 )
@@ -33,10 +33,10 @@ _INPUT_ERRORS = {
 }  # fmt: skip
 #: The last line of a traceback: the name of the error, perhaps with its module.
 _ERROR = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*)(?::|$)", re.MULTILINE)
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def kind_of(exit_code: int | None, log: str) -> str:
+def classify_failure(exit_code: int | None, log: str) -> str:
     r"""The kind of fault that ended an attempt.
 
     Parameters
@@ -64,38 +64,38 @@ def kind_of(exit_code: int | None, log: str) -> str:
     if exit_code == -signal.SIGKILL or (exit_code != 0 and _MEMORY.search(log)):
         return MEMORY
     if exit_code is None:
-        return PASSING
+        return TRANSIENT
     if exit_code in _INPUT_CODES:
         return INPUT
-    if _PASSING_HTTP.search(log):
-        return PASSING
-    return INPUT if _error_in(log) in _INPUT_ERRORS else PASSING
+    if _TRANSIENT_HTTP.search(log):
+        return TRANSIENT
+    return INPUT if _last_error_name(log) in _INPUT_ERRORS else TRANSIENT
 
 
-def reason_of(exit_code: int | None, log: str) -> str:
+def describe_failure(exit_code: int | None, log: str) -> str:
     """One line on why an attempt failed."""
     if exit_code is None:
         return "its process was killed"
     if exit_code == -signal.SIGKILL:
         return "ended by SIGKILL, as what needs more memory than there is"
     if exit_code < 0:
-        return f"ended by {_signal(-exit_code)}"
+        return f"ended by {_signal_name(-exit_code)}"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     last = f": {lines[-1][:300]}" if lines else ""
     return f"exit code {exit_code}{last}"
 
 
-def tail(log: Path) -> str:
+def read_tail(log: Path) -> str:
     """The end of a log, without colours."""
     try:
         with log.open("rb") as opened:
-            opened.seek(max(0, opened.seek(0, 2) - _TAIL))
-            return _COLOURS.sub("", opened.read().decode(errors="replace"))
+            opened.seek(max(0, opened.seek(0, 2) - _TAIL_BYTES))
+            return _COLORS.sub("", opened.read().decode(errors="replace"))
     except OSError:
         return ""
 
 
-def _error_in(log: str) -> str:
+def _last_error_name(log: str) -> str:
     """The name of the last error of a traceback at the end of a log."""
     found = _ERROR.findall(log) if "Traceback" in log or "Error" in log else []
     names = [
@@ -104,7 +104,7 @@ def _error_in(log: str) -> str:
     return names[-1] if names else ""
 
 
-def _signal(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

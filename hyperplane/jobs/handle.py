@@ -21,16 +21,16 @@ from hyperplane.errors import (
 )  # fmt: skip
 from hyperplane.jobs import calls, outputs, submitting
 from hyperplane.jobs.definition.models import Pipeline
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
 from hyperplane.public_calls import check_call
 from hyperplane.tables import as_html, as_text
 from hyperplane.units import in_seconds, is_truth_value, whole_number
 
 #: Seconds between looks at a job.
-_LOOK = 0.1
+_POLL_SECONDS = 0.1
 #: Seconds that may be waited: some thirty years.
-_LONGEST = 1e9
+_MAX_TIMEOUT = 1e9
 
 
 @check_call
@@ -49,8 +49,8 @@ class JobHandle:
     """
 
     def __init__(self, job_id: str | submitting.Submitted) -> None:
-        self._store = the_store()
-        self.id = self._store.get(submitting.id_of(job_id)).id
+        self._store = open_store()
+        self.id = self._store.get(submitting.to_job_id(job_id)).id
 
     @property
     def job(self) -> Job:
@@ -88,17 +88,17 @@ class JobHandle:
         TimeoutError
             When it has not ended in that time.
         """
-        limit = _limit(timeout)
+        limit = _timeout_seconds(timeout)
         deadline = None if limit is None else time.monotonic() + limit
-        submitting.look_after(self._store)
+        submitting.ensure_supervisor(self._store)
         looked = time.monotonic()
         while not (job := self.job).processed:
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"job {self.id} is {job.status} after {limit:g} s; it goes on")
             if time.monotonic() - looked > 5:
-                submitting.look_after(self._store)
+                submitting.ensure_supervisor(self._store)
                 looked = time.monotonic()
-            time.sleep(_LOOK)
+            time.sleep(_POLL_SECONDS)
         return job.status
 
     @check_call
@@ -126,7 +126,7 @@ class JobHandle:
         self.wait(timeout)
         job = self.job
         if job.status == DONE:
-            return calls.result_of(job) if calls.is_call(job) else job.output
+            return calls.load_result(job) if calls.is_function_job(job) else job.output
         kinds: dict[str, type[JobError]] = {CANCELLED: JobCancelled, TIMED_OUT: JobTimeout}
         kind = kinds.get(job.status, JobFailed)
         last = self.logs(lines=20)
@@ -176,9 +176,9 @@ class JobHandle:
             raise JobError(self.id, f"step {step!r} has written nothing; the steps are {names}")
         if not found:
             return ""
-        log = Path(self.job.folder, _telling(found).log)
+        log = Path(self.job.folder, _most_relevant(found).log)
         try:
-            return outputs.last_lines(log, number)
+            return outputs.read_last_lines(log, number)
         except OSError as error:
             wrong = f"its log {log} cannot be read ({error.strerror})"
             raise JobError(self.id, f"{wrong}; it ran on {self.job.machine}") from error
@@ -210,18 +210,18 @@ class JobHandle:
         return as_html(self.as_rows())
 
 
-def _limit(timeout: Any) -> float | None:
+def _timeout_seconds(timeout: Any) -> float | None:
     """A timeout in seconds; None for no limit."""
     seconds = in_seconds(timeout)
     is_number = isinstance(seconds, Real) and not is_truth_value(seconds)
     # A time that has passed already is a right one: programs subtract.
-    if seconds is None or (is_number and (abs(seconds) < _LONGEST or seconds == math.inf)):
+    if seconds is None or (is_number and (abs(seconds) < _MAX_TIMEOUT or seconds == math.inf)):
         return cast("float | None", seconds)
-    allowed = f"seconds below {_LONGEST:g}, text such as '10 min', or None for no limit"
+    allowed = f"seconds below {_MAX_TIMEOUT:g}, text such as '10 min', or None for no limit"
     raise RequestError([Fault("timeout", repr(timeout)[:80], allowed)])
 
 
-def _telling(attempts: Iterable[Attempt]) -> Attempt:
+def _most_relevant(attempts: Iterable[Attempt]) -> Attempt:
     """The attempt to show: the last one of its step or chunk, and a failed one if there is any."""
     last = {
         (one.step, one.chunk): one for one in sorted(attempts, key=lambda one: one.number)
@@ -305,4 +305,4 @@ def submit(
         runner=runner,
         runner_options=runner_options,
     )
-    return JobHandle(submitting.send(made, runner_options=runner_options).id)
+    return JobHandle(submitting.submit_job(made, runner_options=runner_options).id)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from hyperplane import config
 from hyperplane.errors import JobStoreError
-from hyperplane.jobs.backoff import may_pass
+from hyperplane.jobs.backoff import is_retryable
 from hyperplane.optional import need
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
 
 
-def home() -> Path:
+def jobs_folder() -> Path:
     """The folder of this user for jobs, closed to everybody else.
 
     Raises
@@ -41,10 +41,10 @@ def home() -> Path:
     except (OSError, ValueError) as error:
         said = error.strerror if isinstance(error, OSError) else error
         wrong = f"the folder cannot be used ({said}); set hyperplane.jobs.home to one of yours"
-        raise JobStoreError(str(folder), wrong, passing=may_pass(error)) from error
+        raise JobStoreError(str(folder), wrong, passing=is_retryable(error)) from error
 
 
-def the_store() -> JobStore:
+def open_store() -> JobStore:
     """The store that the configuration names.
 
     Raises
@@ -54,7 +54,7 @@ def the_store() -> JobStore:
     """
     need("sqlalchemy", "jobs")
     # A connection does not survive a fork.
-    return _opened(store_url(), os.getpid())
+    return _open_cached(store_url(), os.getpid())
 
 
 def store_url() -> str:
@@ -62,12 +62,12 @@ def store_url() -> str:
     told = config.jobs().store or "sqlite:///jobs.db"
     scheme, mark, path = told.partition(":///")
     if scheme.startswith("sqlite") and mark and path and not path.startswith(("/", ":")):
-        return f"{scheme}:///{home() / path}"
+        return f"{scheme}:///{jobs_folder() / path}"
     return told
 
 
 @functools.lru_cache(maxsize=4)
-def _opened(url: str, process: int) -> JobStore:
+def _open_cached(url: str, process: int) -> JobStore:
     del process
     from hyperplane.jobs.store import JobStore
 

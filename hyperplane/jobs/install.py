@@ -34,7 +34,7 @@ def install(requirements: Path, place: Path) -> int:
         venv.create(place, with_pip=False, symlinks=True)
         python = place / "bin" / "python"
         # What is installed here is found, too, after what is asked for.
-        (_packages(place) / "hyperplane-parent.pth").write_text(
+        (_site_packages(place) / "hyperplane-parent.pth").write_text(
             f"{sysconfig.get_path('purelib')}\n"
         )
         pip = [sys.executable, "-m", "pip", "--python", str(python), "install"]
@@ -45,7 +45,7 @@ def install(requirements: Path, place: Path) -> int:
         return code
 
 
-def _packages(place: Path) -> Path:
+def _site_packages(place: Path) -> Path:
     variables = {"base": str(place), "platbase": str(place)}
     return Path(sysconfig.get_path("purelib", "venv", variables))
 

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 from hyperplane.jobs import requirements
 from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.states import DONE, IN_PROGRESS, Attempt, Job, Unit
-from hyperplane.jobs.step_command import traces
+from hyperplane.jobs.states import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
+from hyperplane.jobs.step_command import attempt_prefix
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 #: Of a step that has not begun, and of one that never will.
-WAITS, NOT_RUN = "waits", "not run"
+WAITING, NOT_RUN = "waits", "not run"
 #: Chunks of a step that did not end well and are shown by themselves.
-_SHOWN = 5
-_STYLES = {DONE: "green", IN_PROGRESS: "cyan", WAITS: "dim", NOT_RUN: "dim", "pending": "dim"}
+_MAX_SHOWN = 5
+_STYLES = {DONE: "green", IN_PROGRESS: "cyan", WAITING: "dim", NOT_RUN: "dim", "pending": "dim"}
 
 
 @dataclass(frozen=True)
-class StepState:
+class StepProgress:
     """How one step of a job stands.
 
     Parameters
@@ -72,7 +72,7 @@ class StepState:
         return "; ".join(parts)
 
 
-def step_states(job: Job, attempts: Sequence[Attempt], now: float) -> list[StepState]:
+def step_progress(job: Job, attempts: Sequence[Attempt], now: float) -> list[StepProgress]:
     """How the steps of a job stand.
 
     Parameters
@@ -94,21 +94,22 @@ def step_states(job: Job, attempts: Sequence[Attempt], now: float) -> list[StepS
         of_step.setdefault(one.step, []).append(one)
     named: list[tuple[str, Step | None]] = [(step.name, step) for step in job.pipeline.steps]
     if job.pipeline.requirements is not None:
-        named.insert(0, (requirements.NAME, None))
+        named.insert(0, (requirements.INSTALL_STEP, None))
     return [
-        _state(job, name, step, of_step.get(name, []), job.ended or now) for name, step in named
+        _one_step_progress(job, name, step, of_step.get(name, []), job.ended or now)
+        for name, step in named
     ]
 
 
-def _state(
+def _one_step_progress(
     job: Job, name: str, step: Step | None, attempts: list[Attempt], now: float
-) -> StepState:
+) -> StepProgress:
     last = list({one.chunk: one for one in attempts}.values())
     chunks = 0 if step is None else step.chunk_count
     counts = Counter(one.status for one in last)
     bad = tuple(one for one in last if one.status not in (DONE, IN_PROGRESS))
     if not last:
-        status = NOT_RUN if job.processed else WAITS
+        status = NOT_RUN if job.processed else WAITING
     elif counts[IN_PROGRESS]:
         status = IN_PROGRESS
     elif bad:
@@ -119,14 +120,14 @@ def _state(
         status = NOT_RUN if job.processed else IN_PROGRESS
     cells = ""
     if step is not None and step.kind == "notebook" and status == IN_PROGRESS:
-        cells = ", ".join(filter(None, (_cell(job, one, chunks) for one in last)))
-    return StepState(
-        name, status, _ran(attempts, now), max((one.number for one in last), default=0),
+        cells = ", ".join(filter(None, (_current_cell(job, one, chunks) for one in last)))
+    return StepProgress(
+        name, status, _total_seconds(attempts, now), max((one.number for one in last), default=0),
         chunks, dict(counts), cells, bad,
     )  # fmt: skip
 
 
-def _ran(attempts: Iterable[Attempt], now: float) -> float:
+def _total_seconds(attempts: Iterable[Attempt], now: float) -> float:
     """Seconds in which at least one of some attempts ran."""
     total, until = 0.0, 0.0
     for begun, ended in sorted((one.started, one.ended or now) for one in attempts):
@@ -135,11 +136,11 @@ def _ran(attempts: Iterable[Attempt], now: float) -> float:
     return total
 
 
-def _cell(job: Job, attempt: Attempt, chunks: int) -> str:
+def _current_cell(job: Job, attempt: Attempt, chunks: int) -> str:
     """The cell that an attempt at a notebook has come to."""
     if attempt.status != IN_PROGRESS:
         return ""
-    files = traces(job, Unit(attempt.step, attempt.chunk, chunks), attempt.number)
+    files = attempt_prefix(job, WorkUnit(attempt.step, attempt.chunk, chunks), attempt.number)
     try:
         cell = files.with_name(f"{files.name}.progress").read_text()[:20]
     except OSError:
@@ -147,7 +148,7 @@ def _cell(job: Job, attempt: Attempt, chunks: int) -> str:
     return f"{cell} of [{attempt.chunk}]" if chunks else cell
 
 
-def as_tree(job: Job, states: Sequence[StepState], now: float) -> RenderableType:
+def render_tree(job: Job, states: Sequence[StepProgress], now: float) -> RenderableType:
     """A job and its steps as a tree of rich.
 
     Parameters
@@ -167,26 +168,29 @@ def as_tree(job: Job, states: Sequence[StepState], now: float) -> RenderableType
     from rich.tree import Tree
 
     head = Text.assemble(
-        (job.name, "bold"), f" ({job.id[:8]})  ", _styled(job.status), f"  {_took(job, now)}"
+        (job.name, "bold"),
+        f" ({job.id[:8]})  ",
+        _styled(job.status),
+        f"  {_job_duration(job, now)}",
     )
     if job.dashboard:
-        head.append(f"\ndashboard {plain(job.dashboard)}")
+        head.append(f"\ndashboard {to_plain_line(job.dashboard)}")
     tree = Tree(head)
     names = max((len(one.name) for one in states), default=0)
     words = max(len(one.status) for one in states) if job.processed else len(IN_PROGRESS)
     for one in states:
         label = Text.assemble(f"{one.name:<{names}}  ", _styled(one.status, words))
         if one.counts:
-            label.append(f"  {duration(one.seconds):>8}  {one.detail}")
+            label.append(f"  {format_duration(one.seconds):>8}  {one.detail}")
         label.rstrip()
         branch = tree.add(label)
-        for attempt in one.bad[:_SHOWN]:
-            if why := _why(attempt):
+        for attempt in one.bad[:_MAX_SHOWN]:
+            if why := _attempt_reason(attempt):
                 branch.add(Text(why, style="red", overflow="fold"))
-        if len(one.bad) > _SHOWN:
-            branch.add(Text(f"and {len(one.bad) - _SHOWN} more", style="red"))
+        if len(one.bad) > _MAX_SHOWN:
+            branch.add(Text(f"and {len(one.bad) - _MAX_SHOWN} more", style="red"))
     if job.processed and job.reason and not any(one.bad for one in states):
-        tree.add(Text(plain(job.reason), style="red"))
+        tree.add(Text(to_plain_line(job.reason), style="red"))
     return tree
 
 
@@ -194,17 +198,17 @@ def _styled(status: str, width: int = 0) -> tuple[str, str]:
     return f"{status:<{width}}", _STYLES.get(status, "red")
 
 
-def _why(attempt: Attempt) -> str:
+def _attempt_reason(attempt: Attempt) -> str:
     chunk = f"[{attempt.chunk}] " if attempt.chunk >= 0 else ""
-    return f"{chunk}{plain(attempt.reason)}" if attempt.reason else ""
+    return f"{chunk}{to_plain_line(attempt.reason)}" if attempt.reason else ""
 
 
-def _took(job: Job, now: float) -> str:
+def _job_duration(job: Job, now: float) -> str:
     begun = job.started or job.submitted
-    return duration(max(0.0, (job.ended or now) - begun))
+    return format_duration(max(0.0, (job.ended or now) - begun))
 
 
-class Changes:
+class ProgressLines:
     """What has changed since it was last asked for, as lines; for what is no terminal.
 
     Parameters
@@ -218,7 +222,7 @@ class Changes:
         self._told: dict[tuple[str, str, int], tuple[object, ...]] = {}
 
     def lines(
-        self, job: Job, attempts: Sequence[Attempt], states: Iterable[StepState], now: float
+        self, job: Job, attempts: Sequence[Attempt], states: Iterable[StepProgress], now: float
     ) -> Iterator[str]:
         """A line for each step, failed chunk and job whose status is another one.
 
@@ -244,17 +248,18 @@ class Changes:
             if one.chunk >= 0 and one.status not in (DONE, IN_PROGRESS) and self._is_new(
                 (job.id, f"[{one.step}", one.chunk), (one.number, one.status)
             ):  # fmt: skip
-                yield f"{at} {who}{one.step} [{one.chunk}]: {one.status}: {plain(one.reason)}"
+                why = to_plain_line(one.reason)
+                yield f"{at} {who}{one.step} [{one.chunk}]: {one.status}: {why}"
         for state in states:
             tenths = 10 * state.counts.get(DONE, 0) // state.chunks if state.chunks else 0
             key = (job.id, state.name, -1)
             if state.counts and self._is_new(key, (state.status, state.attempts, tenths)):
-                yield f"{at} {who}{_line(state)}"
+                yield f"{at} {who}{_step_line(state)}"
         if job.dashboard and self._is_new((job.id, "", -2), (job.dashboard,)):
-            yield f"{at} {who}dashboard {plain(job.dashboard)}"
+            yield f"{at} {who}dashboard {to_plain_line(job.dashboard)}"
         if self._is_new((job.id, "", -1), (job.status,)):
-            took = f" in {_took(job, now)}" if job.processed else ""
-            why = f": {plain(job.reason)}" if job.reason else ""
+            took = f" in {_job_duration(job, now)}" if job.processed else ""
+            why = f": {to_plain_line(job.reason)}" if job.reason else ""
             yield f"{at} job {job.name} ({job.id[:8]}): {job.status}{took}{why}"
 
     def _is_new(self, key: tuple[str, str, int], value: tuple[object, ...]) -> bool:
@@ -263,14 +268,14 @@ class Changes:
         return before != value
 
 
-def _line(state: StepState) -> str:
-    took = "" if state.status == IN_PROGRESS else f" in {duration(state.seconds)}"
+def _step_line(state: StepProgress) -> str:
+    took = "" if state.status == IN_PROGRESS else f" in {format_duration(state.seconds)}"
     detail = f" ({state.detail})" if state.detail else ""
-    why = _why(state.bad[-1]) if state.bad and not state.chunks else ""
+    why = _attempt_reason(state.bad[-1]) if state.bad and not state.chunks else ""
     return f"{state.name}: {state.status}{took}{detail}" + (f": {why}" if why else "")
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time for people.
 
     Examples
@@ -285,12 +290,12 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {left} s"
 
 
-def plain(text: str) -> str:
+def to_plain_line(text: str) -> str:
     r"""One line without the characters that a terminal obeys.
 
     Examples
     --------
-    >>> plain("two\nlines\x1b[2J")
+    >>> to_plain_line("two\nlines\x1b[2J")
     'two lines[2J'
     """
     shown = "".join(mark for mark in text if mark.isprintable() or mark.isspace())

@@ -13,7 +13,7 @@ from contextlib import suppress
 from hyperplane.engines import machine
 from hyperplane.errors import JobStoreError
 from hyperplane.jobs import cancel_marker, notifications, submission_snapshot
-from hyperplane.jobs.backoff import has_no_room
+from hyperplane.jobs.backoff import is_disk_full
 from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.faults import INPUT
@@ -27,21 +27,21 @@ from hyperplane.jobs.states import (
     TIMED_OUT,
     Attempt,
     Job,
-    Unit,
-    overdue,
+    WorkUnit,
+    timeout_reason,
 )  # fmt: skip
-from hyperplane.jobs.step_command import Handed
-from hyperplane.jobs.step_executor import Attempts
+from hyperplane.jobs.step_command import SubmissionEnvironment
+from hyperplane.jobs.step_executor import StepExecutor
 from hyperplane.jobs.store import JobStore
 from hyperplane.units import parse_seconds
 
 #: Failed attempts that the reason of a job names.
-_NAMED = 3
+_MAX_REASONS = 3
 #: How often a process may be killed by nobody knows whom; that is no fault of the step.
-_MOST_LOST = 5
+_MAX_LOST_ATTEMPTS = 5
 
 
-class Conductor:
+class JobScheduler:
     """Starts the steps of a job as soon as those before them are done, again where that may help.
 
     Parameters
@@ -56,12 +56,14 @@ class Conductor:
         What the submission handed over.
     """
 
-    def __init__(self, store: JobStore, job: Job, capacity: Capacity, handed: Handed) -> None:
+    def __init__(
+        self, store: JobStore, job: Job, capacity: Capacity, handed: SubmissionEnvironment
+    ) -> None:
         self.store, self.job = store, job
-        self._kept = submission_snapshot.of(job)
+        self._kept = submission_snapshot.load_snapshot(job)
         self._settings = self._kept.settings
         self._capacity, self._handed = capacity, handed
-        self._attempts: Attempts | None = None
+        self._attempts: StepExecutor | None = None
         self._work: asyncio.Task[tuple[str, str]] | None = None
         self._cancelled, self._why, self._tried = False, "", 0
         #: Address of the dashboard of the Dask cluster that a step has.
@@ -91,12 +93,12 @@ class Conductor:
         except JobStoreError:
             raise  # nothing can be written down now; whoever comes next goes on
         except Exception as error:
-            if has_no_room(error):
+            if is_disk_full(error):
                 raise
             status, reason = FAILED, " ".join(f"{type(error).__name__}: {error}".split())[:500]
         ended = {"status": status, "reason": reason, "ended": time.time(), "dashboard": ""}
         self.store.update(self.job.id, among=OPEN, **ended)
-        cancel_marker.unmark(self.job)
+        cancel_marker.remove_marker(self.job)
         if status in (FAILED, TIMED_OUT) and self._settings.notify:
             log = "" if self._attempts is None else self._attempts.last_words()
             now, environment = self.store.get(self.job.id), self._handed.environment
@@ -110,7 +112,7 @@ class Conductor:
             self.job.id, among=OPEN, status=IN_PROGRESS, started=started
         ):
             return CANCELLED, ""  # it has ended since it was claimed; nothing more is written
-        attempts = Attempts(self.store, self.job, self._capacity, self._handed, self._kept)
+        attempts = StepExecutor(self.store, self.job, self._capacity, self._handed, self._kept)
         await attempts.prepare()
         self._attempts = attempts
         self._work = work = asyncio.ensure_future(self._tries(attempts))
@@ -137,13 +139,13 @@ class Conductor:
         """When the job's time is over, and which of its limits that is."""
         limits = [(math.inf, "")]
         if self.job.timeout >= 0:
-            limits.append((self.job.submitted + self.job.timeout, overdue(self.job.timeout)))
+            limits.append((self.job.submitted + self.job.timeout, timeout_reason(self.job.timeout)))
         if self.job.active_timeout >= 0:
             why = f"its active_timeout of {self.job.active_timeout:g} s from its start is over"
             limits.append((started + self.job.active_timeout, why))
         return min(limits)
 
-    async def _tries(self, attempts: Attempts) -> tuple[str, str]:
+    async def _tries(self, attempts: StepExecutor) -> tuple[str, str]:
         tries = self._tried = self.job.tries
         while True:
             failed = await self._steps(attempts)
@@ -154,7 +156,7 @@ class Conductor:
             own = {step.name for step in attempts.steps if step.retries is not None}
             final = [one for one in failed if one.fault == INPUT or one.step in own]
             if tries > self.job.max_retries or len(final) == len(failed):
-                return FAILED, _reason(failed)
+                return FAILED, _format_reason(failed)
             await asyncio.sleep(self._pause(tries))
 
     def _pause(self, times: int) -> float:
@@ -163,22 +165,22 @@ class Conductor:
         most = float(parse_seconds(self._settings.retry_wait_most))
         return min(most, first * 2.0 ** (times - 1)) * random.uniform(0.5, 1.0)  # noqa: S311
 
-    async def _steps(self, attempts: Attempts) -> list[Attempt]:
+    async def _steps(self, attempts: StepExecutor) -> list[Attempt]:
         """Run all that is not done, as far as that can be; the attempts that failed at last."""
         usual = self._settings.chunks_at_once or machine.cores()
         todo = {
-            step.name: _Todo(
+            step.name: _StepQueue(
                 step,
                 attempts.open_units(step),
                 attempts.runner.chunks_at_once(self._capacity, step, usual),
             )
             for step in attempts.steps
         }
-        running: dict[asyncio.Task[Attempt | None], Unit] = {}
+        running: dict[asyncio.Task[Attempt | None], WorkUnit] = {}
         failed: list[Attempt] = []
         try:
             while True:
-                for unit in _startable(todo):
+                for unit in _pop_startable(todo):
                     task = asyncio.ensure_future(self._unit(attempts, todo[unit.step].step, unit))
                     running[task] = unit
                 if not running:
@@ -197,7 +199,7 @@ class Conductor:
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(*running, return_exceptions=True)
 
-    async def _unit(self, attempts: Attempts, step: Step, unit: Unit) -> Attempt | None:
+    async def _unit(self, attempts: StepExecutor, step: Step, unit: WorkUnit) -> Attempt | None:
         """Attempts at a step or chunk until one is done; the last one when none was."""
         # A step that says how often is tried so often, and no more with the job.
         most = 1 + (self._tried if step.retries is None else step.retries)
@@ -205,7 +207,7 @@ class Conductor:
             failed, lost = attempts.failures(unit)
             if failed and (failed[-1].fault == INPUT or len(failed) >= most):
                 return failed[-1]
-            if len(lost) > _MOST_LOST:
+            if len(lost) > _MAX_LOST_ATTEMPTS:
                 return lost[-1]
             ended = await attempts.make(step, unit)
             if ended.status == DONE:
@@ -214,10 +216,10 @@ class Conductor:
                 await asyncio.sleep(self._pause(len(failed) + 1) if len(failed) + 1 < most else 0)
 
 
-class _Todo:
+class _StepQueue:
     """What is left to do of a step."""
 
-    def __init__(self, step: Step, units: Iterable[Unit], at_once: int) -> None:
+    def __init__(self, step: Step, units: Iterable[WorkUnit], at_once: int) -> None:
         self.step, self.units, self.at_once = step, deque(units), at_once
         self.running, self.failed = 0, 0
 
@@ -230,7 +232,7 @@ class _Todo:
         self.failed += not well
 
 
-def _startable(todo: dict[str, _Todo]) -> Iterable[Unit]:
+def _pop_startable(todo: dict[str, _StepQueue]) -> Iterable[WorkUnit]:
     for one in todo.values():
         if one.units and all(todo[name].done for name in one.step.depends_on):
             while one.units and one.running < one.at_once:
@@ -238,12 +240,12 @@ def _startable(todo: dict[str, _Todo]) -> Iterable[Unit]:
                 yield one.units.popleft()
 
 
-def _reason(failed: list[Attempt]) -> str:
-    named = [f"{_where(one)} {one.status}: {one.reason}" for one in failed[:_NAMED]]
-    more = [f"and {len(failed) - _NAMED} more"] * (len(failed) > _NAMED)
+def _format_reason(failed: list[Attempt]) -> str:
+    named = [f"{_format_unit(one)} {one.status}: {one.reason}" for one in failed[:_MAX_REASONS]]
+    more = [f"and {len(failed) - _MAX_REASONS} more"] * (len(failed) > _MAX_REASONS)
     return "; ".join(named + more)
 
 
-def _where(attempt: Attempt) -> str:
+def _format_unit(attempt: Attempt) -> str:
     chunk = f" [{attempt.chunk}]" if attempt.chunk >= 0 else ""
     return f"step {attempt.step!r}{chunk}"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hyperplane.errors import Fault, JobError, RequestError, check
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import (
     CANCELLED,
     DONE,
@@ -19,14 +19,14 @@ from hyperplane.jobs.states import (
     TIMED_OUT,
     Job,
 )  # fmt: skip
-from hyperplane.jobs.submitting import id_of, look_after
+from hyperplane.jobs.submitting import ensure_supervisor, to_job_id
 from hyperplane.units import is_iterable
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
 
 
-def summary(jobs: Sequence[Job]) -> str:
+def format_summary(jobs: Sequence[Job]) -> str:
     """The documented text on several jobs."""
     count = {status: sum(job.status == status for job in jobs) for status in _STATUSES}
     total = len(jobs)
@@ -47,7 +47,7 @@ def summary(jobs: Sequence[Job]) -> str:
 _STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, TIMED_OUT, CANCELLED, FAILED)
 
 
-def check_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
+def summarize_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
     """The summary of jobs, and whether all of them have ended.
 
     Parameters
@@ -67,8 +67,8 @@ def check_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
     RequestError
         With every id that no job has.
     """
-    store = store or the_store()
-    asked = _listed(ids)
+    store = store or open_store()
+    asked = _to_ids(ids)
     found = store.many(asked)
     faults: list[Fault] = []
     for one in asked:
@@ -79,18 +79,18 @@ def check_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
                 allowed = "the id of a job; hyperplane job list shows them"
                 faults.append(Fault("ids", repr(one), allowed))
     check(faults)
-    look_after(store)
+    ensure_supervisor(store)
     jobs = list({found[one].id: found[one] for one in asked}.values())  # each once
-    return summary(jobs), all(job.processed for job in jobs)
+    return format_summary(jobs), all(job.processed for job in jobs)
 
 
 async def watch_jobs(ids: Any, interval: float) -> str:
     """The summary once all jobs have ended; until then it is shown whenever it has changed."""
-    store, asked, shown = the_store(), _listed(ids), ""
+    store, asked, shown = open_store(), _to_ids(ids), ""
     while True:
-        text, ended = await asyncio.to_thread(check_jobs, asked, store)
+        text, ended = await asyncio.to_thread(summarize_jobs, asked, store)
         if shown and (ended or text != shown):
-            _clear(wait=not ended)
+            _clear_output(wait=not ended)
         if ended:
             return text
         if text != shown:
@@ -100,16 +100,16 @@ async def watch_jobs(ids: Any, interval: float) -> str:
         await asyncio.sleep(interval)
 
 
-def _listed(ids: Any) -> list[str]:
+def _to_ids(ids: Any) -> list[str]:
     """The ids of jobs; text, and what one submission gave, is one job."""
     one = isinstance(ids, str) or hasattr(ids, "id")
     if not one and not is_iterable(ids):
         allowed = "a list of ids of jobs, or one"
         raise RequestError([Fault("ids", type(ids).__name__, allowed)])
-    return [id_of(each) for each in ([ids] if one else ids)]
+    return [to_job_id(each) for each in ([ids] if one else ids)]
 
 
-def _clear(*, wait: bool) -> None:
+def _clear_output(*, wait: bool) -> None:
     """Take back what was shown before, in a notebook."""
     if "ipykernel" in sys.modules:
         from IPython.display import clear_output

@@ -25,9 +25,9 @@ else:  # beside the program
     from running_system import started  # type: ignore[import-not-found,no-redef]
 
 #: How the folders of kernels' sockets begin, and the file in them that their process has locked.
-_FOLDERS, _LOCK = "hyperplane-kernel-", "lock"
+_PREFIX, _LOCK = "hyperplane-kernel-", "lock"
 #: Seconds that processes of a kernel have to end after SIGTERM.
-_GRACE = 2.0
+_GRACE_SECONDS = 2.0
 
 
 class KernelFolder:
@@ -45,7 +45,7 @@ class KernelFolder:
 
     def __init__(self, folder: Path, output: Path, cleaner: int) -> None:
         self._folder, self._output, self._cleaner = folder, output, cleaner
-        self._draft = _draft_of(output, folder)
+        self._draft = _draft_path(output, folder)
 
     def settings(self) -> dict[str, str]:
         """Traits of a kernel manager: sockets that only this user can open, and no ports.
@@ -79,14 +79,14 @@ class KernelFolder:
 
 
 @contextlib.contextmanager
-def kernel_folder(output: Path) -> Iterator[KernelFolder]:
+def open_kernel_folder(output: Path) -> Iterator[KernelFolder]:
     """A folder for the sockets of a kernel, removed when this process ends, however it ends."""
-    folder, lock = make_folder()
+    folder, lock = create_folder()
     reader, writer = os.pipe()
     cleaner = os.fork()
     if cleaner == 0:
         os.close(writer)
-        _clean_up(reader, folder, _draft_of(output, folder))
+        _clean_up_after_parent(reader, folder, _draft_path(output, folder))
     os.close(reader)
     try:
         yield KernelFolder(folder, output, writer)
@@ -96,11 +96,11 @@ def kernel_folder(output: Path) -> Iterator[KernelFolder]:
         os.close(lock)
 
 
-def _draft_of(output: Path, folder: Path) -> Path:
-    return output.with_name(f".{output.name[:200]}.{folder.name.removeprefix(_FOLDERS)}")
+def _draft_path(output: Path, folder: Path) -> Path:
+    return output.with_name(f".{output.name[:200]}.{folder.name.removeprefix(_PREFIX)}")
 
 
-def _clean_up(reader: int, folder: Path, draft: Path) -> None:
+def _clean_up_after_parent(reader: int, folder: Path, draft: Path) -> None:
     """In a forked process: wait for the end of its parent, then remove what that leaves.
 
     A process that is killed cleans up nothing, nor does one around it in the same process group.
@@ -130,7 +130,7 @@ def _end_group(pid: int, began: str) -> None:
     # A process of that number which began at another time belongs to another program.
     if started(pid) not in ("", began):
         return
-    deadline = time.monotonic() + _GRACE
+    deadline = time.monotonic() + _GRACE_SECONDS
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGTERM)
         while time.monotonic() < deadline:
@@ -139,7 +139,7 @@ def _end_group(pid: int, began: str) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def make_folder() -> tuple[Path, int]:
+def create_folder() -> tuple[Path, int]:
     """A new folder that only this user can open, and its locked file."""
     wrong: list[str] = []
     usual = ("/tmp", "/var/tmp")  # noqa: S108 - the folder made there is closed to other users
@@ -150,7 +150,7 @@ def make_folder() -> tuple[Path, int]:
             mode = parent.stat().st_mode
             if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
                 raise PermissionError("others can rename what is in it")
-            return _made_in(parent)
+            return _create_in(parent)
         except OSError as error:
             wrong.append(f"{parent}: {error.strerror or error}")
     sys.exit(
@@ -159,8 +159,8 @@ def make_folder() -> tuple[Path, int]:
     )
 
 
-def _made_in(parent: Path) -> tuple[Path, int]:
-    folder = Path(tempfile.mkdtemp(prefix=_FOLDERS, dir=parent))
+def _create_in(parent: Path) -> tuple[Path, int]:
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
     lock = -1
     try:
         lock = os.open(folder / _LOCK, os.O_CREAT | os.O_WRONLY, 0o600)
@@ -180,7 +180,7 @@ def _made_in(parent: Path) -> tuple[Path, int]:
 
 def _remove_abandoned(parent: Path) -> None:
     """Remove folders whose process was killed together with the one that cleans up after it."""
-    for folder in parent.glob(f"{_FOLDERS}*"):
+    for folder in parent.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             if folder.lstat().st_uid != os.getuid() or not folder.is_dir():
                 continue

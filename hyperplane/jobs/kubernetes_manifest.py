@@ -17,10 +17,10 @@ SAFE_CONTAINER: Mapping[str, Any] = {
     "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
 }
 #: Texts that every parser of YAML takes for text: to some y is true, and 1e3 a number.
-_PLAIN = re.compile("[A-Za-z][A-Za-z0-9./-]+")
+_PLAIN_TEXT = re.compile("[A-Za-z][A-Za-z0-9./-]+")
 
 
-def as_yaml(manifest: Mapping[str, Any]) -> str:
+def dump_yaml(manifest: Mapping[str, Any]) -> str:
     """A manifest as text, which every parser takes for the same."""
     found: str = yaml.dump(
         manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf")
@@ -35,9 +35,9 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _quoting(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = None if _PLAIN.fullmatch(text) else '"'
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None if _PLAIN_TEXT.fullmatch(text) else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 
-_Dumper.add_representer(str, _quoting)
+_Dumper.add_representer(str, _represent_text)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from hyperplane.errors import Fault, check
-from hyperplane.jobs.definition.wording import did_you_mean
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.definition.wording import suggest_names
+from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import (
     CANCELLED,
     DONE,
@@ -18,11 +18,11 @@ from hyperplane.jobs.states import (
     TIMED_OUT,
     Job,
 )  # fmt: skip
-from hyperplane.jobs.submitting import look_after
+from hyperplane.jobs.submitting import ensure_supervisor
 from hyperplane.public_calls import check_call
 
 #: Databases take no larger number.
-_MOST = 2**31 - 1
+_MAX_LIMIT = 2**31 - 1
 STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, FAILED, TIMED_OUT, CANCELLED)
 
 
@@ -73,12 +73,12 @@ def list_jobs(
         given = [status]  # it is no status, and told as such
     asked = [str(one).replace("-", " ").replace("_", " ") for one in given]
     faults = [
-        Fault("status", repr(one), f"one of {', '.join(STATUSES)}", did_you_mean(one, STATUSES))
+        Fault("status", repr(one), f"one of {', '.join(STATUSES)}", suggest_names(one, STATUSES))
         for one in asked
         if one not in STATUSES
     ]
     if limit is not None and (
-        isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST
+        isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_LIMIT
     ):
         faults.append(Fault("limit", repr(limit), "a whole number, at least 1"))
     faults += [
@@ -87,6 +87,6 @@ def list_jobs(
         if value is not None and not isinstance(value, str)
     ]
     check(faults)
-    store = the_store()
-    look_after(store)
+    store = open_store()
+    ensure_supervisor(store)
     return store.find(statuses=asked or None, name=name, schedule=schedule, limit=limit)

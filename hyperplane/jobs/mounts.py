@@ -7,7 +7,7 @@ from pathlib import Path
 
 _MOUNTS = Path("/proc/self/mountinfo")
 #: File systems of networks, as the list of mounts has their names.
-_OF_NETWORKS = {
+_NETWORK_FILE_SYSTEMS = {
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "beegfs_nodev", "ceph",
     "glusterfs", "sshfs", "9p", "virtiofs", "afs", "ocfs2", "gfs2", "pvfs2", "panfs", "wekafs",
     "juicefs", "s3fs", "gcsfuse",
@@ -35,4 +35,4 @@ def is_on_network(path: Path, mounts: Path = _MOUNTS) -> bool:
         place = re.sub(r"\\([0-7]{3})", lambda one: chr(int(one[1], 8)), mount.split(" ")[4])
         if len(place) >= len(found[0]) and path.resolve().is_relative_to(place):
             found = place, told.split(" ")[0]
-    return found[1].removeprefix("fuse.") in _OF_NETWORKS
+    return found[1].removeprefix("fuse.") in _NETWORK_FILE_SYSTEMS

@@ -25,12 +25,12 @@ if __name__ == "__main__":
     # The files are beside this one, as in a pod, or where the package has them.
     sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "engines")]
     from cell_errors import describe_error, name_cell  # type: ignore[import-not-found]
-    from kernel_folder import KernelFolder, kernel_folder  # type: ignore[import-not-found]
+    from kernel_folder import KernelFolder, open_kernel_folder  # type: ignore[import-not-found]
 
     sys.path[:] = _path
 else:
     from hyperplane.jobs.cell_errors import describe_error, name_cell
-    from hyperplane.jobs.kernel_folder import KernelFolder, kernel_folder
+    from hyperplane.jobs.kernel_folder import KernelFolder, open_kernel_folder
 
 PARAMETERS, PROGRESS = "HYPERPLANE_JOB_PARAMETERS", "HYPERPLANE_JOB_PROGRESS"
 #: The kernel that the step chooses; else the notebook names it.
@@ -38,13 +38,13 @@ KERNEL = "HYPERPLANE_JOB_KERNEL"
 #: The kernel of a notebook that names none.
 DEFAULT_KERNEL = "python3"
 #: Set where nobody sees the output: then the log ends with it, in a line that begins so.
-SEND, MARK = "HYPERPLANE_JOB_SEND_NOTEBOOK", "hyperplane-notebook:"
-_LINE = 8192
+SEND_VARIABLE, LINE_MARKER = "HYPERPLANE_JOB_SEND_NOTEBOOK", "hyperplane-notebook:"
+_LINE_LENGTH = 8192
 #: What papermill, and jsonschema for it, import where it is installed: the clients of clouds, and a
 #: grammar of addresses. It takes two seconds, and nothing here uses it: notebooks are local files.
 _UNUSED = ("boto3", "gcsfs", "pyarrow", "rfc3987_syntax")
 #: Seconds that a kernel may take to answer: many that start together take turns on few cores.
-_START = 600
+_START_SECONDS = 600
 
 
 def execute(notebook: Path, output: Path) -> None:
@@ -59,13 +59,13 @@ def execute(notebook: Path, output: Path) -> None:
     """
     output = output.resolve()
     # First of all, while this process has one thread and few files: it forks.
-    with kernel_folder(output) as place:
+    with open_kernel_folder(output) as place:
         _execute(notebook, output, place)
 
 
 def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
     try:
-        with _not_installed(_UNUSED):
+        with _hide_modules(_UNUSED):
             import papermill
         from jupyter_client.manager import AsyncKernelManager
         from nbclient.exceptions import DeadKernelError
@@ -86,7 +86,7 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
             def cell_start(cell: Any, cell_index: int | None = None, **more: Any) -> None:
                 nonlocal begun
                 begun = cell_index or 0
-                _note(begun + 1, count)
+                _write_progress(begun + 1, count)
                 begin(cell, cell_index, **more)
 
             nb_man.cell_start = cell_start
@@ -115,18 +115,18 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     parameters = json.loads(os.environ.get(PARAMETERS, "{}"))
     metadata = json.loads(notebook.read_bytes()).get("metadata") or {}
-    kernel, language, native = _choose_kernel(notebook.name, metadata)
+    kernel, language, native = _select_kernel(notebook.name, metadata)
     if language == "python":  # what is no name there would break the cell; the environment has it
         parameters = {name: parameters[name] for name in parameters if _is_variable(name)}
     try:
         papermill.execute_notebook(
-            _plain(notebook),
-            _plain(output),
+            _escape_braces(notebook),
+            _escape_braces(output),
             parameters=parameters,
             kernel_name=kernel,
             language=language,
             engine_name="hyperplane",
-            start_timeout=_START,
+            start_timeout=_START_SECONDS,
             progress_bar=False,
             stdout_file=sys.stdout,
             stderr_file=sys.stderr,
@@ -150,7 +150,7 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
 
 
 @contextmanager
-def _not_installed(names: Iterable[str]) -> Iterator[None]:
+def _hide_modules(names: Iterable[str]) -> Iterator[None]:
     """For a block, an import of these modules fails as if they were not installed."""
     hidden = [name for name in names if name not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
@@ -161,12 +161,12 @@ def _not_installed(names: Iterable[str]) -> Iterator[None]:
             del sys.modules[name]
 
 
-def _choose_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, Any]:
+def _select_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, Any]:
     """The kernel for a notebook, its language, and its specification if none is installed."""
     from jupyter_client.kernelspec import NoSuchKernel, get_kernel_spec
 
     chosen = os.environ.get(KERNEL)
-    language = "" if chosen else language_of(metadata)
+    language = "" if chosen else notebook_language(metadata)
     kernel = chosen or (metadata.get("kernelspec") or {}).get("name") or DEFAULT_KERNEL
     try:
         language = language or get_kernel_spec(kernel).language
@@ -197,7 +197,7 @@ def _native_kernel() -> Any:
     return KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
 
 
-def language_of(metadata: Mapping[str, Any]) -> str:
+def notebook_language(metadata: Mapping[str, Any]) -> str:
     """The language that a notebook's metadata states; empty where it states none.
 
     Parameters
@@ -231,7 +231,7 @@ def _is_variable(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name)
 
 
-def _note(cell: int, cells: int) -> None:
+def _write_progress(cell: int, cells: int) -> None:
     file = os.environ.get(PROGRESS)
     if file:
         draft = Path(f"{file}.draft")
@@ -239,22 +239,22 @@ def _note(cell: int, cells: int) -> None:
         draft.replace(file)
 
 
-def _plain(path: Path) -> str:
+def _escape_braces(path: Path) -> str:
     """A path in which papermill finds no place for a parameter."""
     return str(path.resolve()).replace("{", "{{").replace("}", "}}")
 
 
-def _send(output: Path) -> None:
+def _print_notebook(output: Path) -> None:
     """Write the executed notebook to the log, if nobody sees it otherwise."""
-    if os.environ.get(SEND) and output.exists():
+    if os.environ.get(SEND_VARIABLE) and output.exists():
         packed = base64.b64encode(zlib.compress(output.read_bytes())).decode()
         # In lines that no runtime of containers cuts into pieces.
-        lines = [packed[at : at + _LINE] for at in range(0, len(packed), _LINE)]
-        sys.stdout.write("".join(f"\n{MARK}{line}" for line in lines) + "\n")
+        lines = [packed[at : at + _LINE_LENGTH] for at in range(0, len(packed), _LINE_LENGTH)]
+        sys.stdout.write("".join(f"\n{LINE_MARKER}{line}" for line in lines) + "\n")
         sys.stdout.flush()
 
 
-def sent_in(log: bytes) -> tuple[bytes, bytes | None]:
+def extract_notebook(log: bytes) -> tuple[bytes, bytes | None]:
     r"""A log without the notebook at its end, and the notebook; None when there is none.
 
     Examples
@@ -263,7 +263,7 @@ def sent_in(log: bytes) -> tuple[bytes, bytes | None]:
     >>> sent_in(b"1\n\n" + MARK.encode() + packed + b"\nValueError: x\n")
     (b'1\nValueError: x\n', b'{}')
     """
-    mark = MARK.encode()
+    mark = LINE_MARKER.encode()
     if mark not in log:
         return log, None
     lines = log.split(b"\n")
@@ -283,4 +283,4 @@ if __name__ == "__main__":
     try:
         execute(_notebook, _output)
     finally:
-        _send(_output)
+        _print_notebook(_output)

@@ -13,16 +13,16 @@ from typing import Any
 
 from hyperplane.errors import Fault
 from hyperplane.jobs.definition.models import Pipeline, Step
-from hyperplane.jobs.definition.wording import did_you_mean, shown
-from hyperplane.jobs.notebook import DEFAULT_KERNEL, language_of
-from hyperplane.jobs.parameter_cells import ParameterCell, read_cell
+from hyperplane.jobs.definition.wording import format_value, suggest_names
+from hyperplane.jobs.notebook import DEFAULT_KERNEL, notebook_language
+from hyperplane.jobs.parameter_cells import ParameterCell, read_parameter_cell
 
 #: Variables with which a step has other kernels than this process.
-_OF_KERNELS = {"JUPYTER_PATH", "JUPYTER_DATA_DIR", "HOME", "XDG_DATA_HOME"}
+_KERNEL_VARIABLES = {"JUPYTER_PATH", "JUPYTER_DATA_DIR", "HOME", "XDG_DATA_HOME"}
 
 
 @dataclass(frozen=True)
-class _Notebook:
+class _NotebookInfo:
     """What a notebook says of itself."""
 
     kernel: str
@@ -47,14 +47,14 @@ def kernel_faults(pipeline: Pipeline) -> list[Fault]:
     steps = [] if pipeline.requirements else [s for s in pipeline.steps if s.kind == "notebook"]
     if not steps:
         return []
-    if missing := [one for one in ("papermill", "jupyter_client") if not _is_there(one)]:
+    if missing := [one for one in ("papermill", "jupyter_client") if not _is_installed(one)]:
         advice = "pip install 'hyperplane[jobs]'"
         asked = f"a notebook, without the package {missing[0]}"
         return [Fault(f"step {steps[0].name!r}", asked, "an installation for notebooks", advice)]
-    kernels = sorted(_kernels())
+    kernels = sorted(_installed_kernels())
     return [
         fault
-        for step, notebook in _with_kernels_of_here(pipeline)
+        for step, notebook in _read_with_local_kernels(pipeline)
         if (fault := _kernel_fault(step, notebook, kernels)) is not None
     ]
 
@@ -73,50 +73,56 @@ def kernel_warnings(pipeline: Pipeline) -> list[str]:
         One for each kernel.
     """
     named: dict[str, list[str]] = {}
-    for step, notebook in _with_kernels_of_here(pipeline):
+    for step, notebook in _read_with_local_kernels(pipeline):
         if step.kernel is None and notebook.kernel not in ("", DEFAULT_KERNEL):
             named.setdefault(notebook.kernel, []).append(step.path)
-    here = set(_kernels()) if named else set()
+    here = set(_installed_kernels()) if named else set()
     version = platform.python_version()
     return [
-        f"{', '.join(dict.fromkeys(paths))}: the kernel {shown(kernel)} is not installed here; the "
-        f"kernel of this environment (Python {version}) runs instead. kernel: in the step chooses "
-        "another"
+        f"{', '.join(dict.fromkeys(paths))}: the kernel {format_value(kernel)} is not installed; "
+        f"the kernel of this environment (Python {version}) runs instead. Set kernel: in the step "
+        "to select another"
         for kernel, paths in named.items()
         if kernel not in here
     ]
 
 
-def _with_kernels_of_here(pipeline: Pipeline) -> list[tuple[Step, _Notebook]]:
+def _read_with_local_kernels(pipeline: Pipeline) -> list[tuple[Step, _NotebookInfo]]:
     """Steps with notebooks that find the kernels of this process."""
     steps = [] if pipeline.requirements else [s for s in pipeline.steps if s.kind == "notebook"]
-    read = ((step, _read(pipeline, step)) for step in steps if not _OF_KERNELS & {*step.env})
+    read = (
+        (step, _read_step_notebook(pipeline, step))
+        for step in steps
+        if not _KERNEL_VARIABLES & {*step.env}
+    )
     return [(step, notebook) for step, notebook in read if notebook is not None]
 
 
-def _kernel_fault(step: Step, notebook: _Notebook, kernels: list[str]) -> Fault | None:
+def _kernel_fault(step: Step, notebook: _NotebookInfo, kernels: list[str]) -> Fault | None:
     where = f"step {step.name!r}: {step.path}"
     allowed = f"a kernel that is here: {', '.join(kernels) or 'there is none'}"
     choose = "choose another with kernel: in the step"
     if not step.kernel and not notebook.kernel and notebook.language not in ("", "python"):
-        asked = f"no kernel, and the language {shown(notebook.language)}"
+        asked = f"no kernel, and the language {format_value(notebook.language)}"
         return Fault(where, asked, allowed, choose)
     name = step.kernel or notebook.kernel or DEFAULT_KERNEL
     if name in kernels:
         return None
-    near = did_you_mean(name, kernels)
+    near = suggest_names(name, kernels)
     if step.kernel:
         advice = f"{near} jupyter kernelspec list shows them".strip()
-        return Fault(f"step {step.name!r}: kernel", shown(name), allowed, advice)
-    if notebook.language == "python" and _is_there("ipykernel"):
+        return Fault(f"step {step.name!r}: kernel", format_value(name), allowed, advice)
+    if notebook.language == "python" and _is_installed("ipykernel"):
         return None  # that of this environment
-    asked = f"the kernel {shown(name)}" if notebook.kernel else f"no kernel, so {DEFAULT_KERNEL}"
+    asked = (
+        f"the kernel {format_value(name)}" if notebook.kernel else f"no kernel, so {DEFAULT_KERNEL}"
+    )
     if notebook.language:
         asked += f" of the language {notebook.language}"
     return Fault(where, asked, allowed, f"{near} {choose}, or install it".strip())
 
 
-def warnings_of(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:
+def notebook_warnings(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:
     """What may be a slip: no kernel, parameters that are no variables, or texts for numbers.
 
     Parameters
@@ -132,7 +138,9 @@ def warnings_of(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:
     """
     given = list(parameters)
     steps = [step for step in pipeline.steps if step.kind == "notebook"]
-    read = [(step, one) for step in steps if (one := _read(pipeline, step)) is not None]
+    read = [
+        (step, one) for step in steps if (one := _read_step_notebook(pipeline, step)) is not None
+    ]
     python = [(step, one) for step, one in read if one.language in ("", "python")]
     found = [
         f"{step.path} names no kernel: it runs with {DEFAULT_KERNEL}"
@@ -140,17 +148,17 @@ def warnings_of(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:
         if not one.kernel and not step.kernel
     ]
     found += dict.fromkeys(
-        text for step, one in python if (text := _texts_for_others(step, one, given))
+        text for step, one in python if (text := _type_warning(step, one, given))
     )
     return found + [
-        f"parameter {shown(name)} is no name of a variable in Python: notebooks find it in the "
-        "environment only"
+        f"parameter {format_value(name)} is not a valid Python variable name; notebooks find it "
+        "only in the environment"
         for name in given
         if python and not is_variable(name)
     ]
 
 
-def _texts_for_others(step: Step, notebook: _Notebook, given: Sequence[str]) -> str:
+def _type_warning(step: Step, notebook: _NotebookInfo, given: Sequence[str]) -> str:
     """Parameters that come as text where the notebook's default is a number, list or the like."""
     of_chunks = ["chunk_id"] * bool(step.chunk_count) + ["item"] * bool(step.foreach)
     types = notebook.cell.types if notebook.cell else {}
@@ -167,7 +175,7 @@ def _texts_for_others(step: Step, notebook: _Notebook, given: Sequence[str]) -> 
     )
 
 
-def parameters_of(path: Path) -> tuple[str, frozenset[str]]:
+def read_declared_parameters(path: Path) -> tuple[str, frozenset[str]]:
     """The language of a notebook, and the variables that its cell tagged ``parameters`` assigns.
 
     Raises
@@ -175,7 +183,7 @@ def parameters_of(path: Path) -> tuple[str, frozenset[str]]:
     ValueError
         When it cannot be read.
     """
-    notebook = _of_file(path)
+    notebook = _read_notebook(path)
     if notebook is None:
         raise ValueError(f"{path} cannot be read")
     return notebook.language, notebook.cell.names if notebook.cell else frozenset()
@@ -186,33 +194,36 @@ def is_variable(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name)
 
 
-def _is_there(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
-def _kernels() -> Iterable[str]:
+def _installed_kernels() -> Iterable[str]:
     from jupyter_client.kernelspec import KernelSpecManager  # it takes a while
 
     found: Iterable[str] = KernelSpecManager().find_kernel_specs()
     return found
 
 
-def _read(pipeline: Pipeline, step: Step) -> _Notebook | None:
-    return _of_file(Path(pipeline.root, step.path))
+def _read_step_notebook(pipeline: Pipeline, step: Step) -> _NotebookInfo | None:
+    return _read_notebook(Path(pipeline.root, step.path))
 
 
-def _of_file(path: Path) -> _Notebook | None:
+def _read_notebook(path: Path) -> _NotebookInfo | None:
     """What a notebook says of itself; None when it cannot be read any more."""
     try:
         document = json.loads(path.read_bytes())
-        metadata = _mapping(document.get("metadata"))
-        spec, info = _mapping(metadata.get("kernelspec")), _mapping(metadata.get("language_info"))
-        language = language_of({"kernelspec": spec, "language_info": info}).lower()
-        cell = read_cell(document["cells"]) if language in ("", "python") else None
+        metadata = _as_mapping(document.get("metadata"))
+        spec, info = (
+            _as_mapping(metadata.get("kernelspec")),
+            _as_mapping(metadata.get("language_info")),
+        )
+        language = notebook_language({"kernelspec": spec, "language_info": info}).lower()
+        cell = read_parameter_cell(document["cells"]) if language in ("", "python") else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
-    return _Notebook(str(spec.get("name") or ""), language, cell)
+    return _NotebookInfo(str(spec.get("name") or ""), language, cell)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}

@@ -11,8 +11,8 @@ from hyperplane.jobs import slack
 from hyperplane.jobs.states import Job
 
 #: Characters of the end of a log that go into a message.
-LONGEST_TAIL = 2500
-_SLACK = "slack:"
+MAX_TAIL = 2500
+_SLACK_PREFIX = "slack:"
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def notify(job: Job, log_tail: str, environment: Mapping[str, str], targets: Ite
     targets : iterable of str
         Whom, as ``hyperplane.jobs.notify`` names them: ``"slack:#channel"`` or ``"webhook"``.
     """
-    text = message(job, log_tail)
+    text = format_message(job, log_tail)
     for target in targets:
         try:
             _send(target, text, environment)
@@ -47,24 +47,26 @@ def notify(job: Job, log_tail: str, environment: Mapping[str, str], targets: Ite
 
 def _send(target: str, text: str, environment: Mapping[str, str]) -> None:
     if target == "webhook":
-        slack.by_webhook(environment.get("WEBHOOK_URL", ""), text)
-    elif target.startswith(_SLACK) and target != _SLACK:
-        slack.by_token(environment.get("SLACK_TOKEN", ""), text, target.removeprefix(_SLACK))
+        slack.send_to_webhook(environment.get("WEBHOOK_URL", ""), text)
+    elif target.startswith(_SLACK_PREFIX) and target != _SLACK_PREFIX:
+        slack.send_with_token(
+            environment.get("SLACK_TOKEN", ""), text, target.removeprefix(_SLACK_PREFIX)
+        )
     else:
         allowed = "'slack:#channel' or 'webhook'"
         raise RequestError([Fault("hyperplane.jobs.notify", repr(target), allowed)])
 
 
-def message(job: Job, log_tail: str) -> str:
+def format_message(job: Job, log_tail: str) -> str:
     """What is said of a job: its name, id, time and reason, and the end of its log."""
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(job.ended or time.time()))
     rows = {"job": job.name, "id": job.id, "ended": at, "reason": job.reason or job.status}
     if job.schedule:
         rows["schedule"] = job.schedule
     rows["log"] = f"hyperplane job logs {job.id[:8]}"
-    said = f"Job *{slack.escaped(job.name)}* {job.status}\n{slack.table(rows)}"
+    said = f"Job *{slack.escape_markup(job.name)}* {job.status}\n{slack.format_table(rows)}"
     tail = log_tail.strip()
     if not tail:
         return said
-    cut = tail if len(tail) <= LONGEST_TAIL else "..." + tail[-LONGEST_TAIL:]
-    return f"{said}\nThe end of the log:\n```\n{slack.escaped(cut)}\n```"
+    cut = tail if len(tail) <= MAX_TAIL else "..." + tail[-MAX_TAIL:]
+    return f"{said}\nThe end of the log:\n```\n{slack.escape_markup(cut)}\n```"

@@ -11,14 +11,14 @@ from hyperplane import config
 from hyperplane.errors import Fault, RequestError
 from hyperplane.jobs import runners
 from hyperplane.jobs.definition.models import Pipeline
-from hyperplane.jobs.definition.wording import did_you_mean
+from hyperplane.jobs.definition.wording import suggest_names
 from hyperplane.units import in_seconds
 
 #: The documented form of a job's name.
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_LONGEST = 86_400
+_MAX_TIMEOUT = 86_400
 #: Characters of a job's label.
-_LONGEST_TYPE = 64
+_MAX_LABEL_LENGTH = 64
 #: The documented names of kinds of machines; a site has others, too.
 JOB_TYPES = (
     "minibasic", "basic", "dl", "deep", "gpu", "gpu-full", "lite", "triton", "rayspark", "ray",
@@ -38,11 +38,11 @@ def option_faults(
     """
     faults = []
     for field, value in {"timeout": timeout, "active_timeout": active_timeout}.items():
-        if value is not None and not _is_limit(in_seconds(value)):
-            allowed = f"seconds, more than 0 and up to {_LONGEST}, or -1 for no limit"
+        if value is not None and not _is_timeout(in_seconds(value)):
+            allowed = f"seconds, more than 0 and up to {_MAX_TIMEOUT}, or -1 for no limit"
             allowed += "; or text such as '10 min'"
             faults.append(Fault(field, repr(value), allowed))
-    if max_retries is not None and not _is_count(max_retries):
+    if max_retries is not None and not _is_retry_count(max_retries):
         faults.append(Fault("max_retries", repr(max_retries), "a whole number from 0 to 10"))
     if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
         allowed = "up to 63 letters, digits and . _ -, with a letter or digit at both ends"
@@ -52,9 +52,9 @@ def option_faults(
 
 def label_faults(label: Any) -> list[Fault]:
     """What is wrong with a job's label, so that it cannot be kept."""
-    if isinstance(label, str) and label.isprintable() and 0 < len(label) <= _LONGEST_TYPE:
+    if isinstance(label, str) and label.isprintable() and 0 < len(label) <= _MAX_LABEL_LENGTH:
         return []
-    allowed = f"text of 1 to {_LONGEST_TYPE} characters in one line"
+    allowed = f"text of 1 to {_MAX_LABEL_LENGTH} characters in one line"
     return [Fault("job_type", repr(label)[:80], allowed)]
 
 
@@ -70,7 +70,7 @@ def label_warnings(label: str) -> list[str]:
     """
     if label in JOB_TYPES or _pool_fault(label) is None:
         return []
-    near = did_you_mean(label, [*JOB_TYPES, *config.pools()])
+    near = suggest_names(label, [*JOB_TYPES, *config.pools()])
     advice = near or f"they are {', '.join(JOB_TYPES)}."
     said = f"job_type {label!r} is neither a documented one nor a pool"
     return [f"{said}: {advice} It is a label"]
@@ -81,7 +81,7 @@ def runner_faults(
 ) -> list[Fault]:
     """A runner that there is not, that has nothing to run steps with, or cannot run these."""
     try:
-        found = runners.runner_of(runner, os.environ, runners.settle(runner, options))
+        found = runners.create_runner(runner, os.environ, runners.resolve_options(runner, options))
     except RequestError as error:
         return list(error.faults)
     missing = found.missing()
@@ -112,10 +112,10 @@ def _pool_fault(name: str) -> Fault | None:
     return None
 
 
-def _is_limit(value: Any) -> bool:
+def _is_timeout(value: Any) -> bool:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and (value == -1 or 0 < value <= _LONGEST)
+    return number and (value == -1 or 0 < value <= _MAX_TIMEOUT)
 
 
-def _is_count(value: Any) -> bool:
+def _is_retry_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10

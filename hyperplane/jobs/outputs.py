@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.errors import Fault, JobError, check
-from hyperplane.jobs.home import the_store
-from hyperplane.jobs.submitting import Submitted, id_of
+from hyperplane.jobs.home import open_store
+from hyperplane.jobs.submitting import Submitted, to_job_id
 
 #: Bytes of the end of a log that are read first.
-_BLOCK = 1 << 16
+_BLOCK_BYTES = 1 << 16
 
 
-def current_job() -> str:
+def current_job_id() -> str:
     """The id of the job whose step this process is.
 
     Raises
@@ -42,19 +42,19 @@ def set_output(value: str, job_id: str | Submitted | None = None) -> None:
     if not isinstance(given, str):
         advice = "json.dumps(value) makes text of it"
         check([Fault("output of a job", ascii(given)[:80], "text", advice)])
-    store = the_store()
-    store.update(store.get(_asked(job_id)).id, output=value)
+    store = open_store()
+    store.update(store.get(_resolve_id(job_id)).id, output=value)
 
 
 def get_output(job_id: str | Submitted | None = None) -> str | None:
     """The output of a job; None when no step has set it."""
-    return the_store().get(_asked(job_id)).output
+    return open_store().get(_resolve_id(job_id)).output
 
 
 def previous_runs(job_id: str | Submitted | None = None, limit: int = 100) -> list[dict[str, Any]]:
     """Earlier runs of a job, the last first: those of its schedule, or else of its name."""
-    store = the_store()
-    now = store.get(_asked(job_id))
+    store = open_store()
+    now = store.get(_resolve_id(job_id))
     of: dict[str, str] = {"schedule": now.schedule} if now.schedule else {"name": now.name}
     asked = limit + 1
     while True:  # more of them as long as later runs take the places of earlier ones
@@ -65,11 +65,11 @@ def previous_runs(job_id: str | Submitted | None = None, limit: int = 100) -> li
         asked *= 2
 
 
-def _asked(job_id: str | Submitted | None) -> str:
-    return current_job() if job_id is None else id_of(job_id)
+def _resolve_id(job_id: str | Submitted | None) -> str:
+    return current_job_id() if job_id is None else to_job_id(job_id)
 
 
-def last_lines(log: Path, lines: int | None = None) -> str:
+def read_last_lines(log: Path, lines: int | None = None) -> str:
     """The end of a log, of which no more is read than that takes.
 
     Parameters
@@ -87,7 +87,7 @@ def last_lines(log: Path, lines: int | None = None) -> str:
     with log.open("rb") as opened:
         if lines is None:
             return opened.read().decode(errors="replace")
-        size, block = opened.seek(0, os.SEEK_END), _BLOCK
+        size, block = opened.seek(0, os.SEEK_END), _BLOCK_BYTES
         while True:
             opened.seek(max(0, size - block))
             found = opened.read(min(block, size)).splitlines()

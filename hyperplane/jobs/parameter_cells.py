@@ -23,7 +23,7 @@ _DISPLAYS: dict[type[ast.AST], str] = {
 }  # fmt: skip
 _SCALARS = {"bool", "float", "int"}
 #: Of a text that is no Python, has a null byte, or is nested too deep for the parser.
-_UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
+_PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ParameterCell:
     types: Mapping[str, str]
 
 
-def read_cell(cells: Iterable[Any]) -> ParameterCell | None:
+def read_parameter_cell(cells: Iterable[Any]) -> ParameterCell | None:
     """The cell of a notebook in Python; None where no cell has the tag."""
     tagged, others = None, []
     for cell in cells:
@@ -56,30 +56,30 @@ def read_cell(cells: Iterable[Any]) -> ParameterCell | None:
             others.append(text)
     if tagged is None:
         return None
-    tree = _parsed(tagged)
+    tree = _parse(tagged)
     if tree is None:
         return ParameterCell(frozenset(_ASSIGNED.findall(tagged)), {})
     stored = (one for one in ast.walk(tree) if isinstance(one, ast.Name))
     names = frozenset(one.id for one in stored if isinstance(one.ctx, ast.Store))
-    types = {name: kind for name, kind in dict(_defaults(tree)).items() if kind}
+    types = {name: kind for name, kind in dict(_find_defaults(tree)).items() if kind}
     for text in others if types else ():
-        for name in _converted(text):
+        for name in _find_converted(text):
             types.pop(name, None)
     return ParameterCell(names, types)
 
 
-def _parsed(text: str) -> ast.Module | None:
+def _parse(text: str) -> ast.Module | None:
     try:
         return ast.parse(text)
-    except _UNPARSED:
+    except _PARSE_ERRORS:
         pass
     try:
         return ast.parse(_MAGIC.sub(r"\1pass", text))
-    except _UNPARSED:
+    except _PARSE_ERRORS:
         return None
 
 
-def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def _find_defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Variables that are assigned a value, with its type as :func:`_type_of` gives it."""
     for node in tree.body:
         targets: list[Any] = node.targets if isinstance(node, ast.Assign) else []
@@ -92,10 +92,10 @@ def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
                 pairs = list(zip(target.elts, value.elts, strict=False))
             for one, default in pairs:
                 if isinstance(one, ast.Name):
-                    yield one.id, _type_of(default)
+                    yield one.id, _literal_type(default)
 
 
-def _type_of(value: Any) -> str:
+def _literal_type(value: Any) -> str:
     """The type of a number, a truth value, a list or the like; empty for all else."""
     if isinstance(value, ast.UnaryOp):  # -1
         value = value.operand
@@ -105,9 +105,9 @@ def _type_of(value: Any) -> str:
     return _DISPLAYS.get(type(value), "")
 
 
-def _converted(text: str) -> Iterator[str]:
+def _find_converted(text: str) -> Iterator[str]:
     """Variables that a cell gives to a function that converts text, or compares with a text."""
-    tree = _parsed(text)
+    tree = _parse(text)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call):
             named = getattr(node.func, "id", getattr(node.func, "attr", ""))

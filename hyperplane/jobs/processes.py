@@ -22,10 +22,10 @@ from pathlib import Path
 from hyperplane.engines.running_system import running_system, started
 
 #: Seconds between looks at a process that is not our child.
-_LOOK = 0.1
+_POLL_SECONDS = 0.1
 #: Seconds until what was killed has surely ended.
-_DEAD_BY_THEN = 2.0
-_AROUND = Path(__file__).with_name("step_wrapper.py")
+_KILL_SECONDS = 2.0
+_STEP_WRAPPER = Path(__file__).with_name("step_wrapper.py")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Command:
         return self.traces.with_name(self.traces.name + suffix)
 
 
-class Process:
+class LocalProcess:
     """The process of one attempt, started by us or by somebody who was killed since.
 
     Parameters
@@ -84,7 +84,7 @@ class Process:
         self.command, self._child = command, child
 
     @classmethod
-    def start(cls, command: Command) -> Process:
+    def start(cls, command: Command) -> LocalProcess:
         """Start it, in a session of its own.
 
         Raises
@@ -95,7 +95,7 @@ class Process:
         command.traces.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for suffix in (".exit", ".pid"):
             command.file(suffix).unlink(missing_ok=True)
-        around = [sys.executable, "-I", "-S", str(_AROUND), str(command.traces)]
+        around = [sys.executable, "-I", "-S", str(_STEP_WRAPPER), str(command.traces)]
         with command.file(".lock").open("w") as lock, command.file(".log").open("ab") as log:
             fcntl.flock(lock, fcntl.LOCK_EX)
             child = subprocess.Popen(  # noqa: S603 - a list of arguments, of the user's own program
@@ -119,18 +119,18 @@ class Process:
         What is left of its process group then is ended, politely, and after a while surely.
         """
         if self._child is not None:
-            await _gone(self._child)
+            await _wait_for_exit(self._child)
             self._child.wait()
         else:
             while self._lives() and self.exit_code() is None:
-                await asyncio.sleep(_LOOK)
+                await asyncio.sleep(_POLL_SECONDS)
         deadline = time.monotonic() + grace
         self._signal(signal.SIGTERM)
         # Dead ones count as long as nobody has asked for their end, which init may not do here.
-        while self._signal(0) and time.monotonic() < deadline + _DEAD_BY_THEN:
+        while self._signal(0) and time.monotonic() < deadline + _KILL_SECONDS:
             if time.monotonic() > deadline:
                 self._signal(signal.SIGKILL)
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_POLL_SECONDS)
         return self.exit_code()
 
     def exit_code(self) -> int | None:
@@ -201,11 +201,11 @@ def is_locked(file: Path) -> bool:
     return False
 
 
-async def _gone(child: subprocess.Popen[bytes]) -> None:
+async def _wait_for_exit(child: subprocess.Popen[bytes]) -> None:
     """Wait until a child is gone, but leave it to be waited for: its number stays its own."""
     if not hasattr(os, "pidfd_open"):
         while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_POLL_SECONDS)
         return
     loop, gone = asyncio.get_running_loop(), asyncio.Event()
     number = os.pidfd_open(child.pid)

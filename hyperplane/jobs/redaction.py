@@ -12,13 +12,13 @@ from typing import Any, BinaryIO
 from urllib.parse import quote, quote_plus
 
 #: Characters; shorter ones would take half of the log with them.
-SHORTEST = 6
-_BLOCK = 1 << 20
+MIN_LENGTH = 6
+_BLOCK_BYTES = 1 << 20
 #: Of a notebook, what no program has printed.
-_FIXED = {"cell_type", "output_type", "id"}
+_FIXED_KEYS = {"cell_type", "output_type", "id"}
 
 
-def redacted(text: str, values: Collection[str]) -> str:
+def redact_text(text: str, values: Collection[str]) -> str:
     """A text with stars in the place of secrets.
 
     Parameters
@@ -38,10 +38,10 @@ def redacted(text: str, values: Collection[str]) -> str:
     >>> redacted("postgresql://me:p%40ssword@db", ["p@ssword"])
     'postgresql://me:**********@db'
     """
-    return _without(text, _forms(values))
+    return _mask_text(text, _secret_forms(values))
 
 
-def redact(log: Path, values: Sequence[str]) -> None:
+def redact_file(log: Path, values: Sequence[str]) -> None:
     """Put stars in the place of secrets in a file that nobody writes to any more.
 
     Parameters
@@ -57,33 +57,33 @@ def redact(log: Path, values: Sequence[str]) -> None:
     OSError
         When it cannot be read or written.
     """
-    forms = _forms(values)
+    forms = _secret_forms(values)
     if not forms or not log.exists():
         return
-    if log.suffix != ".ipynb" or not _in_notebook(log, forms):
-        _in_log(log, forms)
+    if log.suffix != ".ipynb" or not _redact_notebook(log, forms):
+        _redact_log(log, forms)
 
 
-def _in_log(log: Path, forms: Sequence[bytes]) -> None:
+def _redact_log(log: Path, forms: Sequence[bytes]) -> None:
     overlap = len(forms[0]) - 1
-    size = max(_BLOCK, 2 * overlap)
+    size = max(_BLOCK_BYTES, 2 * overlap)
     with log.open("r+b") as opened:
         place = 0
-        while len(block := _at(opened, place, size)) > (overlap if place else 0):
-            clean = _starred(block, forms)
+        while len(block := _read_at(opened, place, size)) > (overlap if place else 0):
+            clean = _mask_bytes(block, forms)
             if clean != block:
                 opened.seek(place)
                 opened.write(clean)
             place += max(1, len(block) - overlap)
 
 
-def _in_notebook(notebook: Path, forms: Sequence[bytes]) -> bool:
+def _redact_notebook(notebook: Path, forms: Sequence[bytes]) -> bool:
     """Whether it could be read as JSON; only its texts are looked at, so that it stays JSON."""
     try:
         found = json.loads(notebook.read_bytes())
     except (ValueError, RecursionError):
         return False
-    clean = _cleaned(found, forms)
+    clean = _redact_value(found, forms)
     if clean != found:
         place = notebook.resolve()
         draft = place.with_name(f".{place.name}.draft")
@@ -95,31 +95,32 @@ def _in_notebook(notebook: Path, forms: Sequence[bytes]) -> bool:
     return True
 
 
-def _cleaned(value: Any, forms: Sequence[bytes], *, shown: bool = False) -> Any:
+def _redact_value(value: Any, forms: Sequence[bytes], *, shown: bool = False) -> Any:
     """A part of a notebook; ``shown`` below what an output shows, where all is the user's."""
     if isinstance(value, str):
-        return _without(value, forms)
+        return _mask_text(value, forms)
     if isinstance(value, list):
-        return [_cleaned(one, forms, shown=shown) for one in value]
+        return [_redact_value(one, forms, shown=shown) for one in value]
     if isinstance(value, dict) and shown:
         return {
-            _without(key, forms): _cleaned(one, forms, shown=True) for key, one in value.items()
+            _mask_text(key, forms): _redact_value(one, forms, shown=True)
+            for key, one in value.items()
         }
     if isinstance(value, dict):
         return {
-            key: one if key in _FIXED else _cleaned(one, forms, shown=key == "data")
+            key: one if key in _FIXED_KEYS else _redact_value(one, forms, shown=key == "data")
             for key, one in value.items()
         }
     return value
 
 
-def _without(text: str, forms: Sequence[bytes]) -> str:
+def _mask_text(text: str, forms: Sequence[bytes]) -> str:
     raw = text.encode(errors="surrogatepass")
-    clean = _starred(raw, forms)
+    clean = _mask_bytes(raw, forms)
     return text if clean == raw else clean.decode(errors="surrogatepass")
 
 
-def _starred(block: bytes, forms: Iterable[bytes]) -> bytes:
+def _mask_bytes(block: bytes, forms: Iterable[bytes]) -> bytes:
     """A block with stars where any form is; forms that overlap go, both of them."""
     clean = bytearray(block)
     for form in forms:
@@ -130,19 +131,21 @@ def _starred(block: bytes, forms: Iterable[bytes]) -> bytes:
     return bytes(clean)
 
 
-def _forms(values: Iterable[str]) -> list[bytes]:
+def _secret_forms(values: Iterable[str]) -> list[bytes]:
     """All that a log may show of secrets, the longest first."""
     found: set[str] = set()
     for value in values:
-        if len(value) >= SHORTEST:
+        if len(value) >= MIN_LENGTH:
             lines = [line.strip() for line in value.splitlines()]
-            found |= {form for line in lines for form in _written(line)} | _written(value)
-            found |= {quote(value), quote(value, safe=""), quote_plus(value)} | _in_base64(value)
-    wanted = {form.encode() for form in found if len(form) >= SHORTEST}
+            found |= {form for line in lines for form in _literal_forms(line)} | _literal_forms(
+                value
+            )
+            found |= {quote(value), quote(value, safe=""), quote_plus(value)} | _base64_forms(value)
+    wanted = {form.encode() for form in found if len(form) >= MIN_LENGTH}
     return sorted(wanted, key=lambda form: (-len(form), form))
 
 
-def _written(value: str) -> set[str]:
+def _literal_forms(value: str) -> set[str]:
     """A value as programs write it into other text."""
     return {
         value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1],
@@ -151,7 +154,7 @@ def _written(value: str) -> set[str]:
     }  # fmt: skip
 
 
-def _in_base64(value: str) -> set[str]:
+def _base64_forms(value: str) -> set[str]:
     """A value in base64, alone, or behind something else as in ``user:password``."""
     raw = value.encode()
     found = set()
@@ -164,6 +167,6 @@ def _in_base64(value: str) -> set[str]:
     return found | {text.translate(str.maketrans("+/", "-_")) for text in found}
 
 
-def _at(opened: BinaryIO, place: int, size: int) -> bytes:
+def _read_at(opened: BinaryIO, place: int, size: int) -> bytes:
     opened.seek(place)
     return opened.read(size)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from hyperplane.errors import HyperplaneError
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.states import Job
-from hyperplane.jobs.step_command import folder_of
+from hyperplane.jobs.step_command import working_folder
 from hyperplane.jobs.store import JobStore
 
 if TYPE_CHECKING:
     from hyperplane.storage.manifest import Manifest
 
-_UNDER_WAY = re.compile(r"shards-([0-9]+)-[^/]+/records/[0-9]+\.json")
+_SHARD_RECORD = re.compile(r"shards-([0-9]+)-[^/]+/records/[0-9]+\.json")
 
 
-class Found(NamedTuple):
+class SavedShards(NamedTuple):
     """What is there of what the chunks of a step save.
 
     Parameters
@@ -35,7 +35,7 @@ class Found(NamedTuple):
     wrong: str = ""
 
 
-def of(step: Step, job: Job, store: JobStore) -> Found:
+def find_saved_shards(step: Step, job: Job, store: JobStore) -> SavedShards:
     """What is there of what a step saves.
 
     Parameters
@@ -52,31 +52,31 @@ def of(step: Step, job: Job, store: JobStore) -> Found:
 
     output, count = step.output or "", step.chunk_count
     # A path is one of the folder that the step runs in.
-    url = output if "://" in output else str(Path(folder_of(job.pipeline, step), output))
+    url = output if "://" in output else str(Path(working_folder(job.pipeline, step), output))
     try:
-        published, under_way = _there(url)
+        published, under_way = _read_output_state(url)
         if published is not None and published.shards != count:
-            return Found(set(), _told(output, published.shards, count))
+            return SavedShards(set(), _shard_count_message(output, published.shards, count))
         # Of a run in another number of shards each shard is another one.
         if under_way - {count} or not store.is_again(job):
-            return Found(set())
-        return Found(set(range(count)) - set(missing_shards(url)))
+            return SavedShards(set())
+        return SavedShards(set(range(count)) - set(missing_shards(url)))
     except HyperplaneError:
-        return Found(set())
+        return SavedShards(set())
 
 
-def _there(url: str) -> tuple[Manifest | None, set[int]]:
+def _read_output_state(url: str) -> tuple[Manifest | None, set[int]]:
     """What is published at a place, and in how many shards something is being saved there."""
     from hyperplane.storage.place import commits_of
     from hyperplane.storage.target import target_of
 
     target = target_of(url, {})
     commits = commits_of(target)
-    found = map(_UNDER_WAY.fullmatch, commits.shelf.listing(target.beside))
+    found = map(_SHARD_RECORD.fullmatch, commits.shelf.listing(target.beside))
     return commits.state().manifest, {int(match[1]) for match in found if match}
 
 
-def _told(output: str, shards: int | None, count: int) -> str:
+def _shard_count_message(output: str, shards: int | None, count: int) -> str:
     saved = "as a whole" if shards is None else f"in {shards} shards"
     same = "" if shards is None else f"write chunks: {shards}, "
     return (

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hyperplane.errors import Fault, RequestError, check
-from hyperplane.jobs.home import home
+from hyperplane.jobs.home import jobs_folder
 
 #: Characters of a command that every cron takes.
-LONGEST_LINE = 998
-_MARK = "# hyperplane schedule "
+MAX_LINE_LENGTH = 998
+_MARKER = "# hyperplane schedule "
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
@@ -28,7 +28,7 @@ class Schedule:
     name : str
         Name of the schedule.
     cron : str
-        When, as :func:`hyperplane.jobs.cron.read_cron` gives it.
+        When, as :func:`hyperplane.jobs.cron.parse_cron` gives it.
     argv : tuple of str
         Program and arguments that submit the job.
     folder : str
@@ -89,17 +89,17 @@ def crontab_line(schedule: Schedule) -> str:
     if "\n" in command or "\r" in command:
         allowed = "arguments of one line"
         faults.append(Fault("schedule", "an argument with a line break", allowed))
-    if len(command) > LONGEST_LINE:
-        allowed = f"up to {LONGEST_LINE} characters, as cron takes"
+    if len(command) > MAX_LINE_LENGTH:
+        allowed = f"up to {MAX_LINE_LENGTH} characters, as cron takes"
         advice = "put parameters into the pipeline file"
         faults.append(Fault("schedule", f"a line of {len(command)} characters", allowed, advice))
     check(faults)
-    return f"{schedule.cron} {command} {_MARK}{schedule.name}"
+    return f"{schedule.cron} {command} {_MARKER}{schedule.name}"
 
 
-def installed() -> dict[str, str]:
+def read_installed() -> dict[str, str]:
     """The lines of this user's crontab that are schedules of ours, by name."""
-    return {name: line for line in _read() if (name := _name_in(line))}
+    return {name: line for line in _read_crontab() if (name := _schedule_name(line))}
 
 
 def install(schedule: Schedule) -> bool:
@@ -111,10 +111,10 @@ def install(schedule: Schedule) -> bool:
         Whether there was one.
     """
     line = crontab_line(schedule)
-    with _alone():
-        before = _read()
-        kept = [one for one in before if _name_in(one) != schedule.name]
-        _write([*kept, line])
+    with _hold_lock():
+        before = _read_crontab()
+        kept = [one for one in before if _schedule_name(one) != schedule.name]
+        _write_crontab([*kept, line])
     return len(kept) < len(before)
 
 
@@ -126,46 +126,46 @@ def remove(name: str) -> None:
     RequestError
         When it is not there.
     """
-    with _alone():
-        before = _read()
-        kept = [one for one in before if _name_in(one) != name]
+    with _hold_lock():
+        before = _read_crontab()
+        kept = [one for one in before if _schedule_name(one) != name]
         if len(kept) == len(before):
-            there = ", ".join(filter(None, map(_name_in, before))) or "none"
+            there = ", ".join(filter(None, map(_schedule_name, before))) or "none"
             allowed = f"one that is in the crontab: {there}"
             raise RequestError([Fault("--name", repr(name), allowed)])
-        _write(kept)
+        _write_crontab(kept)
 
 
-def _name_in(line: str) -> str:
+def _schedule_name(line: str) -> str:
     """The name of the schedule that a line is; empty for lines of others."""
-    _, mark, name = line.rpartition(f" {_MARK}")
+    _, mark, name = line.rpartition(f" {_MARKER}")
     return name.strip() if mark and not line.startswith("#") and not name_faults(name) else ""
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _hold_lock() -> Iterator[None]:
     """Let two programs not read, change and write at the same time."""
-    with (home() / "crontab.lock").open("w") as lock:
+    with (jobs_folder() / "crontab.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _read() -> list[str]:
-    done = _crontab("-l")
+def _read_crontab() -> list[str]:
+    done = _run_crontab("-l")
     if done.returncode and "no crontab" in done.stderr.lower():
         return []
     if done.returncode:
-        raise _refused("crontab -l", done)
+        raise _crontab_error("crontab -l", done)
     return done.stdout.splitlines()
 
 
-def _write(lines: Sequence[str]) -> None:
-    done = _crontab("-", "".join(f"{line}\n" for line in lines))
+def _write_crontab(lines: Sequence[str]) -> None:
+    done = _run_crontab("-", "".join(f"{line}\n" for line in lines))
     if done.returncode:
-        raise _refused("crontab -", done)
+        raise _crontab_error("crontab -", done)
 
 
-def _crontab(argument: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+def _run_crontab(argument: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(  # noqa: S603 - a fixed program
             ["crontab", argument],  # noqa: S607 - wherever the system has it
@@ -180,7 +180,7 @@ def _crontab(argument: str, text: str | None = None) -> subprocess.CompletedProc
         raise RequestError([fault]) from None
 
 
-def _refused(command: str, done: subprocess.CompletedProcess[str]) -> RequestError:
+def _crontab_error(command: str, done: subprocess.CompletedProcess[str]) -> RequestError:
     said = " ".join(done.stderr.split())[:300] or "nothing"
     asked = f"{command} ended with {done.returncode} and said {said}"
     allowed = "a crontab that this user may read and write"

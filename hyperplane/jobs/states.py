@@ -168,7 +168,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Unit:
+class WorkUnit:
     """What one process works on: a step, or one chunk of it."""
 
     step: str
@@ -180,7 +180,7 @@ class Unit:
         return f"{self.step} [{self.chunk}]" if self.chunks else self.step
 
 
-def overdue(timeout: float) -> str:
+def timeout_reason(timeout: float) -> str:
     """The reason of a job whose time from its submission is over.
 
     Examples

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hyperplane.jobs.definition.models import Pipeline, Step
-from hyperplane.jobs.states import Job, Unit
+from hyperplane.jobs.states import Job, WorkUnit
 
 
 @dataclass(frozen=True)
-class Handed:
+class SubmissionEnvironment:
     """What whoever submits a job hands over, and which stands in no file.
 
     Parameters
@@ -24,7 +24,7 @@ class Handed:
     environment: Mapping[str, str] = field(repr=False)
 
 
-def traces(job: Job, unit: Unit, number: int) -> Path:
+def attempt_prefix(job: Job, unit: WorkUnit, number: int) -> Path:
     """Where the files of an attempt begin."""
     names = [step.name for step in job.pipeline.steps]
     # The step that installs is none of them; without a number its folder is nobody else's.
@@ -35,11 +35,11 @@ def traces(job: Job, unit: Unit, number: int) -> Path:
     return folder / f"attempt-{number}"
 
 
-def arguments(job: Job, step: Step, unit: Unit, python: str) -> tuple[str, ...]:
+def build_arguments(job: Job, step: Step, unit: WorkUnit, python: str) -> tuple[str, ...]:
     """Program and arguments of a step."""
     path = str(Path(job.pipeline.root, step.path))
     if step.kind == "notebook":
-        output = str(notebook_output(job, step, unit))
+        output = str(notebook_output_path(job, step, unit))
         return (python, str(Path(__file__).with_name("notebook.py")), path, output)
     if step.kind == "python":
         return (python, path)
@@ -48,15 +48,15 @@ def arguments(job: Job, step: Step, unit: Unit, python: str) -> tuple[str, ...]:
     return ("bash", path) if step.kind == "bash" else step.argv
 
 
-def notebook_output(job: Job, step: Step, unit: Unit) -> Path:
+def notebook_output_path(job: Job, step: Step, unit: WorkUnit) -> Path:
     """Where an executed notebook is written; each chunk has its own."""
     if step.output_path is None:
-        return traces(job, unit, 1).parent / Path(step.path).name
+        return attempt_prefix(job, unit, 1).parent / Path(step.path).name
     path = Path(job.pipeline.root, step.output_path)
     return path.with_stem(f"{path.stem}-{unit.chunk:05d}") if unit.chunks else path
 
 
-def folder_of(pipeline: Pipeline, step: Step) -> str:
+def working_folder(pipeline: Pipeline, step: Step) -> str:
     """Where a step runs."""
     return str(Path(pipeline.root, step.working_dir or pipeline.working_dir or "."))
 

@@ -11,18 +11,25 @@ from dataclasses import replace
 from pathlib import Path
 
 from hyperplane.jobs import redaction, requirements, runners, saved_shards, step_wrapper
-from hyperplane.jobs.backoff import Backoff, has_no_room
+from hyperplane.jobs.backoff import Backoff, is_disk_full
 from hyperplane.jobs.capacity import Capacity
 from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.environment import (
     PROGRESS,
-    grown,
-    hidden_from,
+    cluster_variable,
+    find_secrets,
     secret_variables,
-    secrets,
-    variables,
+    step_variables,
+    without_other_secrets,
 )  # fmt: skip
-from hyperplane.jobs.faults import INPUT, MEMORY, PASSING, kind_of, reason_of, tail
+from hyperplane.jobs.faults import (
+    INPUT,
+    MEMORY,
+    TRANSIENT,
+    classify_failure,
+    describe_failure,
+    read_tail,
+)
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners.base import StepProcess
 from hyperplane.jobs.states import (
@@ -33,19 +40,25 @@ from hyperplane.jobs.states import (
     TIMED_OUT,
     Attempt,
     Job,
-    Unit,
+    WorkUnit,
 )  # fmt: skip
-from hyperplane.jobs.step_command import Handed, arguments, folder_of, notebook_output, traces
+from hyperplane.jobs.step_command import (
+    SubmissionEnvironment,
+    attempt_prefix,
+    build_arguments,
+    notebook_output_path,
+    working_folder,
+)
 from hyperplane.jobs.store import JobStore
-from hyperplane.jobs.submission_snapshot import Kept
+from hyperplane.jobs.submission_snapshot import SubmissionSnapshot
 from hyperplane.units import parse_seconds
 
 _log = logging.getLogger(__name__)
 #: No such folder, no right to it, too many or too long arguments; anything else may pass.
-_OF_THE_INPUT = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.E2BIG}
+_INPUT_ERRNOS = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.E2BIG}
 
 
-class Attempts:
+class StepExecutor:
     """The attempts of one job.
 
     Parameters
@@ -63,38 +76,43 @@ class Attempts:
     """
 
     def __init__(
-        self, store: JobStore, job: Job, capacity: Capacity, handed: Handed, kept: Kept
+        self,
+        store: JobStore,
+        job: Job,
+        capacity: Capacity,
+        handed: SubmissionEnvironment,
+        kept: SubmissionSnapshot,
     ) -> None:
         self.store, self.job, self.capacity, self.handed = store, job, capacity, handed
-        self.steps = tuple(map(kept.sized, requirements.steps(job.pipeline, job.python)))
+        self.steps = tuple(map(kept.sized, requirements.add_install_step(job.pipeline, job.python)))
         #: Steps whose chunks would all fail alike.
         self.hopeless: set[str] = set()
         #: What attempts become that are ended because the job is; empty while it goes on.
         self.ending = ""
-        self.runner = runners.runner_of(job.runner, handed.environment, kept.runner)
+        self.runner = runners.create_runner(job.runner, handed.environment, kept.runner)
         #: The job as its steps find it where they run.
         self._seen = self.runner.there(job)
         self._pools = {one.name: one.resources.pool or "" for one in job.pipeline.steps}
         self._settings, self._notes = kept.settings, kept.notes
         self._looking = asyncio.Lock()
-        self._there: dict[str, saved_shards.Found] = {}
-        self._made: dict[Unit, list[Attempt]] = defaultdict(list)
+        self._there: dict[str, saved_shards.SavedShards] = {}
+        self._made: dict[WorkUnit, list[Attempt]] = defaultdict(list)
 
     async def prepare(self) -> None:
         """Find out what has been done, by whomever."""
         # By their numbers: clocks may be put back.
         for attempt in sorted(self.store.attempts(self.job.id), key=lambda one: one.number):
-            self._made[Unit(attempt.step, attempt.chunk)].append(attempt)
+            self._made[WorkUnit(attempt.step, attempt.chunk)].append(attempt)
 
-    def open_units(self, step: Step) -> list[Unit]:
+    def open_units(self, step: Step) -> list[WorkUnit]:
         """What is not done of a step."""
-        return [unit for unit in _units(step) if not self.is_done(unit)]
+        return [unit for unit in _work_units(step) if not self.is_done(unit)]
 
-    def is_done(self, unit: Unit) -> bool:
+    def is_done(self, unit: WorkUnit) -> bool:
         """Whether an attempt at it was done."""
         return any(attempt.status == DONE for attempt in self._made[unit])
 
-    def failures(self, unit: Unit) -> tuple[list[Attempt], list[Attempt]]:
+    def failures(self, unit: WorkUnit) -> tuple[list[Attempt], list[Attempt]]:
         """Attempts at it that failed, and that were lost, since the submission or last resume."""
         now = [one for one in self._made[unit] if one.started >= self.job.submitted]
         failed = [one for one in now if one.status in (FAILED, TIMED_OUT)]
@@ -102,19 +120,21 @@ class Attempts:
 
     async def end_running(self) -> None:
         """End what still runs, also what somebody began who was killed."""
-        running = [unit for unit, made in self._made.items() if made[-1:] and _runs(made[-1])]
+        running = [unit for unit, made in self._made.items() if made[-1:] and _is_running(made[-1])]
         ended = await asyncio.gather(*map(self._end_attempt, running), return_exceptions=True)
         # Only now: what cannot be written down of one must not let another one run on.
         for one in ended:
             if isinstance(one, BaseException):
                 raise one
 
-    async def _end_attempt(self, unit: Unit) -> None:
-        chunks = {step.name: len(_units(step)) for step in self.steps}
-        whole = Unit(unit.step, unit.chunk, 0 if unit.chunk < 0 else chunks[unit.step])
+    async def _end_attempt(self, unit: WorkUnit) -> None:
+        chunks = {step.name: len(_work_units(step)) for step in self.steps}
+        whole = WorkUnit(unit.step, unit.chunk, 0 if unit.chunk < 0 else chunks[unit.step])
         last = self._made[unit][-1]
-        process = self.runner.found(Command((), {}, "", traces(self.job, whole, last.number)))
-        left = _as_left(last, process)
+        process = self.runner.found(
+            Command((), {}, "", attempt_prefix(self.job, whole, last.number))
+        )
+        left = _with_end_time(last, process)
         code = await self._end(process)
         self._keep(replace(left, status=self._as_ended(code), exit_code=code))
 
@@ -122,9 +142,11 @@ class Attempts:
         """The end of the log of the attempt that failed last."""
         ended = [one for made in self._made.values() for one in made if one.ended and one.log]
         failed = [one for one in ended if one.status != DONE]
-        return tail(self.job.place / max(failed, key=lambda one: one.ended).log) if failed else ""
+        return (
+            read_tail(self.job.place / max(failed, key=lambda one: one.ended).log) if failed else ""
+        )
 
-    async def make(self, step: Step, unit: Unit) -> Attempt:
+    async def make(self, step: Step, unit: WorkUnit) -> Attempt:
         """One more attempt; or the one that runs, when somebody who was killed began it."""
         before = self._made[unit]
         if step.output is not None and not (before and before[-1].status == IN_PROGRESS):
@@ -140,25 +162,29 @@ class Attempts:
         async with self.capacity.taken(self.runner.demand(self.capacity, step, more)):
             if before and before[-1].status == IN_PROGRESS:
                 found = before[-1]
-                command = Command((), {}, "", traces(self.job, unit, found.number))
+                command = Command((), {}, "", attempt_prefix(self.job, unit, found.number))
                 ended = await self._watch(step, found, self.runner.found(command))
                 if ended.status != LOST:
                     return ended
             return await self._begin(step, unit, memory_faults, more)
 
-    async def _saved(self, step: Step) -> saved_shards.Found:
+    async def _saved(self, step: Step) -> saved_shards.SavedShards:
         """What a step had saved when the first one of its chunks could begin."""
         async with self._looking:
             if step.name not in self._there:
-                found = await asyncio.to_thread(saved_shards.of, step, self.job, self.store)
+                found = await asyncio.to_thread(
+                    saved_shards.find_saved_shards, step, self.job, self.store
+                )
                 self._there[step.name] = found
             return self._there[step.name]
 
     async def _begin(
-        self, step: Step, unit: Unit, memory_faults: int, times_more: float
+        self, step: Step, unit: WorkUnit, memory_faults: int, times_more: float
     ) -> Attempt:
         attempt = self._new(unit, IN_PROGRESS)
-        values, missing = secrets(step.secrets, self.handed.environment, self._settings.secrets)
+        values, missing = find_secrets(
+            step.secrets, self.handed.environment, self._settings.secrets
+        )
         if missing:
             wrong = f"no secret {', '.join(missing)}: set the variable, or resume with it"
             return self._keep(replace(attempt, status=FAILED, reason=wrong, fault=INPUT))
@@ -168,13 +194,13 @@ class Attempts:
         preface = self._preface(attempt)
         command.file(".log").write_text(preface, errors="replace")
         if preface:  # once more, since Slurm empties the log and Kubernetes has one without it
-            command.file(step_wrapper.PREFACE).write_text(preface, errors="replace")
+            command.file(step_wrapper.PREFACE_SUFFIX).write_text(preface, errors="replace")
         self._keep(replace(attempt, log=str(command.file(".log").relative_to(self.job.place))))
         try:
             process = await self._started(command, step, times_more)
         except OSError as error:
             wrong = f"it cannot be started: {error.strerror} ({error.filename})"
-            fault = INPUT if error.errno in _OF_THE_INPUT else PASSING
+            fault = INPUT if error.errno in _INPUT_ERRNOS else TRANSIENT
             return self._keep(replace(attempt, status=FAILED, reason=wrong, fault=fault))
         return await self._watch(step, self._made[unit][-1], process)
 
@@ -191,7 +217,7 @@ class Attempts:
             try:
                 process = await self.runner.start(command, step, times_more)
             except OSError as error:
-                if not has_no_room(error):
+                if not is_disk_full(error):
                     raise
                 await asyncio.sleep(backoff.failed(error))
             else:
@@ -199,38 +225,38 @@ class Attempts:
                 return process
 
     def _command(
-        self, step: Step, unit: Unit, number: int, memory_faults: int, values: dict[str, str]
+        self, step: Step, unit: WorkUnit, number: int, memory_faults: int, values: dict[str, str]
     ) -> Command:
         pieces = (step.split or 1) ** memory_faults
-        python = requirements.interpreter(self.job.pipeline, self._seen.python)
-        files = traces(self.job, unit, number)
+        python = requirements.select_interpreter(self.job.pipeline, self._seen.python)
+        files = attempt_prefix(self.job, unit, number)
         there = self._seen
         seen = next((one for one in there.pipeline.steps if one.name == step.name), step)
-        own = {**variables(there, step, unit, pieces), **grown(step, memory_faults)}
+        own = {**step_variables(there, step, unit, pieces), **cluster_variable(step, memory_faults)}
         hidden = secret_variables(values)
         environment = {
-            **hidden_from(step, self.steps, self.handed.environment),
+            **without_other_secrets(step, self.steps, self.handed.environment),
             **own,
             **hidden,
             PROGRESS: str(files.with_name(f"{files.name}.progress")),
-            step_wrapper.LIMIT: str(self._settings.log_bytes),
+            step_wrapper.LOG_LIMIT_VARIABLE: str(self._settings.log_bytes),
         }
         return Command(
-            arguments(there, seen, unit, python),
+            build_arguments(there, seen, unit, python),
             environment,
-            folder_of(there.pipeline, seen),
+            working_folder(there.pipeline, seen),
             files,
             own,
             hidden,
             Path(self.job.pipeline.root, step.path) if step.path else None,
             self._pools.get(step.name, ""),
-            notebook_output(self.job, step, unit) if step.kind == "notebook" else None,
+            notebook_output_path(self.job, step, unit) if step.kind == "notebook" else None,
         )
 
     async def _watch(self, step: Step, attempt: Attempt, process: StepProcess) -> Attempt:
         """Wait for the end of an attempt, and write it down."""
         late = False
-        attempt = _as_left(attempt, process)
+        attempt = _with_end_time(attempt, process)
         try:
             began = await self._began(attempt, process)
             left = None if step.timeout is None else step.timeout + began - time.time()
@@ -249,15 +275,15 @@ class Attempts:
         values = await self._cleared(step, attempt, process)
         if code == 0:
             return self._keep(replace(attempt, status=DONE, exit_code=0))
-        text = tail(process.command.file(".log"))
+        text = read_tail(process.command.file(".log"))
         if values:
-            text = redaction.redacted(text, values)
+            text = redaction.redact_text(text, values)
         if late:
-            status, fault = TIMED_OUT, PASSING
+            status, fault = TIMED_OUT, TRANSIENT
             wrong = f"the step's timeout of {step.timeout:g} s is over"
         else:
             status = LOST if code is None else FAILED
-            wrong, fault = reason_of(code, text), kind_of(code, text)
+            wrong, fault = describe_failure(code, text), classify_failure(code, text)
         return self._keep(
             replace(attempt, status=status, exit_code=code, reason=wrong, fault=fault)
         )
@@ -272,15 +298,15 @@ class Attempts:
 
     async def _cleared(self, step: Step, attempt: Attempt, process: StepProcess) -> tuple[str, ...]:
         """Take the step's secrets out of its log and its notebook; their values."""
-        values, _ = secrets(step.secrets, self.handed.environment, self._settings.secrets)
+        values, _ = find_secrets(step.secrets, self.handed.environment, self._settings.secrets)
         hidden = tuple(values.values())
         if hidden:
-            await asyncio.to_thread(redaction.redact, process.command.file(".log"), hidden)
+            await asyncio.to_thread(redaction.redact_file, process.command.file(".log"), hidden)
             if step.kind == "notebook":
                 chunks = step.chunk_count
-                unit = Unit(step.name, attempt.chunk, chunks)
-                notebook = notebook_output(self.job, step, unit)
-                await asyncio.to_thread(redaction.redact, notebook, hidden)
+                unit = WorkUnit(step.name, attempt.chunk, chunks)
+                notebook = notebook_output_path(self.job, step, unit)
+                await asyncio.to_thread(redaction.redact_file, notebook, hidden)
         return hidden
 
     def _as_ended(self, code: int | None) -> str:
@@ -291,7 +317,7 @@ class Attempts:
         grace = float(parse_seconds(self._settings.grace))
         return await asyncio.shield(process.end(grace))
 
-    def _new(self, unit: Unit, status: str, reason: str = "") -> Attempt:
+    def _new(self, unit: WorkUnit, status: str, reason: str = "") -> Attempt:
         number = len(self._made[unit]) + 1
         now = time.time()
         return Attempt(
@@ -301,24 +327,24 @@ class Attempts:
     def _keep(self, attempt: Attempt) -> Attempt:
         if attempt.status != IN_PROGRESS:
             attempt = replace(attempt, ended=attempt.ended or time.time())
-        made = self._made[Unit(attempt.step, attempt.chunk)]
+        made = self._made[WorkUnit(attempt.step, attempt.chunk)]
         made[attempt.number - 1 :] = [attempt]
         self.store.put(attempt)
         return attempt
 
 
-def _as_left(attempt: Attempt, process: StepProcess) -> Attempt:
+def _with_end_time(attempt: Attempt, process: StepProcess) -> Attempt:
     """An attempt with the time of its end, if that was before anybody looked."""
     gone = process.gone_at()
     return replace(attempt, ended=max(attempt.started, gone)) if gone else attempt
 
 
-def _runs(attempt: Attempt) -> bool:
+def _is_running(attempt: Attempt) -> bool:
     return attempt.status == IN_PROGRESS
 
 
-def _units(step: Step) -> list[Unit]:
+def _work_units(step: Step) -> list[WorkUnit]:
     chunks = step.chunk_count
     if not chunks:
-        return [Unit(step.name)]
-    return [Unit(step.name, chunk, chunks) for chunk in range(chunks)]
+        return [WorkUnit(step.name)]
+    return [WorkUnit(step.name, chunk, chunks) for chunk in range(chunks)]

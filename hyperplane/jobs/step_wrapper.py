@@ -21,27 +21,27 @@ else:
     from hyperplane.engines.running_system import running_system, started
 
 #: What Python ignores, or whoever started it; programs expect the usual.
-_USUAL = ("SIGINT", "SIGQUIT", "SIGPIPE", "SIGXFSZ", "SIGHUP", "SIGTERM")
-_POLITE = ("SIGINT", "SIGHUP", "SIGTERM")
+_DEFAULT_SIGNALS = ("SIGINT", "SIGQUIT", "SIGPIPE", "SIGXFSZ", "SIGHUP", "SIGTERM")
+_END_SIGNALS = ("SIGINT", "SIGHUP", "SIGTERM")
 #: Suffix of the file with what the log begins with.
-PREFACE = ".preface"
+PREFACE_SUFFIX = ".preface"
 #: The variable with the most bytes of a log.
-LIMIT = "HYPERPLANE_JOB_LOG_LIMIT"
+LOG_LIMIT_VARIABLE = "HYPERPLANE_JOB_LOG_LIMIT"
 #: Bytes of an exit code in its file, whatever it is: they are reserved before the program starts.
-_WIDTH = 16
+_EXIT_CODE_BYTES = 16
 #: Bytes that are read of the pipe at once, and kept while the disk is full.
-_BLOCK, _KEPT = 1 << 16, 1 << 20
+_BLOCK_BYTES, _BUFFER_BYTES = 1 << 16, 1 << 20
 #: Seconds between tries to write on a full disk, and that the end of a log is tried for.
-_PAUSE, _PATIENCE = 0.5, 5.0
+_RETRY_SECONDS, _FLUSH_SECONDS = 0.5, 5.0
 
 
 def run(traces: str, argv: list[str]) -> int:
     """Run a program to its end; its exit code, negative for a signal."""
     asked: list[int] = []
-    for name in _POLITE:  # we are the last to end
+    for name in _END_SIGNALS:  # we are the last to end
         signal.signal(getattr(signal, name), lambda number, frame: asked.append(number))
     # A program that has ended must not run again because the disk is full by then.
-    if not _reserve(traces, asked):
+    if not _reserve_files(traces, asked):
         return -asked[0]
     outer, inner = os.pipe()
     ended, woken = os.pipe()
@@ -50,33 +50,33 @@ def run(traces: str, argv: list[str]) -> int:
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     child = os.fork()
     if child == 0:
-        _become(argv, inner)
+        _exec_program(argv, inner)
     os.close(inner)
-    log = Log(f"{traces}.log", _limit())
-    log.write(_missing_preface(traces))
+    log = StepLog(f"{traces}.log", _read_log_limit())
+    log.write(_read_missing_preface(traces))
     sources, code = [outer, ended], None
     while code is None:
-        ready = select.select(sources, [], [], _PAUSE if log.waits else None)[0]
+        ready = select.select(sources, [], [], _RETRY_SECONDS if log.waits else None)[0]
         if ended in ready:
-            os.read(ended, _BLOCK)
-        block = os.read(outer, _BLOCK) if outer in ready else b""
+            os.read(ended, _BLOCK_BYTES)
+        block = os.read(outer, _BLOCK_BYTES) if outer in ready else b""
         if outer in ready and not block:  # no process has it open for writing
             sources.remove(outer)
         log.write(block)
         pid, status = os.waitpid(child, os.WNOHANG)
         code = os.waitstatus_to_exitcode(status) if pid else None
-    more = outer in sources and _pass_on_the_rest(outer, log)
-    _write_code(traces, code, asked)
+    more = outer in sources and _drain_pipe(outer, log)
+    _write_exit_code(traces, code, asked)
     if more:
-        _leave_behind(outer, log)
-    deadline = time.monotonic() + _PATIENCE
+        _fork_log_writer(outer, log)
+    deadline = time.monotonic() + _FLUSH_SECONDS
     while log.waits and not asked and time.monotonic() < deadline:
-        time.sleep(_PAUSE)
+        time.sleep(_RETRY_SECONDS)
         log.write(b"")
     return code
 
 
-class Log:
+class StepLog:
     """Standard output, which is the log: kept below a limit, and patient with a full disk.
 
     Beyond the limit its first quarter and about its last quarter stay.
@@ -117,8 +117,8 @@ class Log:
                 block = block[os.write(1, block) :]
             self._cut()
         except OSError:
-            self._lost += max(0, len(block) - _KEPT)
-        self._waiting = block[-_KEPT:]
+            self._lost += max(0, len(block) - _BUFFER_BYTES)
+        self._waiting = block[-_BUFFER_BYTES:]
 
     def _cut(self) -> None:
         """Take out the middle of a log that is longer than the limit."""
@@ -129,12 +129,12 @@ class Log:
             part = os.pread(self.file, self._limit // 4, 0)
             self._head = part.rfind(b"\n") + 1 or len(part)
         place = size - self._limit // 4
-        line = os.pread(self.file, _BLOCK, place).find(b"\n") + 1
+        line = os.pread(self.file, _BLOCK_BYTES, place).find(b"\n") + 1
         place += line if place + line < size else 0
         # What was said the last time lies in between, and goes with it.
         self._omitted += place - self._head - len(self._said() if self._omitted else b"")
         end = self._head + os.pwrite(self.file, self._said(), self._head)
-        while block := os.pread(self.file, _BLOCK, place):
+        while block := os.pread(self.file, _BLOCK_BYTES, place):
             place += len(block)
             end += os.pwrite(self.file, block, end)
         os.ftruncate(self.file, end)
@@ -147,25 +147,25 @@ class Log:
         return f"\n{words}\n".encode()
 
 
-def _missing_preface(traces: str) -> bytes:
+def _read_missing_preface(traces: str) -> bytes:
     """The preface of the log, unless the log begins with it: Slurm empties a log."""
     try:
-        with open(f"{traces}{PREFACE}", "rb") as file, open(f"{traces}.log", "rb") as log:  # noqa: PTH123
+        with open(f"{traces}{PREFACE_SUFFIX}", "rb") as file, open(f"{traces}.log", "rb") as log:  # noqa: PTH123
             preface = file.read()
             return b"" if log.read(len(preface)) == preface else preface
     except OSError:  # most logs have none
         return b""
 
 
-def _limit() -> int:
-    told = os.environ.get(LIMIT, "")
+def _read_log_limit() -> int:
+    told = os.environ.get(LOG_LIMIT_VARIABLE, "")
     return int(told) if told.isdigit() else 0
 
 
-def _become(argv: list[str], output: int) -> None:
+def _exec_program(argv: list[str], output: int) -> None:
     """Be the program, in a new process."""
     signal.set_wakeup_fd(-1)
-    for name in (*_USUAL, "SIGCHLD"):
+    for name in (*_DEFAULT_SIGNALS, "SIGCHLD"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -176,74 +176,76 @@ def _become(argv: list[str], output: int) -> None:
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def _pass_on_the_rest(outer: int, log: Log) -> bool:
+def _drain_pipe(outer: int, log: StepLog) -> bool:
     """Write what is in the pipe; whether another process has the pipe and may print more."""
     while select.select([outer], [], [], 0)[0]:
-        block = os.read(outer, _BLOCK)
+        block = os.read(outer, _BLOCK_BYTES)
         if not block:
             return False
         log.write(block)
     return True
 
 
-def _leave_behind(outer: int, log: Log) -> None:
+def _fork_log_writer(outer: int, log: StepLog) -> None:
     """Go on with the log in another process, for a program that outlives the step."""
     if os.fork():
         return
     os.setsid()
     signal.set_wakeup_fd(-1)
-    for name in _POLITE:
+    for name in _END_SIGNALS:
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     # All but these; among the others is the lock, which says that the step runs.
     low, high = sorted((outer, log.file))
     os.closerange(3, low)
     os.closerange(low + 1, high)
     os.closerange(high + 1, min(os.sysconf("SC_OPEN_MAX"), 1 << 16))
-    while block := os.read(outer, _BLOCK):
+    while block := os.read(outer, _BLOCK_BYTES):
         log.write(block)
     os._exit(0)
 
 
-def _reserve(traces: str, asked: list[int]) -> bool:
+def _reserve_files(traces: str, asked: list[int]) -> bool:
     """Take room for what must be written at the end; False when the step shall end before."""
     while not asked:
         try:
-            _write(f"{traces}.pid", f"{os.getpid()} {started(os.getpid())} {running_system()}")
+            _write_atomically(
+                f"{traces}.pid", f"{os.getpid()} {started(os.getpid())} {running_system()}"
+            )
             with open(f"{traces}.exit.draft", "w") as draft:  # noqa: PTH123
-                draft.write(" " * _WIDTH)
+                draft.write(" " * _EXIT_CODE_BYTES)
             return True
         except OSError as error:
-            if not _may_pass(error):
+            if not _is_disk_full(error):
                 os.write(2, f"{error.filename}: {error.strerror}\n".encode(errors="replace"))
                 return True
-            time.sleep(_PAUSE)
+            time.sleep(_RETRY_SECONDS)
     return False
 
 
-def _write_code(traces: str, code: int, asked: list[int]) -> None:
+def _write_exit_code(traces: str, code: int, asked: list[int]) -> None:
     """Write the exit code down, into the room that is reserved for it."""
     draft = f"{traces}.exit.draft"
     while True:
         try:
             number = os.open(draft, os.O_WRONLY | os.O_CREAT, 0o666)
             try:
-                os.write(number, str(code).ljust(_WIDTH).encode())
+                os.write(number, str(code).ljust(_EXIT_CODE_BYTES).encode())
             finally:
                 os.close(number)
             os.replace(draft, f"{traces}.exit")  # noqa: PTH105
             return
         except OSError as error:
             # File systems that never write in place may have no room after all.
-            if asked or not _may_pass(error):
+            if asked or not _is_disk_full(error):
                 return  # whoever waits for us has the exit code, too
-            time.sleep(_PAUSE)
+            time.sleep(_RETRY_SECONDS)
 
 
-def _may_pass(error: OSError) -> bool:
+def _is_disk_full(error: OSError) -> bool:
     return error.errno in (28, 122)  # no room on the disk, or for this user
 
 
-def _write(path: str, text: str) -> None:
+def _write_atomically(path: str, text: str) -> None:
     """A file that is there with all of its text or not at all."""
     with open(f"{path}.draft", "w") as draft:  # noqa: PTH123
         draft.write(text)

@@ -19,8 +19,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from hyperplane.errors import Fault, JobError, RequestError
 from hyperplane.jobs.mounts import is_on_network
-from hyperplane.jobs.states import OPEN, PENDING, TIMED_OUT, Attempt, Job, overdue
-from hyperplane.jobs.store_errors import first_line, is_of_the_file, store_error
+from hyperplane.jobs.states import OPEN, PENDING, TIMED_OUT, Attempt, Job, timeout_reason
+from hyperplane.jobs.store_errors import first_line, is_file_error, store_error
 
 _TABLES = sql.MetaData()
 _JOBS = sql.Table(
@@ -81,14 +81,14 @@ class JobStore:
     def __init__(self, url: str) -> None:
         try:
             parsed = make_url(url)
-            self._engine = _engine(parsed)
+            self._engine = _create_engine(parsed)
             _make_tables(self._engine)
             _check_tables(self._engine)
         except (SQLAlchemyError, ImportError, OSError, ValueError) as error:
-            if is_of_the_file(error):
+            if is_file_error(error):
                 raise store_error(make_url(url), error) from error
             allowed = f"a database of SQLAlchemy that can be opened ({first_line(error)})"
-            shown = repr(_shown(url))
+            shown = repr(_hide_password(url))
             raise RequestError([Fault("hyperplane.jobs.store", shown, allowed)]) from error
 
     def add(self, job: Job) -> None:
@@ -157,7 +157,7 @@ class JobStore:
         with self._connected() as connection:
             found = connection.execute(sql.select(_JOBS.c.id, _JOBS.c.timeout).where(*where)).all()
         for job_id, timeout in found:
-            reason = f"its turn did not come: {overdue(timeout)}"
+            reason = f"its turn did not come: {timeout_reason(timeout)}"
             ended = {"status": TIMED_OUT, "reason": reason, "ended": time.time()}
             self.update(job_id, among=[PENDING], **ended)
 
@@ -233,25 +233,27 @@ def _check_tables(engine: sql.Engine) -> None:
             raise OSError(f"another version of hyperplane has made it; {advice}")
 
 
-def _engine(url: URL) -> sql.Engine:
+def _create_engine(url: URL) -> sql.Engine:
     if url.get_backend_name() != "sqlite":
         return sql.create_engine(url, pool_pre_ping=True)
     if url.database and url.database != ":memory:":
-        _closed_to_others(Path(url.database))
+        _create_private_file(Path(url.database))
     engine = sql.create_engine(url, connect_args={"timeout": 60})
     shared = is_on_network(Path(url.database)) if url.database else False
-    sql.event.listen(engine, "connect", partial(_tune, mode="DELETE" if shared else "WAL"))
+    sql.event.listen(
+        engine, "connect", partial(_configure_sqlite, mode="DELETE" if shared else "WAL")
+    )
     return engine
 
 
-def _closed_to_others(file: Path) -> None:
+def _create_private_file(file: Path) -> None:
     """Make a file that only its owner reads, for parameters are in it."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def _tune(connection: Any, _: object, *, mode: str) -> None:
+def _configure_sqlite(connection: Any, _: object, *, mode: str) -> None:
     # WAL has readers and a writer at once, but needs memory that all of them share, which no other
     # machine sees. A commit survives the death of the process.
     try:
@@ -263,7 +265,7 @@ def _tune(connection: Any, _: object, *, mode: str) -> None:
         connection.execute(f"PRAGMA {setting}")
 
 
-def _shown(url: str) -> str:
+def _hide_password(url: str) -> str:
     """A URL without its password."""
     try:
         return make_url(url).render_as_string(hide_password=True)

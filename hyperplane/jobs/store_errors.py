@@ -24,33 +24,35 @@ def store_error(url: URL, error: Exception) -> JobStoreError:
     error : Exception
         An error of SQLAlchemy, or of reading a row.
     """
-    shown = shown_store(url)
-    if not isinstance(error, SQLAlchemyError) or any(_is(error, one) for one in _DAMAGED):
-        return damaged(url, first_line(error))
-    if _is(error, _FULL) or _is(error, _INPUT_OUTPUT):
+    shown = display_name(url)
+    if not isinstance(error, SQLAlchemyError) or any(
+        _has_result_code(error, one) for one in _DAMAGED
+    ):
+        return damaged_store_error(url, first_line(error))
+    if _has_result_code(error, _FULL) or _has_result_code(error, _INPUT_OUTPUT):
         wrong = (
             f"nothing can be written ({first_line(error)}): make room on its disk; "
             "what waits for it goes on then"
         )
         return JobStoreError(shown, wrong, passing=True)
     wrong = f"it cannot be used now ({first_line(error)})"
-    if _is(error, _CANNOT_OPEN):
+    if _has_result_code(error, _CANNOT_OPEN):
         wrong += ": check that its folder is there, is yours and has room"
     return JobStoreError(shown, wrong, passing=True)
 
 
-def is_of_the_file(error: Exception) -> bool:
+def is_file_error(error: Exception) -> bool:
     """Whether the file of a store is damaged, or its disk full; not, for example, a wrong URL."""
     if isinstance(error, UnicodeDecodeError):  # SQLite's own words hold bytes of the file
         return True
     return isinstance(error, SQLAlchemyError) and any(
-        _is(error, one) for one in (*_DAMAGED, _FULL, _INPUT_OUTPUT)
+        _has_result_code(error, one) for one in (*_DAMAGED, _FULL, _INPUT_OUTPUT)
     )
 
 
-def damaged(url: URL, wrong: str) -> JobStoreError:
+def damaged_store_error(url: URL, wrong: str) -> JobStoreError:
     """The error of a store whose content cannot be read."""
-    shown = shown_store(url)
+    shown = display_name(url)
     if url.get_backend_name() != "sqlite":
         return JobStoreError(shown, f"its content cannot be read ({wrong})", passing=False)
     advice = (
@@ -61,7 +63,7 @@ def damaged(url: URL, wrong: str) -> JobStoreError:
     return JobStoreError(shown, f"the file is damaged ({wrong}); {advice}", passing=False)
 
 
-def shown_store(url: URL) -> str:
+def display_name(url: URL) -> str:
     """The file of a store, or its URL without the password."""
     if url.get_backend_name() == "sqlite" and url.database:
         return url.database
@@ -74,7 +76,7 @@ def first_line(error: BaseException) -> str:
     return (f"{said}".splitlines() or [type(said).__name__])[0][:200]
 
 
-def _is(error: Exception, wanted: tuple[int, str]) -> bool:
+def _has_result_code(error: Exception, wanted: tuple[int, str]) -> bool:
     """Whether SQLite gave a result code."""
     said = getattr(error, "orig", None)
     code = getattr(said, "sqlite_errorcode", None)

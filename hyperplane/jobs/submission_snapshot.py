@@ -21,19 +21,19 @@ from hyperplane.engines.running_system import running_system
 from hyperplane.errors import JobError, UnknownPool
 from hyperplane.jobs.definition import credentials
 from hyperplane.jobs.definition.models import Resources, Step
-from hyperplane.jobs.environment import hidden_from
+from hyperplane.jobs.environment import without_other_secrets
 
 if TYPE_CHECKING:
     from hyperplane.jobs.states import Job
     from hyperplane.spec.settings import JobSettings
 
-_FILE = "submission.json"
+_FILE_NAME = "submission.json"
 #: The settings that belong to a job; the others are those of the machine.
-OF_A_JOB = ("retry_wait", "retry_wait_most", "grace", "chunks_at_once", "secrets", "notify",
+JOB_SETTINGS = ("retry_wait", "retry_wait_most", "grace", "chunks_at_once", "secrets", "notify",
             "log_limit")  # fmt: skip
 #: Variables that say which programs and packages there are, and how they count and spell. Nobody
 #: has secrets there, and a step that begins without them is another step.
-_PLAIN = re.compile(
+_PLAIN_VARIABLES = re.compile(
     r"PATH|PYTHONPATH|LD_LIBRARY_PATH|DYLD_LIBRARY_PATH|NODE_PATH|JUPYTER_PATH|JUPYTER_DATA_DIR|"
     r"VIRTUAL_ENV|CONDA_PREFIX|CONDA_DEFAULT_ENV|JAVA_HOME|SPARK_HOME|HADOOP_HOME|CUDA_HOME|"
     r"DASK_CONFIG|SLURM_CONF|SBATCH_[A-Z_]+|TMPDIR|TZ|LANG|LANGUAGE|LC_[A-Z]+|CUDA_VISIBLE_DEVICES|[A-Z]+_NUM_THREADS"
@@ -41,7 +41,7 @@ _PLAIN = re.compile(
 
 
 @dataclass(frozen=True)
-class Kept:
+class SubmissionSnapshot:
     """What is kept of a submission.
 
     Parameters
@@ -83,11 +83,13 @@ class Kept:
         """
         if self.environment is None:
             return dict(environment)
-        others = {name: text for name, text in environment.items() if not _PLAIN.fullmatch(name)}
+        others = {
+            name: text for name, text in environment.items() if not _PLAIN_VARIABLES.fullmatch(name)
+        }
         return {**others, **self.environment}
 
 
-def keep(
+def save_snapshot(
     job: Job,
     environment: Mapping[str, str],
     runner: Mapping[str, Any],
@@ -113,9 +115,9 @@ def keep(
     """
     settings = config.jobs().model_dump(mode="json")
     document = {
-        "settings": {name: settings[name] for name in OF_A_JOB},
-        "pools": _pools(job),
-        "environment": _plain(job, environment),
+        "settings": {name: settings[name] for name in JOB_SETTINGS},
+        "pools": _pool_resources(job),
+        "environment": _plain_variables(job, environment),
         "runner": dict(runner),
         "system": running_system(),
         "notes": list(notes),
@@ -123,7 +125,7 @@ def keep(
     _write(job, document)
 
 
-def system_of(job: Job) -> str:
+def read_running_system(job: Job) -> str:
     """The running system whose supervisor carries a job on; empty where that is not kept.
 
     It is a boot and a process namespace, as
@@ -131,15 +133,15 @@ def system_of(job: Job) -> str:
     two containers may have one host name, and with it one name of a machine.
     """
     try:
-        return str(json.loads(Path(job.folder, _FILE).read_text())["system"])
+        return str(json.loads(Path(job.folder, _FILE_NAME).read_text())["system"])
     except (OSError, ValueError, LookupError, TypeError):
         return ""
 
 
-def adopt(job: Job) -> None:
+def adopt_job(job: Job) -> None:
     """Make a job one of this running system; the job is claimed by this process."""
     try:
-        document = json.loads(Path(job.folder, _FILE).read_text())
+        document = json.loads(Path(job.folder, _FILE_NAME).read_text())
         if document.get("system") != running_system():
             _write(job, {**document, "system": running_system()})
     except JobError as error:  # a full disk, for which whoever claims jobs waits
@@ -149,7 +151,7 @@ def adopt(job: Job) -> None:
 
 
 def _write(job: Job, document: Mapping[str, Any]) -> None:
-    file = job.place / _FILE
+    file = job.place / _FILE_NAME
     draft = file.with_suffix(".draft")
     try:
         job.place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -166,15 +168,15 @@ def folder_error(job: Job, error: OSError) -> JobError:
     return JobError(job.id, f"its folder {job.place} cannot be used ({error.strerror})")
 
 
-def of(job: Job) -> Kept:
+def load_snapshot(job: Job) -> SubmissionSnapshot:
     """What is kept of a job; where that is nothing, all is as this process has it."""
     settings = config.jobs()
     try:
-        document = json.loads(Path(job.folder, _FILE).read_text())
+        document = json.loads(Path(job.folder, _FILE_NAME).read_text())
         settled = document["settings"]
         # One that was submitted with an earlier version has fewer.
-        known = {name: settled[name] for name in OF_A_JOB if name in settled}
-        return Kept(
+        known = {name: settled[name] for name in JOB_SETTINGS if name in settled}
+        return SubmissionSnapshot(
             type(settings)(**{**settings.model_dump(), **known}),
             {name: Resources(**sizes) for name, sizes in document["pools"].items()},
             {str(name): str(text) for name, text in document["environment"].items()},
@@ -182,10 +184,10 @@ def of(job: Job) -> Kept:
             tuple(map(str, document.get("notes", ()))),
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return Kept(settings)
+        return SubmissionSnapshot(settings)
 
 
-def _pools(job: Job) -> dict[str, dict[str, float]]:
+def _pool_resources(job: Job) -> dict[str, dict[str, float]]:
     """What the pools that steps name have; without those that are gone since the submission."""
     found = {}
     for name in {step.resources.pool for step in job.pipeline.steps if step.resources.pool}:
@@ -196,12 +198,12 @@ def _pools(job: Job) -> dict[str, dict[str, float]]:
     return found
 
 
-def _plain(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
+def _plain_variables(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that are no secret by their name, nor by their form, nor to any step."""
     nobody = Step(name="nobody", kind="command", argv=("true",))
-    shown = hidden_from(nobody, job.pipeline.steps, environment)
+    shown = without_other_secrets(nobody, job.pipeline.steps, environment)
     return {
         name: text
         for name, text in shown.items()
-        if _PLAIN.fullmatch(name) and not credentials.kind_of(text)
+        if _PLAIN_VARIABLES.fullmatch(name) and not credentials.detect_credential(text)
     }

@@ -20,11 +20,11 @@ from hyperplane.jobs import (
     requirements,
     supervisor_client,
 )
-from hyperplane.jobs.adoption import may_carry_on, submission_of
+from hyperplane.jobs.adoption import can_adopt, hold_submission_lock
 from hyperplane.jobs.definition.models import Pipeline
 from hyperplane.jobs.definition.pipeline_file import read_pipeline
-from hyperplane.jobs.environment import as_text, parameter_faults, secrets
-from hyperplane.jobs.home import home, the_store, this_machine
+from hyperplane.jobs.environment import find_secrets, parameter_faults, parameters_as_text
+from hyperplane.jobs.home import jobs_folder, open_store, this_machine
 from hyperplane.jobs.options import (
     label_faults,
     label_warnings,
@@ -32,12 +32,12 @@ from hyperplane.jobs.options import (
     pool_faults,
     runner_faults,
 )  # fmt: skip
-from hyperplane.jobs.parameter_use import unread_parameters
-from hyperplane.jobs.runners import finds_files_of_this_machine, settle
+from hyperplane.jobs.parameter_use import find_unread_parameters
+from hyperplane.jobs.runners import has_shared_files, resolve_options
 from hyperplane.jobs.states import CANCELLED, OPEN, PENDING, PROCESSED, Job
-from hyperplane.jobs.step_command import Handed
-from hyperplane.jobs.submission_snapshot import keep
-from hyperplane.jobs.submission_snapshot import of as kept_of
+from hyperplane.jobs.step_command import SubmissionEnvironment
+from hyperplane.jobs.submission_snapshot import load_snapshot as kept_of
+from hyperplane.jobs.submission_snapshot import save_snapshot
 from hyperplane.public_calls import check_call
 from hyperplane.units import in_seconds
 
@@ -123,7 +123,7 @@ def new_job(
         faults += pool_faults(made)
         # What is rendered finds its secrets where it is submitted or runs.
         wanted = {secret for step in made.steps for secret in step.secrets if here}
-        _, missing = secrets(sorted(wanted), os.environ, settings.secrets)
+        _, missing = find_secrets(sorted(wanted), os.environ, settings.secrets)
         advice = f"set the variable, or write the file {settings.secrets}/<name>"
         faults += [Fault("secrets", one, "a secret that is there", advice) for one in missing]
     check(faults)
@@ -132,7 +132,7 @@ def new_job(
     return Job(
         id=job_id,
         run_id=str(uuid.uuid4()),
-        name=name or _made_up(job_id),
+        name=name or _generate_name(job_id),
         job_type=label,
         status=PENDING,
         submitted=time.time(),
@@ -140,41 +140,41 @@ def new_job(
         active_timeout=float(in_seconds(active_timeout)),
         max_retries=max_retries,
         definition=made.to_json(),
-        parameters=as_text(given),
+        parameters=parameters_as_text(given),
         machine=this_machine(),
         runner=runner,
         python=sys.executable,
-        folder=str(home() / "jobs" / job_id),
+        folder=str(jobs_folder() / "jobs" / job_id),
         schedule=schedule,
     )
 
 
-def handed_over() -> Handed:
+def capture_environment() -> SubmissionEnvironment:
     """What steps of a job submitted here run in: this environment, and this interpreter."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("HYPERPLANE_JOB_")
     }
-    environment["DASK_HYPERPLANE__JOBS__HOME"] = str(home())
+    environment["DASK_HYPERPLANE__JOBS__HOME"] = str(jobs_folder())
     if config.jobs().store:
         environment["DASK_HYPERPLANE__JOBS__STORE"] = str(config.jobs().store)
-    return Handed(environment)
+    return SubmissionEnvironment(environment)
 
 
-def unread(job: Job, source: str | None = None) -> list[str]:
+def unread_parameter_warnings(job: Job, source: str | None = None) -> list[str]:
     """Which parameters of a job no step reads; ``source`` is the text of its function, if any."""
-    return unread_parameters(job.pipeline, job.parameters, source)
+    return find_unread_parameters(job.pipeline, job.parameters, source)
 
 
-def warnings_of(job: Job, source: str | None = None) -> list[str]:
+def job_warnings(job: Job, source: str | None = None) -> list[str]:
     """What may be a slip in a job, though it can run."""
     found = [*job.pipeline.warnings, *label_warnings(job.job_type)]
-    if finds_files_of_this_machine(job.runner):
+    if has_shared_files(job.runner):
         found += notebook_checks.kernel_warnings(job.pipeline)
-    found += notebook_checks.warnings_of(job.pipeline, job.parameters)
-    return found + unread(job, source)
+    found += notebook_checks.notebook_warnings(job.pipeline, job.parameters)
+    return found + unread_parameter_warnings(job, source)
 
 
-def send(
+def submit_job(
     job: Job,
     *,
     warn: bool = True,
@@ -199,23 +199,28 @@ def send(
     JobError
         When its folder cannot be used, or the supervisor cannot be started.
     """
-    for text in warnings_of(job, source) if warn else ():
+    for text in job_warnings(job, source) if warn else ():
         call_site.warn(text)
-    handed = handed_over()
-    keep(job, handed.environment, settle(job.runner, runner_options or {}), unread(job, source))
-    with submission_of(job):
+    handed = capture_environment()
+    save_snapshot(
+        job,
+        handed.environment,
+        resolve_options(job.runner, runner_options or {}),
+        unread_parameter_warnings(job, source),
+    )
+    with hold_submission_lock(job):
         try:
             # First of the environment: the supervisor looks into the store by itself, too.
-            supervisor_client.tell(job.id, handed)
-            the_store().add(job)
+            supervisor_client.notify_supervisor(job.id, handed)
+            open_store().add(job)
         except HyperplaneError:  # nothing is submitted, so nothing is left
             shutil.rmtree(job.place, ignore_errors=True)
             raise
-        supervisor_client.tell()
+        supervisor_client.notify_supervisor()
     return Submitted(job.id, job.run_id)
 
 
-def id_of(job: Any) -> str:
+def to_job_id(job: Any) -> str:
     """The id of a job: text as it is, or of what submitting the job gave.
 
     Parameters
@@ -259,25 +264,27 @@ def resume(job_id: str | Submitted) -> Submitted:
     JobError
         When there is no such job, it belongs to another machine, it is done, or it runs.
     """
-    store = the_store()
-    job = store.get(id_of(job_id))
+    store = open_store()
+    job = store.get(to_job_id(job_id))
     if job.machine != this_machine():
         raise JobError(job.id, f"its files are on {job.machine}; resume it there")
     if job.status == "done":
         raise JobError(job.id, "it is done; submit it again for another run")
-    if job.status in OPEN and (supervisor_client.running() is not None or not may_carry_on(job)):
+    if job.status in OPEN and (
+        supervisor_client.supervisor_pid() is not None or not can_adopt(job)
+    ):
         raise JobError(job.id, f"it is {job.status} already; to begin anew, cancel it first")
     again = {
         "status": PENDING, "reason": "", "submitted": time.time(), "started": 0.0, "ended": 0.0,
         "tries": 0, "cancelled": False,
     }  # fmt: skip
-    handed = handed_over()
-    keep(job, handed.environment, kept_of(job).runner)
-    cancel_marker.unmark(job)
-    with submission_of(job):
-        supervisor_client.tell(job.id, handed)
+    handed = capture_environment()
+    save_snapshot(job, handed.environment, kept_of(job).runner)
+    cancel_marker.remove_marker(job)
+    with hold_submission_lock(job):
+        supervisor_client.notify_supervisor(job.id, handed)
         store.update(job.id, among=PROCESSED, **again)
-        supervisor_client.tell()
+        supervisor_client.notify_supervisor()
     return Submitted(job.id, job.run_id)
 
 
@@ -302,33 +309,33 @@ def cancel(job_id: str | Submitted, *, by: str = "from Python") -> Job:
     JobError
         When there is no such job.
     """
-    store = the_store()
-    job = store.get(id_of(job_id))
-    reason = cancelled(by)
+    store = open_store()
+    job = store.get(to_job_id(job_id))
+    reason = cancellation_reason(by)
     ended = {"status": CANCELLED, "reason": reason, "ended": time.time()}
     # One that nobody has begun needs nobody to end it.
     if not store.update(job.id, among=[PENDING], **ended) and store.update(
         job.id, among=OPEN, cancelled=True, reason=reason
     ):
-        supervisor_client.tell()
+        supervisor_client.notify_supervisor()
     return job
 
 
-def look_after(store: JobStore) -> None:
+def ensure_supervisor(store: JobStore) -> None:
     """Start the supervisor when jobs wait for one that was killed."""
-    if supervisor_client.running() is not None:
+    if supervisor_client.supervisor_pid() is not None:
         return
-    if any(may_carry_on(job) for job in store.find(statuses=OPEN, machine=this_machine())):
-        supervisor_client.tell()
+    if any(can_adopt(job) for job in store.find(statuses=OPEN, machine=this_machine())):
+        supervisor_client.notify_supervisor()
 
 
-def cancelled(by: str) -> str:
+def cancellation_reason(by: str) -> str:
     """The reason of a job that this user cancels now."""
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     return f"cancelled by {this_machine()} at {at}, {by}"
 
 
-def _made_up(job_id: str) -> str:
+def _generate_name(job_id: str) -> str:
     """A name; its end is the beginning of the id, so that few jobs share one."""
     first, second = random.choice(_FIRST), random.choice(_SECOND)  # noqa: S311 - no secret
     return f"{first}_{second}_{job_id[:4]}"

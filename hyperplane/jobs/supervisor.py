@@ -22,15 +22,15 @@ from hyperplane import config
 from hyperplane.engines import job_clusters, records
 from hyperplane.errors import HyperplaneError, JobStoreError
 from hyperplane.jobs import cancel_marker, submission_snapshot, supervisor_client
-from hyperplane.jobs.adoption import may_carry_on
-from hyperplane.jobs.backoff import Backoff, has_no_room, may_pass
+from hyperplane.jobs.adoption import can_adopt
+from hyperplane.jobs.backoff import Backoff, is_disk_full, is_retryable
 from hyperplane.jobs.capacity import Capacity
-from hyperplane.jobs.home import the_store, this_machine
-from hyperplane.jobs.job_scheduler import Conductor
+from hyperplane.jobs.home import open_store, this_machine
+from hyperplane.jobs.job_scheduler import JobScheduler
 from hyperplane.jobs.states import FAILED, OPEN, Job
-from hyperplane.jobs.step_command import Handed
+from hyperplane.jobs.step_command import SubmissionEnvironment
 from hyperplane.jobs.store import JobStore
-from hyperplane.jobs.submitting import handed_over
+from hyperplane.jobs.submitting import capture_environment
 from hyperplane.units import parse_seconds
 
 _log = logging.getLogger(__name__)
@@ -56,11 +56,15 @@ class Supervisor:
     """
 
     def __init__(
-        self, store: JobStore, handed: Handed, only: str | None = None, claim: Any = None
+        self,
+        store: JobStore,
+        handed: SubmissionEnvironment,
+        only: str | None = None,
+        claim: Any = None,
     ) -> None:
         self.store, self.only, self._default, self._claim = store, only, handed, claim
-        self._handed: dict[str, Handed] = {}
-        self._conductors: dict[str, Conductor] = {}
+        self._handed: dict[str, SubmissionEnvironment] = {}
+        self._conductors: dict[str, JobScheduler] = {}
         self._running: dict[asyncio.Task[None], str] = {}
         self._woken, self._first, self._busy_until = asyncio.Event(), True, 0.0
         self._capacity = Capacity.of_this_machine()
@@ -68,7 +72,7 @@ class Supervisor:
         #: Why the end of the only job could not be written down; None when it was.
         self.unwritten: BaseException | None = None
 
-    def told(self, handed: dict[str, Handed]) -> None:
+    def told(self, handed: dict[str, SubmissionEnvironment]) -> None:
         """Somebody submits, resumes or cancels a job."""
         self._handed.update(handed)
         self._busy_until = time.monotonic()  # its job comes
@@ -77,7 +81,7 @@ class Supervisor:
     def busy(self) -> bool:
         """Whether a job waits that nobody carries on; and at first, when nobody knows."""
         first, self._first = self._first, False
-        return first or any(may_carry_on(self.store.get(job_id)) for job_id in self._open())
+        return first or any(can_adopt(self.store.get(job_id)) for job_id in self._open())
 
     def cancel_all(self, why: str) -> None:
         """End all jobs that are carried on, at once, whether or not that can be written down."""
@@ -106,7 +110,7 @@ class Supervisor:
 
     async def _failed(self, error: BaseException) -> None:
         """Wait for room on a full disk, and for a database that is away; else end."""
-        if not may_pass(error):
+        if not is_retryable(error):
             if self.only is not None:  # or else its steps go on, and are found by the next one
                 for conductor in self._conductors.values():
                     await conductor.end_processes()
@@ -133,33 +137,35 @@ class Supervisor:
             if len(self._conductors) >= JOBS_AT_ONCE:
                 return
             job = self.store.get(job_id)
-            if self._claim is None and not may_carry_on(job):
+            if self._claim is None and not can_adopt(job):
                 continue
             try:
-                claim, self._claim = self._claim or claimed(job.place), None
+                claim, self._claim = self._claim or claim_job(job.place), None
                 if claim is None:  # somebody runs it in the foreground
                     continue
-                submission_snapshot.adopt(job)
-                conductor = Conductor(self.store, job, self._capacity, self._handed_for(job))
+                submission_snapshot.adopt_job(job)
+                conductor = JobScheduler(self.store, job, self._capacity, self._handed_for(job))
             except OSError as error:
-                if has_no_room(error):
+                if is_disk_full(error):
                     raise
                 wrong = f"its folder cannot be used: {error}"
                 failed = {"status": FAILED, "reason": wrong, "ended": time.time()}
                 self.store.update(job.id, among=OPEN, **failed)
                 continue
             self._conductors[job.id] = conductor
-            if self._why or cancel_marker.is_marked(job):
+            if self._why or cancel_marker.has_marker(job):
                 conductor.cancel(self._why or "cancelled while the disk of its folder was full")
-            task = asyncio.ensure_future(_with(claim, conductor))
+            task = asyncio.ensure_future(_run_claimed(claim, conductor))
             task.add_done_callback(lambda _: self._woken.set())
             self._running[task] = job.id
 
-    def _handed_for(self, job: Job) -> Handed:
+    def _handed_for(self, job: Job) -> SubmissionEnvironment:
         # Kept until the job has ended: after a full disk it is carried on once more.
         if job.id in self._handed:
             return self._handed[job.id]
-        return Handed(submission_snapshot.of(job).instead(self._default.environment))
+        return SubmissionEnvironment(
+            submission_snapshot.load_snapshot(job).instead(self._default.environment)
+        )
 
     def _open(self) -> list[str]:
         """Jobs that nobody carries on, the oldest first."""
@@ -186,7 +192,7 @@ class Supervisor:
             await asyncio.wait_for(self._woken.wait(), TICK)
         for task in [task for task in self._running if task.done()]:
             job_id, error = self._running.pop(task), task.exception()
-            if isinstance(error, JobStoreError) or (error is not None and may_pass(error)):
+            if isinstance(error, JobStoreError) or (error is not None and is_retryable(error)):
                 await self._failed(error)
             elif error is not None:
                 _log.warning("job %s: %s", job_id, str(error).splitlines()[:1])
@@ -198,7 +204,7 @@ class Supervisor:
             del self._conductors[job_id]
 
 
-def claimed(folder: Path) -> Any:
+def claim_job(folder: Path) -> Any:
     """The lock of a job, which goes with the process that has it; None when another one has."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = (folder / "lock").open("w")
@@ -210,36 +216,36 @@ def claimed(folder: Path) -> Any:
     return lock
 
 
-async def _with(claim: Any, conductor: Conductor) -> None:
+async def _run_claimed(claim: Any, conductor: JobScheduler) -> None:
     with claim:
         await conductor.run()
 
 
-async def _serve() -> None:
+async def _run_supervisor() -> None:
     """Be the supervisor of this user and store, unless there is one."""
-    with supervisor_client.alone() as first:
+    with supervisor_client.hold_supervisor_lock() as first:
         if not first:
             return
         # Of the configuration that a program has set, steps know nothing.
-        os.environ.pop(supervisor_client.INHERITED, None)
+        os.environ.pop(supervisor_client.INHERITED_CONFIG, None)
         backoff, supervisor = Backoff(_log.warning), None
         while True:
             try:
-                supervisor = supervisor or Supervisor(the_store(), handed_over())
-                await _work(supervisor)
+                supervisor = supervisor or Supervisor(open_store(), capture_environment())
+                await _serve_requests(supervisor)
             except (JobStoreError, OSError) as error:
-                if not may_pass(error):
+                if not is_retryable(error):
                     raise
                 await asyncio.sleep(backoff.failed(error))
             else:
                 return
 
 
-async def _work(supervisor: Supervisor) -> None:
+async def _serve_requests(supervisor: Supervisor) -> None:
     linger = max(1.0, float(parse_seconds(config.jobs().linger)))
     while supervisor.busy():
         # Whoever comes after the last look below finds no socket, and starts another one.
-        async with supervisor_client.listening(supervisor.told):
+        async with supervisor_client.listen(supervisor.told):
             await supervisor.work(linger)
 
 
@@ -247,7 +253,7 @@ if __name__ == "__main__":
     # The shell that starts this in the background makes it ignore SIGINT.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        asyncio.run(_serve())
+        asyncio.run(_run_supervisor())
     except HyperplaneError as told:
         _log.error("%s", told)
         sys.exit(1)

@@ -21,24 +21,24 @@ import dask.config
 
 from hyperplane.engines.running_system import running_system
 from hyperplane.errors import JobError
-from hyperplane.jobs.home import home, store_url, this_machine
-from hyperplane.jobs.step_command import Handed
+from hyperplane.jobs.home import jobs_folder, store_url, this_machine
+from hyperplane.jobs.step_command import SubmissionEnvironment
 
 #: Where Dask finds the configuration of the process that started it.
-INHERITED = "DASK_INTERNAL_INHERIT_CONFIG"
+INHERITED_CONFIG = "DASK_INTERNAL_INHERIT_CONFIG"
 #: Seconds that a new supervisor may take to answer.
-PATIENCE = 60.0
+START_SECONDS = 60.0
 #: Times that a new one asks for the lock of the only one.
-_TRIES = 20
+_LOCK_ATTEMPTS = 20
 #: Seconds that a client may take to say what it has to say.
-_TO_SPEAK = 10.0
+_REQUEST_SECONDS = 10.0
 #: Bytes at the end of its log of which the last line is shown.
-_LONGEST_LINE = 500
+_LAST_LINE_BYTES = 500
 #: Bytes that a socket's path may have.
-_LONGEST = 100
+_MAX_SOCKET_PATH = 100
 
 
-def tell(job_id: str = "", handed: Handed | None = None) -> None:
+def notify_supervisor(job_id: str = "", handed: SubmissionEnvironment | None = None) -> None:
     """Tell the supervisor that there is something to do; start one when there is none.
 
     Parameters
@@ -54,17 +54,17 @@ def tell(job_id: str = "", handed: Handed | None = None) -> None:
         When none can be started; the job waits.
     """
     message = json.dumps({job_id: asdict(handed)} if handed else {}).encode()
-    deadline, started = time.monotonic() + PATIENCE, -PATIENCE
-    while not _sent(message):
+    deadline, started = time.monotonic() + START_SECONDS, -START_SECONDS
+    while not _send(message):
         if time.monotonic() > deadline:
-            log = _file(".log")
-            last = f" ends with: {words}" if (words := _last_line(log)) else ""
-            wrong = f"no supervisor of jobs answers within {PATIENCE:g} s; its log {log}{last}"
+            log = _supervisor_file(".log")
+            last = f" ends with: {words}" if (words := _read_last_line(log)) else ""
+            wrong = f"no supervisor of jobs answers within {START_SECONDS:g} s; its log {log}{last}"
             advice = "hyperplane job list starts another one, for the jobs that are submitted"
             raise JobError(job_id, f"{wrong}; {advice}")
-        if time.monotonic() - started > PATIENCE / 3 and running() is None:
+        if time.monotonic() - started > START_SECONDS / 3 and supervisor_pid() is None:
             try:
-                _start()
+                _start_supervisor()
             except OSError as error:
                 wrong = f"no supervisor of jobs can be started: {error.strerror}"
                 raise JobError(job_id, f"{wrong} ({error.filename})") from error
@@ -72,17 +72,17 @@ def tell(job_id: str = "", handed: Handed | None = None) -> None:
         time.sleep(0.02)
 
 
-def _last_line(log: Path) -> str:
+def _read_last_line(log: Path) -> str:
     try:
         with log.open("rb") as opened:
-            opened.seek(max(0, opened.seek(0, os.SEEK_END) - _LONGEST_LINE))
+            opened.seek(max(0, opened.seek(0, os.SEEK_END) - _LAST_LINE_BYTES))
             lines = opened.read().decode(errors="replace").split("\n")
     except OSError:
         return ""
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def running(system: str | None = None) -> int | None:
+def supervisor_pid(system: str | None = None) -> int | None:
     """The number of the supervisor's process; None when there is none.
 
     Parameters
@@ -91,7 +91,7 @@ def running(system: str | None = None) -> int | None:
         Whose supervisor: a boot and process namespace, as
         :func:`hyperplane.engines.running_system.running_system` gives it; this one by default.
     """
-    file = _file(".lock", system)
+    file = _supervisor_file(".lock", system)
     try:
         with file.open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -105,12 +105,12 @@ def running(system: str | None = None) -> int | None:
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[bool]:
+def hold_supervisor_lock() -> Iterator[bool]:
     """Be the only supervisor for a block, if there is no other."""
-    file = _file(".lock")
-    for _ in range(_TRIES):  # others may look at this moment whether there is one
+    file = _supervisor_file(".lock")
+    for _ in range(_LOCK_ATTEMPTS):  # others may look at this moment whether there is one
         with file.open("a") as lock:
-            if not _is_first(lock, file):
+            if not _lock_current_file(lock, file):
                 time.sleep(0.05)
                 continue
             with contextlib.suppress(OSError):  # a full disk: its number is not known then
@@ -124,7 +124,7 @@ def alone() -> Iterator[bool]:
     yield False
 
 
-def _is_first(lock: IO[str], file: Path) -> bool:
+def _lock_current_file(lock: IO[str], file: Path) -> bool:
     """Lock an open file; whether that can be done, and it is still the one of its name."""
     with contextlib.suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,22 +133,22 @@ def _is_first(lock: IO[str], file: Path) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def listening(told: Callable[[dict[str, Handed]], None]) -> AsyncIterator[None]:
+async def listen(told: Callable[[dict[str, SubmissionEnvironment]], None]) -> AsyncIterator[None]:
     """Hear of jobs for a block."""
 
     async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(
             ValueError, TypeError, AttributeError, OSError, asyncio.TimeoutError
         ):
-            message = json.loads(await asyncio.wait_for(reader.read(), _TO_SPEAK))
-            told({job_id: Handed(**handed) for job_id, handed in message.items()})
+            message = json.loads(await asyncio.wait_for(reader.read(), _REQUEST_SECONDS))
+            told({job_id: SubmissionEnvironment(**handed) for job_id, handed in message.items()})
             writer.write(b"heard")
             await writer.drain()
         writer.close()
 
-    path = _file(".sock")
+    path = _supervisor_file(".sock")
     path.unlink(missing_ok=True)
-    with _address(path) as address:
+    with _socket_address(path) as address:
         server = await asyncio.start_unix_server(hear, address, limit=1 << 24)
     try:
         yield
@@ -157,11 +157,11 @@ async def listening(told: Callable[[dict[str, Handed]], None]) -> AsyncIterator[
         server.close()
 
 
-def _sent(message: bytes) -> bool:
+def _send(message: bytes) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(PATIENCE)
+        connection.settimeout(START_SECONDS)
         try:
-            with _address(_file(".sock")) as address:
+            with _socket_address(_supervisor_file(".sock")) as address:
                 connection.connect(address)
             connection.sendall(message)
             connection.shutdown(socket.SHUT_WR)
@@ -170,14 +170,14 @@ def _sent(message: bytes) -> bool:
             return False
 
 
-def _start() -> None:
+def _start_supervisor() -> None:
     # It has the configuration of whoever submits first, whether from files or set in a program.
     environment = {
         **os.environ,
-        INHERITED: dask.config.serialize(dask.config.config),
+        INHERITED_CONFIG: dask.config.serialize(dask.config.config),
     }
     program = [sys.executable, "-m", "hyperplane.jobs.supervisor"]
-    with _file(".log").open("ab") as log:
+    with _supervisor_file(".log").open("ab") as log:
         # By way of a shell that ends at once, so that it is nobody's child.
         subprocess.run(  # noqa: S603 - a list of arguments, all of them ours
             ["/bin/sh", "-c", '"$@" &', "hyperplane-supervisor", *program],
@@ -191,7 +191,7 @@ def _start() -> None:
         )
 
 
-def _file(suffix: str, system: str | None = None) -> Path:
+def _supervisor_file(suffix: str, system: str | None = None) -> Path:
     """A file of the supervisor of this user, machine, running system and store.
 
     Two containers of one host name have one home and one store, but each has its supervisor. Their
@@ -200,13 +200,13 @@ def _file(suffix: str, system: str | None = None) -> Path:
     told = f"{this_machine()} {store_url()}"
     if suffix != ".log":
         told += f" {running_system() if system is None else system}"
-    return home() / f"supervisor-{hashlib.sha256(told.encode()).hexdigest()[:8]}{suffix}"
+    return jobs_folder() / f"supervisor-{hashlib.sha256(told.encode()).hexdigest()[:8]}{suffix}"
 
 
 @contextlib.contextmanager
-def _address(path: Path) -> Iterator[str]:
+def _socket_address(path: Path) -> Iterator[str]:
     """The path of a socket in few enough bytes."""
-    if len(os.fsencode(path)) <= _LONGEST:
+    if len(os.fsencode(path)) <= _MAX_SOCKET_PATH:
         yield str(path)
         return
     folder = os.open(path.parent, os.O_RDONLY)

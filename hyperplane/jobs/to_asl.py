@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane.errors import Fault, check
 from hyperplane.jobs.definition.order import waves
-from hyperplane.jobs.environment import as_text, parameter_faults, parameter_variables
+from hyperplane.jobs.environment import parameter_faults, parameter_variables, parameters_as_text
 
 if TYPE_CHECKING:
     from hyperplane.jobs.definition.models import Pipeline, Step
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: Runs a container and waits for its end.
 BATCH = "arn:aws:states:::batch:submitJob.sync"
 #: Characters of a state's name; chunks of an array job of Batch.
-_LONGEST, _FEWEST, _MOST = 80, 2, 10_000
+_MAX_NAME_LENGTH, _MIN_ARRAY_SIZE, _MAX_ARRAY_SIZE = 80, 2, 10_000
 _PROGRAMS = {"python": "python", "javascript": "node", "bash": "bash"}
 
 
@@ -59,11 +59,11 @@ def to_asl(pipeline: Pipeline, parameters: Mapping[str, Any] | None = None) -> d
     given: Any = {} if parameters is None else parameters
     if not isinstance(given, Mapping):
         check([Fault("parameters", type(given).__name__, "a mapping of names to values")])
-    check([*parameter_faults(given), *_faults(pipeline)])
-    environment = parameter_variables(as_text(given))
+    check([*parameter_faults(given), *_batch_faults(pipeline)])
+    environment = parameter_variables(parameters_as_text(given))
     names: dict[str, str] = {}
     for step in pipeline.steps:
-        names[step.name] = _free(step.name, names.values())
+        names[step.name] = _unique_name(step.name, names.values())
     tasks = {step.name: _task(step, environment) for step in pipeline.steps}
     states: dict[str, dict[str, Any]] = {}
     for number, wave in enumerate(waves(pipeline), start=1):
@@ -75,7 +75,7 @@ def to_asl(pipeline: Pipeline, parameters: Mapping[str, Any] | None = None) -> d
             for step in wave
         ]
         taken = [*names.values(), *states]
-        states[_free(f"wave {number}", taken)] = {
+        states[_unique_name(f"wave {number}", taken)] = {
             "Type": "Parallel", "Branches": branches, "ResultPath": None,
         }  # fmt: skip
     for (_, state), after in itertools.zip_longest(states.items(), list(states)[1:]):
@@ -119,7 +119,7 @@ def _task(step: Step, environment: Mapping[str, str]) -> dict[str, Any]:
     return state
 
 
-def _faults(pipeline: Pipeline) -> list[Fault]:
+def _batch_faults(pipeline: Pipeline) -> list[Fault]:
     """What Batch, or a container with no more than the pipeline's files, cannot do."""
     faults = []
     if pipeline.requirements is not None:
@@ -132,8 +132,8 @@ def _faults(pipeline: Pipeline) -> list[Fault]:
             faults.append(Fault(f"{where}.kind", "notebook", "a program", advice))
         if step.foreach is not None:
             faults.append(Fault(f"{where}.foreach", "values", "chunks: an array job has numbers"))
-        if step.chunks is not None and not _FEWEST <= step.chunks <= _MOST:
-            allowed = f"{_FEWEST} to {_MOST}, the sizes of an array job"
+        if step.chunks is not None and not _MIN_ARRAY_SIZE <= step.chunks <= _MAX_ARRAY_SIZE:
+            allowed = f"{_MIN_ARRAY_SIZE} to {_MAX_ARRAY_SIZE}, the sizes of an array job"
             faults.append(Fault(f"{where}.chunks", str(step.chunks), allowed))
         for field in ("secrets", "working_dir", "split", "more_memory"):
             if getattr(step, field):
@@ -147,11 +147,11 @@ def _batch_name(name: str) -> str:
     return "".join(mark if mark.isascii() and mark.isalnum() else "-" for mark in name)[:128]
 
 
-def _free(name: str, taken: Collection[str]) -> str:
+def _unique_name(name: str, taken: Collection[str]) -> str:
     """A state's name, short enough and only once in the machine."""
-    short = name[:_LONGEST]
+    short = name[:_MAX_NAME_LENGTH]
     for number in itertools.count(2):
         if short not in taken:
             break
-        short = f"{name[: _LONGEST - 6]} {number}"
+        short = f"{name[: _MAX_NAME_LENGTH - 6]} {number}"
     return short

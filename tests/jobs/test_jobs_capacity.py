@@ -173,9 +173,9 @@ def test_gpus_are_taken_in_turns_and_bounded_by_those_there_are():
 def test_gpus_are_counted_by_their_devices(tmp_path, monkeypatch):
     for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "sda1"):
         (tmp_path / name).touch()
-    monkeypatch.setattr(module, "_DEVICES", tmp_path)
+    monkeypatch.setattr(module, "_DEVICE_FOLDER", tmp_path)
     assert Capacity.of_this_machine().demand(step(gpus=8)).gpus == 3
-    monkeypatch.setattr(module, "_DEVICES", tmp_path / "none")
+    monkeypatch.setattr(module, "_DEVICE_FOLDER", tmp_path / "none")
     assert Capacity.of_this_machine().demand(step(gpus=8)).gpus == 1
 
 

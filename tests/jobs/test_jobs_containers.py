@@ -17,7 +17,7 @@ from containers import Container
 from job_cases import bash
 
 from hyperplane.jobs import Pipeline, submission_snapshot
-from hyperplane.jobs.adoption import may_carry_on, submission_of
+from hyperplane.jobs.adoption import can_adopt, hold_submission_lock
 from hyperplane.jobs.submitting import new_job
 
 pytestmark = pytest.mark.process
@@ -88,7 +88,7 @@ def test_jobs_run_where_they_were_submitted_until_their_container_is_gone(contai
     id_ = one.ask(f"start('long', '{text}').id")
     wait_for(lambda: lines(tmp_path, "begun"))
     # A supervisor of that name looks while none looks after the job, but its step runs.
-    assert one.ask("os.kill(supervisor_client.running(), signal.SIGKILL)") == "None"
+    assert one.ask("os.kill(supervisor_client.supervisor_pid(), signal.SIGKILL)") == "None"
     assert "it is in progress already" in two.ask(f"JobHandle('{id_}').resume()")
     two.send("start('short', 'sleep 1.5').wait(150)")
     assert two.heard() == "done"
@@ -119,22 +119,22 @@ def test_one_machine_ends_a_job_of_another_but_no_process_of_its_own(container, 
 def test_a_job_that_is_being_submitted_is_left_alone(tmp_path, monkeypatch):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
     monkeypatch.setattr(submission_snapshot, "running_system", lambda: "another-boot-1")
-    submission_snapshot.keep(made, {}, {})
-    assert submission_snapshot.system_of(made) == "another-boot-1"
-    with submission_of(made):
-        assert not may_carry_on(made)
-    assert may_carry_on(made)
+    submission_snapshot.save_snapshot(made, {}, {})
+    assert submission_snapshot.read_running_system(made) == "another-boot-1"
+    with hold_submission_lock(made):
+        assert not can_adopt(made)
+    assert can_adopt(made)
     (made.place / "steps" / "000-a").mkdir(parents=True)
     with (made.place / "steps" / "000-a" / "attempt-1.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert not may_carry_on(made)
-    assert may_carry_on(made)
+        assert not can_adopt(made)
+    assert can_adopt(made)
 
 
 def test_steps_whose_folders_others_remove_meanwhile_do_not_run(monkeypatch):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
     monkeypatch.setattr(submission_snapshot, "running_system", lambda: "another-boot-1")
-    submission_snapshot.keep(made, {}, {})
+    submission_snapshot.save_snapshot(made, {}, {})
     (made.place / "steps" / "000-a").mkdir(parents=True)
     real, removed = os.scandir, []
 
@@ -145,5 +145,5 @@ def test_steps_whose_folders_others_remove_meanwhile_do_not_run(monkeypatch):
         return real(path)
 
     monkeypatch.setattr(os, "scandir", after_removal)
-    assert may_carry_on(made)
+    assert can_adopt(made)
     assert removed

@@ -8,7 +8,7 @@ from job_cases import LIMIT
 import hyperplane
 from hyperplane.errors import RequestError, UnknownArgument
 from hyperplane.jobs import submitting
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
 
 pytestmark = pytest.mark.process
 
@@ -82,7 +82,7 @@ def test_a_call_that_the_function_does_not_take_is_no_job():
     def add(first, *, second=0):
         return first + second
 
-    before = len(the_store().find())
+    before = len(open_store().find())
     assert refused(lambda: add.submit())["submit"].asked == "missing a required argument: 'first'"
     with pytest.raises(UnknownArgument, match="nothing was submitted"):
         add.submit(1, secnd=2)
@@ -92,4 +92,4 @@ def test_a_call_that_the_function_does_not_take_is_no_job():
     found = refused(lambda: add.submit(1, secnd=2))["submit"]
     assert found.allowed == "arguments of add(first, *, second=0)"
     assert found.advice == "did you mean second?"
-    assert len(the_store().find()) == before
+    assert len(open_store().find()) == before

@@ -10,7 +10,7 @@ import pytest
 from slack_server import TOKEN, Answer, serve
 
 from hyperplane.jobs import Job, Pipeline, Step, slack
-from hyperplane.jobs.notifications import LONGEST_TAIL, message, notify
+from hyperplane.jobs.notifications import MAX_TAIL, format_message, notify
 
 HOOK = "/services/s3cret-hook"
 
@@ -54,7 +54,7 @@ def told(targets, job, tail, environment):
 
 
 def test_a_message_has_name_id_time_reason_and_the_end_of_the_log():
-    said = message(failed(schedule="every-night"), "Traceback\nValueError: <x> & ```y")
+    said = format_message(failed(schedule="every-night"), "Traceback\nValueError: <x> & ```y")
     for part in (
         "*nightly*", "01234567-89ab", "1970-01-02 00:00:00 UTC", "exit code 65: &lt;bad&gt;",
         "every-night", "hyperplane job logs 01234567", "ValueError: &lt;x&gt; &amp; '''y",
@@ -65,17 +65,19 @@ def test_a_message_has_name_id_time_reason_and_the_end_of_the_log():
 
 
 def test_the_end_of_a_long_log_is_cut_at_its_beginning():
-    said = message(failed(), "x" * 9000 + "the last line\n")
+    said = format_message(failed(), "x" * 9000 + "the last line\n")
     assert "the last line\n```" in said
-    assert len(said) < LONGEST_TAIL + 600
-    assert message(failed(), " \n").count("```") == 2
+    assert len(said) < MAX_TAIL + 600
+    assert format_message(failed(), " \n").count("```") == 2
 
 
 def test_all_who_are_named_are_told(server, environment):
     told(["slack:#alerts", "webhook"], failed(), "oh", environment)
     assert [path for path, _, _ in server.got] == ["/api/chat.postMessage", HOOK]
     assert server.documents[0]["channel"] == "#alerts"
-    assert server.documents[0]["text"] == server.documents[1]["text"] == message(failed(), "oh")
+    assert (
+        server.documents[0]["text"] == server.documents[1]["text"] == format_message(failed(), "oh")
+    )
 
 
 def test_nobody_is_told_when_nobody_is_named(server, environment):
@@ -106,7 +108,7 @@ def test_a_slip_of_ours_is_logged_too(server, environment, caplog, monkeypatch):
     def slip(*_):
         raise KeyError("s3cret")
 
-    monkeypatch.setattr(slack, "by_webhook", slip)
+    monkeypatch.setattr(slack, "send_to_webhook", slip)
     with caplog.at_level(logging.WARNING):
         told(["webhook"], failed(), "oh", environment)
     assert "KeyError" in caplog.text

@@ -12,12 +12,12 @@ from rich.console import Console
 from hyperplane.jobs import Attempt, Job, Pipeline, Step
 from hyperplane.jobs.job_progress import (
     NOT_RUN,
-    WAITS,
-    Changes,
-    as_tree,
-    duration,
-    plain,
-    step_states,
+    WAITING,
+    ProgressLines,
+    format_duration,
+    render_tree,
+    step_progress,
+    to_plain_line,
 )
 from hyperplane.jobs.states import (
     CANCELLED,
@@ -27,9 +27,9 @@ from hyperplane.jobs.states import (
     LOST,
     PENDING,
     TIMED_OUT,
-    Unit,
+    WorkUnit,
 )
-from hyperplane.jobs.step_command import traces
+from hyperplane.jobs.step_command import attempt_prefix
 
 STEPS = (
     Step(name="one", kind="command", argv=("true",)),
@@ -64,7 +64,7 @@ def attempt(step, status, chunk=-1, number=1, started=100.0, ended=104.0, reason
 
 def text(job, attempts, now=110.0):
     console = Console(file=io.StringIO(), width=100, markup=False)
-    console.print(as_tree(job, step_states(job, attempts, now), now))
+    console.print(render_tree(job, step_progress(job, attempts, now), now))
     return console.file.getvalue()
 
 
@@ -76,15 +76,15 @@ def test_a_damaged_definition_leaves_a_job_that_can_be_listed(definition, job):
 
 
 def test_steps_that_have_not_begun_wait_or_will_never_run(job):
-    assert [one.status for one in step_states(job(PENDING), [], 1.0)] == [WAITS] * 3
-    assert [one.status for one in step_states(job(FAILED), [], 1.0)] == [NOT_RUN] * 3
+    assert [one.status for one in step_progress(job(PENDING), [], 1.0)] == [WAITING] * 3
+    assert [one.status for one in step_progress(job(FAILED), [], 1.0)] == [NOT_RUN] * 3
 
 
 @pytest.mark.parametrize("status", [DONE, FAILED, TIMED_OUT, CANCELLED, LOST])
 def test_a_step_stands_as_its_last_attempt(status, job):
     tried = [attempt("one", FAILED, started=100, ended=101), attempt("one", status, number=2,
              started=102, ended=107)]  # fmt: skip
-    state = step_states(job(), tried, 110.0)[0]
+    state = step_progress(job(), tried, 110.0)[0]
     assert (state.status, state.seconds, state.attempts) == (status, 6.0, 2)
     assert state.detail == "attempt 2"
     assert len(state.bad) == (status != DONE)
@@ -92,7 +92,7 @@ def test_a_step_stands_as_its_last_attempt(status, job):
 
 def test_the_time_of_a_step_is_that_in_which_attempts_at_it_ran(job):
     def seconds(tried, now=110.0, **more):
-        return step_states(job(**more), tried, now)[1].seconds
+        return step_progress(job(**more), tried, now)[1].seconds
 
     # Resumed the next day.
     tried = [attempt("many", FAILED, started=100, ended=102),
@@ -111,32 +111,32 @@ def test_the_time_of_a_step_is_that_in_which_attempts_at_it_ran(job):
 def test_chunks_are_counted(job):
     tried = [attempt("many", DONE, chunk) for chunk in range(7)]
     tried += [attempt("many", IN_PROGRESS, chunk) for chunk in (7, 8)]
-    state = step_states(job(), tried, 110.0)[1]
+    state = step_progress(job(), tried, 110.0)[1]
     assert (state.status, state.seconds) == (IN_PROGRESS, 10.0)
     assert state.detail == "7 of 10 done, 2 in progress"
-    between = step_states(job(), tried[:7], 110.0)[1]
+    between = step_progress(job(), tried[:7], 110.0)[1]
     assert (between.status, between.detail) == (IN_PROGRESS, "7 of 10 done")
-    assert step_states(job(CANCELLED), tried[:7], 110.0)[1].status == NOT_RUN
+    assert step_progress(job(CANCELLED), tried[:7], 110.0)[1].status == NOT_RUN
     every = [attempt("many", DONE, chunk) for chunk in range(10)]
-    assert step_states(job(), every, 110.0)[1].status == DONE
+    assert step_progress(job(), every, 110.0)[1].status == DONE
 
 
 def test_a_chunk_that_failed_makes_the_step_fail_once_no_other_one_runs(job):
     tried = [attempt("many", DONE, 0), attempt("many", FAILED, 1, reason="no data")]
     running = [*tried, attempt("many", IN_PROGRESS, 2)]
-    assert step_states(job(), running, 110.0)[1].status == IN_PROGRESS
-    assert step_states(job(), tried, 110.0)[1].status == FAILED
+    assert step_progress(job(), running, 110.0)[1].status == IN_PROGRESS
+    assert step_progress(job(), tried, 110.0)[1].status == FAILED
     assert "[1] no data" in text(job(), running)
 
 
 def test_the_cell_of_a_notebook_is_shown_while_it_runs(job):
     now = job()
-    file = traces(now, Unit("book"), 1)
+    file = attempt_prefix(now, WorkUnit("book"), 1)
     file.parent.mkdir(parents=True)
     file.with_name("attempt-1.progress").write_text("3/10")
-    assert step_states(now, [attempt("book", IN_PROGRESS)], 110.0)[2].detail == "cell 3/10"
-    assert step_states(now, [attempt("book", DONE)], 110.0)[2].detail == ""
-    assert step_states(now, [attempt("book", IN_PROGRESS, number=2)], 110.0)[2].detail == (
+    assert step_progress(now, [attempt("book", IN_PROGRESS)], 110.0)[2].detail == "cell 3/10"
+    assert step_progress(now, [attempt("book", DONE)], 110.0)[2].detail == ""
+    assert step_progress(now, [attempt("book", IN_PROGRESS, number=2)], 110.0)[2].detail == (
         "attempt 2"
     )
 
@@ -146,7 +146,7 @@ def test_requirements_that_are_installed_are_a_step(pipeline, job, tmp_path):
     more = Pipeline.from_steps("p", STEPS, root=tmp_path, requirements="requirements.txt")
     values = {**vars(job()), "definition": more.to_json()}
     values.pop("pipeline", None)
-    states = step_states(Job(**values), [attempt("(pip install)", IN_PROGRESS)], 101.0)
+    states = step_progress(Job(**values), [attempt("(pip install)", IN_PROGRESS)], 101.0)
     assert [one.name for one in states] == ["(pip install)", "one", "many", "book"]
     assert states[0].status == IN_PROGRESS
 
@@ -175,18 +175,18 @@ def test_text_of_others_does_not_command_the_terminal(job):
     shown = text(job(), [attempt("one", FAILED, reason=evil)])
     assert "\x1b[2J" not in shown
     assert "[2Jgone [red]mark[/red] second" in shown
-    states = step_states(job(), [attempt("one", FAILED, reason=evil)], 1.0)
-    lines = list(Changes().lines(job(reason=evil), [], states, 1.0))
-    assert all(plain(line) == line for line in lines)
+    states = step_progress(job(), [attempt("one", FAILED, reason=evil)], 1.0)
+    lines = list(ProgressLines().lines(job(reason=evil), [], states, 1.0))
+    assert all(to_plain_line(line) == line for line in lines)
 
 
 def told(changes, job, attempts, now):
-    states = step_states(job, attempts, now)
+    states = step_progress(job, attempts, now)
     return [line[9:] for line in changes.lines(job, attempts, states, now)]
 
 
 def test_each_change_is_told_once(job):
-    changes, waiting, now = Changes(), job(PENDING), job()
+    changes, waiting, now = ProgressLines(), job(PENDING), job()
     assert told(changes, waiting, [], 91.0) == ["job trio (01234567): pending"]
     running = [attempt("one", IN_PROGRESS)]
     first = ["one: in progress", "job trio (01234567): in progress"]
@@ -208,7 +208,7 @@ def test_each_change_is_told_once(job):
 def test_many_chunks_make_a_line_for_each_tenth_and_each_failure(pipeline, job):
     values = {**vars(job()), "definition": pipeline.to_json().replace("10", "1000")}
     values.pop("pipeline", None)
-    large, changes = Job(**values), Changes()
+    large, changes = Job(**values), ProgressLines()
     assert large.pipeline.steps[1].chunks == 1000
     tried: list[Attempt] = []
     lines: list[str] = []
@@ -222,7 +222,7 @@ def test_many_chunks_make_a_line_for_each_tenth_and_each_failure(pipeline, job):
 
 
 def test_lines_name_their_job_where_there_are_several(job):
-    lines = told(Changes(several=True), job(), [attempt("one", DONE)], 101.0)
+    lines = told(ProgressLines(several=True), job(), [attempt("one", DONE)], 101.0)
     assert lines[0] == "trio (01234567) one: done in 4.0 s"
 
 
@@ -232,4 +232,4 @@ def test_lines_name_their_job_where_there_are_several(job):
      (3599.6, "1 h 0 min"), (86400, "24 h 0 min")],
 )  # fmt: skip
 def test_times_are_for_people(seconds, said):
-    assert duration(seconds) == said
+    assert format_duration(seconds) == said

@@ -23,7 +23,7 @@ from scale import scaled
 
 from hyperplane.errors import HyperplaneError, JobError, JobStoreError, RequestError
 from hyperplane.jobs import Pipeline, Step, supervisor_client
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
 from hyperplane.jobs.mounts import is_on_network
 from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS, OPEN, PENDING, Attempt
 from hyperplane.jobs.store import JobStore
@@ -119,10 +119,10 @@ def test_jobs_run_with_their_state_in_postgres(postgres, tmp_path, monkeypatch):
     with dask.config.set({"hyperplane.jobs.store": postgres, "hyperplane.jobs.linger": 0.2}):
         job = ran(bash("a", "echo hello"), bash("fan", "true", chunks=3))
         assert (job.status, len(job.attempts)) == (DONE, 4)
-        assert the_store().get(job.id).status == DONE
-        while supervisor_client.running() is not None:
+        assert open_store().get(job.id).status == DONE
+        while supervisor_client.supervisor_pid() is not None:
             time.sleep(0.05)
-        the_store().close()
+        open_store().close()
 
 
 def look_at_all(store, job):

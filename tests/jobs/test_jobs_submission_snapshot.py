@@ -38,7 +38,7 @@ def test_each_job_has_the_settings_of_its_submission():
     assert slow.wait(LIMIT) == quick.status == FAILED
     first, second = slow.attempts
     assert second.started - first.ended > 0.74
-    assert submission_snapshot.of(quick.job).settings.retry_wait == "0.1s"
+    assert submission_snapshot.load_snapshot(quick.job).settings.retry_wait == "0.1s"
     while not os.path.exists("on"):  # noqa: PTH110
         time.sleep(0.02)
     began = time.monotonic()
@@ -59,13 +59,13 @@ def test_a_secret_of_a_folder_that_only_the_submission_knows(tmp_path):
 def test_a_pool_that_only_the_submission_knows():
     with dask.config.set({"hyperplane.pools.mine": POOL}):
         job = submitted(bash("a", "true", resources=Resources(pool="mine", gpus=1)), max_retries=0)
-        submission_snapshot.keep(job.job, {}, {})
+        submission_snapshot.save_snapshot(job.job, {}, {})
     assert job.wait(LIMIT) == DONE, job.job.reason
-    step = submission_snapshot.of(job.job).sized(job.job.pipeline.steps[0])
+    step = submission_snapshot.load_snapshot(job.job).sized(job.job.pipeline.steps[0])
     assert step.resources == Resources(cores=2, ram_gb=6, gpus=1)
     assert Capacity(4, 8e9, 16).demand(step).millicores == 2000
     plain = bash("b", "true", resources=Resources(cores=1))
-    assert submission_snapshot.of(job.job).sized(plain) is plain
+    assert submission_snapshot.load_snapshot(job.job).sized(plain) is plain
 
 
 def test_after_a_kill_steps_have_the_plain_environment_of_the_submission(tmp_path, monkeypatch):
@@ -105,7 +105,7 @@ def test_resume_has_the_environment_and_the_settings_of_whoever_resumes(monkeypa
     with dask.config.set({"hyperplane.jobs.grace": "3s"}):
         assert job.resume().wait(LIMIT) == DONE
     assert job.logs() == "C.second\n"
-    assert submission_snapshot.of(job.job).settings.grace == "3s"
+    assert submission_snapshot.load_snapshot(job.job).settings.grace == "3s"
 
 
 def test_what_is_kept_holds_no_secret_and_is_closed_to_others(monkeypatch):
@@ -122,16 +122,18 @@ def test_what_is_kept_holds_no_secret_and_is_closed_to_others(monkeypatch):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert json.loads(text)["settings"]["notify"] == ["slack:#alerts"]
     assert "store" not in json.loads(text)["settings"]
-    assert submission_snapshot.of(job.job).settings.notify == ("slack:#alerts",)
+    assert submission_snapshot.load_snapshot(job.job).settings.notify == ("slack:#alerts",)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"settings": {}}', '{"settings": 7}', "\0"])
 def test_what_cannot_be_read_is_as_if_nothing_were_kept(text):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
-    submission_snapshot.keep(made, {"PATH": "/bin"}, {})
+    submission_snapshot.save_snapshot(made, {"PATH": "/bin"}, {})
     (made.place / "submission.json").write_text(text)
-    assert submission_snapshot.of(made).instead({"PATH": "/usr/bin"}) == {"PATH": "/usr/bin"}
-    assert submission_snapshot.of(made).settings.retry_wait == "0.1s"
+    assert submission_snapshot.load_snapshot(made).instead({"PATH": "/usr/bin"}) == {
+        "PATH": "/usr/bin"
+    }
+    assert submission_snapshot.load_snapshot(made).settings.retry_wait == "0.1s"
 
 
 def test_a_folder_that_cannot_be_used_is_told(monkeypatch):
@@ -139,7 +141,7 @@ def test_a_folder_that_cannot_be_used_is_told(monkeypatch):
     made.place.parent.mkdir(parents=True, exist_ok=True)
     made.place.write_text("a file")
     with pytest.raises(JobError, match="cannot be used"):
-        submission_snapshot.keep(made, {}, {})
+        submission_snapshot.save_snapshot(made, {}, {})
 
 
 def test_pools_that_there_are_not_are_told_at_submission():

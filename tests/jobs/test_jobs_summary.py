@@ -12,7 +12,7 @@ from job_cases import bash
 
 from hyperplane import notebook_common as nc
 from hyperplane.jobs import Pipeline, job_summary
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS
 from hyperplane.jobs.submitting import cancel, new_job
 
@@ -22,11 +22,11 @@ INTERVAL = 0.02
 @pytest.fixture
 def three(monkeypatch):
     """Three jobs that nobody carries on, and nobody will."""
-    monkeypatch.setattr(job_summary, "look_after", lambda store: None)
+    monkeypatch.setattr(job_summary, "ensure_supervisor", lambda store: None)
     made = [new_job(Pipeline.from_steps("p", [bash("a", "true")])) for _ in range(3)]
     for one in made:
         # A supervisor of this machine may run since an earlier test.
-        the_store().add(replace(one, machine="somebody@elsewhere"))
+        open_store().add(replace(one, machine="somebody@elsewhere"))
     yield [one.id for one in made]
     for one in made:
         cancel(one.id)
@@ -41,7 +41,7 @@ def looks(ids, changes, monkeypatch):
         assert seconds == INTERVAL
         count += 1
         for one, status in changes.get(count, {}).items():
-            the_store().update(one, status=status)
+            open_store().update(one, status=status)
 
     # There only: other threads sleep, too.
     own = SimpleNamespace(sleep=pause, to_thread=asyncio.to_thread)

@@ -11,7 +11,7 @@ import dask
 import pytest
 from users import ONE_MORE, OTHER, as_other_user, program_of, shared_folder
 
-from hyperplane.jobs.home import home, this_machine
+from hyperplane.jobs.home import jobs_folder, this_machine
 from hyperplane.jobs.kernel_folder import KernelFolder
 
 pytestmark = pytest.mark.process
@@ -59,7 +59,7 @@ def test_the_folder_of_another_user_is_an_error_that_says_what_to_set():
     with shared_folder() as place:
         (place / "jobs").mkdir(0o700)
         with dask.config.set({"hyperplane.jobs.home": str(place / "jobs")}):
-            said = as_other_user(home)
+            said = as_other_user(jobs_folder)
     assert (
         "the folder cannot be used (it belongs to another user); set hyperplane.jobs.home" in said
     )

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from hyperplane.errors import Fault, check
-from hyperplane.jobs.definition.lenient_yaml import normal_key
-from hyperplane.jobs.definition.wording import did_you_mean, shown
-from hyperplane.jobs.definition.yaml_text import Items, Node, Pairs
+from hyperplane.jobs.definition.lenient_yaml import normalize_key
+from hyperplane.jobs.definition.wording import format_value, suggest_names
+from hyperplane.jobs.definition.yaml_text import YamlList, YamlMapping, YamlNode
 
 #: Faults for which near names are looked up: a hostile file must not keep a processor busy.
-_ENOUGH = 50
+_MAX_SUGGESTIONS = 50
 #: Characters of a path of keys that a message has as they are.
-_LONGEST = 120
+_MAX_PATH_LENGTH = 120
 
 
-class Report:
+class FaultCollector:
     """Collects what is wrong with one file.
 
     Parameters
@@ -33,7 +33,9 @@ class Report:
         """Add a fault; line 0 is the whole file."""
         at = f"{self._name} line {line}" if line else self._name
         # A key may be anything; a message is for a terminal.
-        visible = where if where.isprintable() and len(where) <= _LONGEST else shown(where)
+        visible = (
+            where if where.isprintable() and len(where) <= _MAX_PATH_LENGTH else format_value(where)
+        )
         place = f"{at}: {visible}" if where else at
         self._faults.append((line, Fault(place, asked, allowed, advice)))
 
@@ -53,10 +55,10 @@ class Report:
 
     def near(self, name: str, known: Iterable[str]) -> str:
         """A question that names what somebody may have meant."""
-        return did_you_mean(name, known) if len(self._faults) < _ENOUGH else ""
+        return suggest_names(name, known) if len(self._faults) < _MAX_SUGGESTIONS else ""
 
 
-class Entries:
+class MappingEntries:
     """The known keys of a mapping, with their lines.
 
     Parameters
@@ -72,12 +74,14 @@ class Entries:
         What is wrong is added to it.
     """
 
-    def __init__(self, pairs: Pairs, known: Mapping[str, str], where: str, report: Report) -> None:
+    def __init__(
+        self, pairs: YamlMapping, known: Mapping[str, str], where: str, report: FaultCollector
+    ) -> None:
         self.line = pairs.line
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, YamlNode] = {}
         self.lines: dict[str, int] = {}
         for written, node in pairs.values.items():
-            key, line = normal_key(written), pairs.key_lines[written]
+            key, line = normalize_key(written), pairs.key_lines[written]
             place = f"{where}.{written}" if where else written
             if key not in known:
                 advice = report.near(key, known)
@@ -87,7 +91,7 @@ class Entries:
                 report.fault(line, place, asked, "each key once")
             else:
                 if key != written:
-                    report.warn(line, f"the key {shown(written)}; write {key}")
+                    report.warn(line, f"the key {format_value(written)}; write {key}")
                 self.nodes[key], self.lines[key] = node, line
 
     def line_of(self, key: str, rest: Iterable[str] = ()) -> int:
@@ -95,10 +99,10 @@ class Entries:
         line = self.lines.get(key, self.line)
         node = self.nodes.get(key)
         for part in rest:
-            if isinstance(node, Items) and part.isdecimal() and int(part) < len(node.items):
+            if isinstance(node, YamlList) and part.isdecimal() and int(part) < len(node.items):
                 node = node.items[int(part)]
                 line = node.line
-            elif isinstance(node, Pairs) and part in node.values:
+            elif isinstance(node, YamlMapping) and part in node.values:
                 line, node = node.key_lines[part], node.values[part]
             else:
                 break

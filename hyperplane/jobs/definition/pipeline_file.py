@@ -9,33 +9,33 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.errors import Fault, check
-from hyperplane.jobs.definition.fault_collector import Entries, Report
-from hyperplane.jobs.definition.files import Survey, is_file, is_path, survey
-from hyperplane.jobs.definition.lenient_yaml import read_tolerantly
-from hyperplane.jobs.definition.models import Pipeline, Step, placed
-from hyperplane.jobs.definition.order import order_faults, resolve
-from hyperplane.jobs.definition.records import attempt
-from hyperplane.jobs.definition.tasks import Draft, read_task
-from hyperplane.jobs.definition.wording import shown, spelled
+from hyperplane.jobs.definition.fault_collector import FaultCollector, MappingEntries
+from hyperplane.jobs.definition.files import PipelineFiles, find_files, is_file, is_path
+from hyperplane.jobs.definition.lenient_yaml import read_lenient
+from hyperplane.jobs.definition.models import Pipeline, Step, with_relative_paths
+from hyperplane.jobs.definition.order import dependency_faults, resolve_dependencies
+from hyperplane.jobs.definition.records import validate_record
+from hyperplane.jobs.definition.tasks import TaskDraft, read_task
+from hyperplane.jobs.definition.wording import format_path, format_value
 from hyperplane.jobs.definition.yaml_text import (
-    LARGEST_FILE,
-    BadYaml,
-    Items,
-    Node,
-    Pairs,
-    Scalar,
-    content,
+    MAX_FILE_BYTES,
+    YamlError,
+    YamlList,
+    YamlMapping,
+    YamlNode,
+    YamlScalar,
+    to_python,
 )
 from hyperplane.public_calls import check_call
 
 #: Files that are a job of one step, by the end of their names.
-SINGLE = {".sh": "bash", ".py": "python", ".ipynb": "notebook"}
-_YAML = {".yaml", ".yml"}
+SCRIPT_KINDS = {".sh": "bash", ".py": "python", ".ipynb": "notebook"}
+_YAML_SUFFIXES = {".yaml", ".yml"}
 
 _SHARED = ("name", "requirements", "working_dir", "job_type")
 #: The keys under ``pipeline:``, each with the field of a pipeline that it fills.
-KEYS = {**{name: name for name in _SHARED}, "tasks": "steps"}
-_TOP = {"pipeline": "", **KEYS}
+PIPELINE_KEYS = {**{name: name for name in _SHARED}, "tasks": "steps"}
+_TOP_KEYS = {"pipeline": "", **PIPELINE_KEYS}
 
 
 @check_call
@@ -73,56 +73,56 @@ def read_pipeline(
     >>> pipeline.name, pipeline.steps[0].kind, pipeline.steps[0].path
     ('count', 'bash', 'count.sh')
     """
-    allowed = f"a file ending in {', '.join(sorted(_YAML | set(SINGLE)))}"
+    allowed = f"a file ending in {', '.join(sorted(_YAML_SUFFIXES | set(SCRIPT_KINDS)))}"
     for name, value in {"path": path, "root": root}.items():
         if not (name == "root" and value is None) and not is_path(value):
             wanted = allowed if name == "path" else "a folder"
-            check([Fault(name, shown(repr(value)[:80]), wanted)])
+            check([Fault(name, format_value(repr(value)[:80]), wanted)])
     file = Path(path).absolute()
-    if file.suffix.lower() not in _YAML | set(SINGLE):
-        check([Fault("path", shown(str(path)), allowed)])
+    if file.suffix.lower() not in _YAML_SUFFIXES | set(SCRIPT_KINDS):
+        check([Fault("path", format_value(str(path)), allowed)])
     if not is_file(file):
-        check([Fault("path", shown(str(path)), "a file that is there")])
-    if file.suffix.lower() in SINGLE:
-        return _single(file, root)
-    report = Report(file.name)
+        check([Fault("path", format_value(str(path)), "a file that is there")])
+    if file.suffix.lower() in SCRIPT_KINDS:
+        return _read_script(file, root)
+    report = FaultCollector(file.name)
     try:
-        tree = _tree(file, report)
-    except BadYaml as error:
+        tree = _read_yaml(file, report)
+    except YamlError as error:
         fault = error.fault
         report.fault(int(fault.where), "", fault.asked, fault.allowed, fault.advice)
         report.check()
         raise
-    return _pipeline(tree, file, root, report)
+    return _build_pipeline(tree, file, root, report)
 
 
-def _single(file: Path, root: str | os.PathLike[str] | None) -> Pipeline:
+def _read_script(file: Path, root: str | os.PathLike[str] | None) -> Pipeline:
     """A job of one step, which is called like its file."""
-    kind = SINGLE[file.suffix.lower()]
+    kind = SCRIPT_KINDS[file.suffix.lower()]
     values: dict[str, Any] = {"name": file.stem, "kind": kind, "path": str(file), "depends_on": ()}
-    step, faults = attempt(Step, values)
+    step, faults = validate_record(Step, values)
     check(replace(fault, where=f"path: {fault.where}") for fault in faults)
-    found = survey([values], {}, root, file.parent)
+    found = find_files([values], {}, root, file.parent)
     check(replace(fault, where="path") for fault in found.faults)
-    return _made({"name": file.stem}, [step], [()], found, found.warnings)
+    return _assemble({"name": file.stem}, [step], [()], found, found.warnings)
 
 
-def _tree(file: Path, report: Report) -> Node:
+def _read_yaml(file: Path, report: FaultCollector) -> YamlNode:
     """The tree of a file; raises BadYaml."""
-    limit = f"at most {LARGEST_FILE} bytes"
+    limit = f"at most {MAX_FILE_BYTES} bytes"
     try:
         with file.open("rb") as opened:
-            data = opened.read(LARGEST_FILE + 1)
+            data = opened.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise BadYaml(0, error.strerror or "an error", "a file that can be read") from None
-    if len(data) > LARGEST_FILE:
-        raise BadYaml(0, f"{file.stat().st_size} bytes", limit)
+        raise YamlError(0, error.strerror or "an error", "a file that can be read") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise YamlError(0, f"{file.stat().st_size} bytes", limit)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise BadYaml(line, "bytes that are no UTF-8", "text in UTF-8") from None
-    tree, faults, warnings = read_tolerantly(text)
+        raise YamlError(line, "bytes that are no UTF-8", "text in UTF-8") from None
+    tree, faults, warnings = read_lenient(text)
     for fault in faults:
         report.fault(int(fault.where), "", fault.asked, fault.allowed, fault.advice)
     for line, warning in warnings:
@@ -130,41 +130,42 @@ def _tree(file: Path, report: Report) -> Node:
     return tree
 
 
-def _pipeline(
-    tree: Node, file: Path, root: str | os.PathLike[str] | None, report: Report
+def _build_pipeline(
+    tree: YamlNode, file: Path, root: str | os.PathLike[str] | None, report: FaultCollector
 ) -> Pipeline:
-    entries = _below_pipeline(tree, report)
+    entries = _pipeline_entries(tree, report)
     shared = {
         name: value
         for name in _SHARED
-        if name in entries.nodes and (value := content(entries.nodes[name], text=True)) is not None
+        if name in entries.nodes
+        and (value := to_python(entries.nodes[name], text=True)) is not None
     }
-    _, faults = attempt(Pipeline, {**shared, "steps": (), "root": ""})
+    _, faults = validate_record(Pipeline, {**shared, "steps": (), "root": ""})
     for fault in faults:
         if fault.where in _SHARED:
             shared.pop(fault.where, None)
             line = entries.line_of(fault.where)
             report.fault(line, fault.where, fault.asked, fault.allowed, fault.advice)
-    drafts = _drafts(entries, report)
+    drafts = _read_tasks(entries, report)
     names = [
         draft.values.get("name", f"(task {index})").strip() for index, draft in enumerate(drafts)
     ]
-    asked = [_said(draft) for draft in drafts]
-    found = survey([draft.values for draft in drafts], shared, root, file.parent)
-    for fault in [*order_faults(names, asked), *found.faults]:
-        _locate(fault, entries, drafts, report)
+    asked = [_task_dependencies(draft) for draft in drafts]
+    found = find_files([draft.values for draft in drafts], shared, root, file.parent)
+    for fault in [*dependency_faults(names, asked), *found.faults]:
+        _report_fault(fault, entries, drafts, report)
     for warning in found.warnings:
         report.warn(0, warning)
     report.check()
     steps = [draft.step for draft in drafts]
-    return _made(shared, steps, resolve(names, asked), found, report.warnings)
+    return _assemble(shared, steps, resolve_dependencies(names, asked), found, report.warnings)
 
 
-def _made(
+def _assemble(
     shared: dict[str, Any],
     steps: Sequence[Step | None],
     order: Sequence[tuple[str, ...]],
-    found: Survey,
+    found: PipelineFiles,
     warnings: tuple[str, ...],
 ) -> Pipeline:
     """The pipeline, when all faults have been raised."""
@@ -174,27 +175,29 @@ def _made(
         if step is not None
     )
     pipeline = Pipeline(**shared, steps=resolved, root=str(found.root), warnings=warnings)
-    return placed(pipeline, found)
+    return with_relative_paths(pipeline, found)
 
 
-def _below_pipeline(tree: Node, report: Report) -> Entries:
+def _pipeline_entries(tree: YamlNode, report: FaultCollector) -> MappingEntries:
     """The keys of the pipeline; those that are not indented under ``pipeline:`` too."""
     advice = "begin with the line 'pipeline:' and indent all else under it"
-    if not isinstance(tree, Pairs):
+    if not isinstance(tree, YamlMapping):
         report.fault(tree.line, "", "no mapping", "one key, pipeline", advice)
         report.check()
         raise AssertionError  # check() has raised
-    top = Entries(tree, _TOP, "", report)
+    top = MappingEntries(tree, _TOP_KEYS, "", report)
     inner = top.nodes.pop("pipeline", None)
     if inner is None:
         report.fault(tree.line, "pipeline", "nothing", "a mapping", advice)
-    if inner is None or (isinstance(inner, Scalar) and content(inner, text=True) is None):
-        entries = Entries(Pairs(top.lines.get("pipeline", tree.line)), KEYS, "", report)
-    elif isinstance(inner, Pairs):
-        entries = Entries(inner, KEYS, "pipeline", report)
+    if inner is None or (isinstance(inner, YamlScalar) and to_python(inner, text=True) is None):
+        entries = MappingEntries(
+            YamlMapping(top.lines.get("pipeline", tree.line)), PIPELINE_KEYS, "", report
+        )
+    elif isinstance(inner, YamlMapping):
+        entries = MappingEntries(inner, PIPELINE_KEYS, "pipeline", report)
     else:
         report.fault(inner.line, "pipeline", "no mapping", "a mapping", advice)
-        entries = Entries(Pairs(inner.line), KEYS, "", report)
+        entries = MappingEntries(YamlMapping(inner.line), PIPELINE_KEYS, "", report)
     for key, node in top.nodes.items():
         line = top.lines[key]
         if key in entries.nodes:
@@ -207,10 +210,10 @@ def _below_pipeline(tree: Node, report: Report) -> Entries:
     return entries
 
 
-def _drafts(entries: Entries, report: Report) -> list[Draft]:
+def _read_tasks(entries: MappingEntries, report: FaultCollector) -> list[TaskDraft]:
     tasks = entries.nodes.get("tasks")
-    if not isinstance(tasks, Items) or not tasks.items:
-        asked = "nothing" if tasks is None or isinstance(tasks, Items) else "no list"
+    if not isinstance(tasks, YamlList) or not tasks.items:
+        asked = "nothing" if tasks is None or isinstance(tasks, YamlList) else "no list"
         allowed = "a list with at least one task, each beginning with '- name:'"
         report.fault(entries.line_of("tasks"), "tasks", asked, allowed)
         return []
@@ -218,14 +221,16 @@ def _drafts(entries: Entries, report: Report) -> list[Draft]:
     return [draft for draft in read if draft is not None]
 
 
-def _said(draft: Draft) -> tuple[str, ...] | None:
+def _task_dependencies(draft: TaskDraft) -> tuple[str, ...] | None:
     """What a task says that it depends on; nothing in place of what is faulty."""
     if "depends_on" not in draft.entries.nodes:
         return None
     return tuple(name.strip() for name in draft.values.get("depends_on", ()))
 
 
-def _locate(fault: Fault, entries: Entries, drafts: list[Draft], report: Report) -> None:
+def _report_fault(
+    fault: Fault, entries: MappingEntries, drafts: list[TaskDraft], report: FaultCollector
+) -> None:
     """Report a fault of the order or the files with its line."""
     first, _, rest = fault.where.partition(".")
     if not first.isdecimal():
@@ -233,5 +238,5 @@ def _locate(fault: Fault, entries: Entries, drafts: list[Draft], report: Report)
     else:
         draft = drafts[int(first)]
         line, path = draft.place(replace(fault, where=rest))
-        place = spelled(f"{draft.index}.{path}", "tasks")
+        place = format_path(f"{draft.index}.{path}", "tasks")
     report.fault(line, place, fault.asked, fault.allowed, fault.advice)

@@ -110,7 +110,7 @@ class Runner(Protocol):
         ...
 
 
-class OfThisMachine:
+class SharedFilesystemMixin:
     """What runners have in common whose steps find the files of this machine."""
 
     name: ClassVar[str]
@@ -134,7 +134,7 @@ class OfThisMachine:
         return job
 
 
-class Queued:
+class RemoteQueueMixin:
     """What runners have in common whose steps wait in somebody else's queue."""
 
     #: Chunks of a step that are there at once, unless the step says; more than most run at once.

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 
-def where(namespace: str | None, context: str | None) -> dict[str, str]:
+def resolve_kubeconfig(namespace: str | None, context: str | None) -> dict[str, str]:
     """The files, the context and the namespace that kubectl would take now.
 
     Parameters
@@ -26,7 +26,7 @@ def where(namespace: str | None, context: str | None) -> dict[str, str]:
     """
     files = (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep)
     paths = [Path(file).expanduser().absolute() for file in files if file]
-    read = [content for content in map(_read, paths) if content]
+    read = [content for content in map(_read_kubeconfig, paths) if content]
     if not read:
         return {}
     found = {"kubeconfig": os.pathsep.join(map(str, paths))}
@@ -42,7 +42,7 @@ def where(namespace: str | None, context: str | None) -> dict[str, str]:
     return found
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_kubeconfig(path: Path) -> dict[str, Any]:
     with suppress(OSError, yaml.YAMLError):
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         if isinstance(content, dict):

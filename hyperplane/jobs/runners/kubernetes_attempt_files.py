@@ -8,20 +8,20 @@ from contextlib import suppress
 from pathlib import Path
 
 from hyperplane.errors import EngineError
-from hyperplane.jobs.notebook import sent_in
+from hyperplane.jobs.notebook import extract_notebook
 from hyperplane.jobs.processes import Command
-from hyperplane.jobs.runners.kubernetes_watcher import Watch
-from hyperplane.jobs.step_wrapper import PREFACE
+from hyperplane.jobs.runners.kubernetes_watcher import JobWatcher
+from hyperplane.jobs.step_wrapper import PREFACE_SUFFIX
 
 #: Seconds in which the rest of a log comes when its container has ended.
-REST = 10.0
+LOG_SECONDS = 10.0
 #: How often all of a log is asked for, and seconds between.
-TRIES, PAUSE = 5, 2.0
+LOG_ATTEMPTS, LOG_RETRY_SECONDS = 5, 2.0
 #: What a kubelet says, as if it were the log, of a container that is removed already.
-_NO_LOG = b"unable to retrieve container logs"
+_LOG_REMOVED = b"unable to retrieve container logs"
 
 
-class Traces:
+class AttemptFiles:
     """The traces of one attempt.
 
     Parameters
@@ -32,7 +32,7 @@ class Traces:
         From whom its log comes.
     """
 
-    def __init__(self, command: Command, watch: Watch) -> None:
+    def __init__(self, command: Command, watch: JobWatcher) -> None:
         self._command, self._watch = command, watch
         self._following: asyncio.Task[None] | None = None
 
@@ -104,22 +104,22 @@ class Traces:
     async def keep_log(self, pod: str) -> None:
         """All that it has written, if what was followed is less."""
         if self._following is not None:
-            await asyncio.wait({self._following}, timeout=REST)
+            await asyncio.wait({self._following}, timeout=LOG_SECONDS)
         self.follow_no_more()
-        for _ in range(TRIES):
+        for _ in range(LOG_ATTEMPTS):
             text = await self._watch.log(pod)
             if text is not None:
                 log, whole = self._command.file(".log"), self._preface() + text
-                if not text.startswith(_NO_LOG) and len(whole) >= log.stat().st_size:
+                if not text.startswith(_LOG_REMOVED) and len(whole) >= log.stat().st_size:
                     self._write(".log", whole)
                 break
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(LOG_RETRY_SECONDS)
         self._take_notebook()
 
     def _preface(self) -> bytes:
         """What the log begins with; the pod knows nothing of it."""
         try:
-            return self._command.file(PREFACE).read_bytes()
+            return self._command.file(PREFACE_SUFFIX).read_bytes()
         except OSError:
             return b""
 
@@ -130,7 +130,7 @@ class Traces:
             log = self._command.file(".log").read_bytes()
         except OSError:
             return
-        rest, found = sent_in(log)
+        rest, found = extract_notebook(log)
         if rest != log:
             self._write(".log", rest)
         if found is not None:

@@ -13,25 +13,25 @@ from typing import Any
 
 from hyperplane.engines.kubernetes import look
 from hyperplane.jobs.processes import Command
-from hyperplane.jobs.runners.kubernetes_attempt import CONTAINER, job_id_of, name_of
-from hyperplane.jobs.runners.kubernetes_attempt_files import Traces
-from hyperplane.jobs.runners.kubernetes_watcher import View, Watch
+from hyperplane.jobs.runners.kubernetes_attempt import CONTAINER, attempt_job_name, owning_job_id
+from hyperplane.jobs.runners.kubernetes_attempt_files import AttemptFiles
+from hyperplane.jobs.runners.kubernetes_watcher import JobSnapshot, JobWatcher
 
 #: Seconds between looks.
-LOOK = 1.0
+POLL_SECONDS = 1.0
 #: Seconds between words in the log on why a pod does not run yet.
-WORDS = 15.0
+STATUS_SECONDS = 15.0
 #: Seconds between requests to delete what has not gone, and how many there are at the end.
-AGAIN, TIMES = 10.0, 12
+DELETE_SECONDS, DELETE_ATTEMPTS = 10.0, 12
 #: Seconds for which a pod must say that it cannot run; a registry may be busy.
 STUCK = {"ErrImageNeverPull": 0.0, "InvalidImageName": 0.0, "ImagePullBackOff": 120.0}
-STUCK_ELSE = 20.0
+STUCK_DEFAULT = 20.0
 #: Seconds after which a pod that is deleted, and of whose end nobody knows, counts as lost.
-LOST = 300.0
+LOST_SECONDS = 300.0
 #: What a step ends with that can never run: a wrong configuration, by sysexits.h.
-WRONG = 78
+CONFIGURATION_ERROR = 78
 #: What a container ends with that cannot be started, and what shells say then.
-NOT_STARTED, NO_PROGRAM = 128, 127
+NOT_STARTED, COMMAND_NOT_FOUND = 128, 127
 
 Object = Mapping[str, Any]
 
@@ -49,9 +49,9 @@ class PodProcess:
         When its Job and its Secret were created, by the monotonic clock, if they surely were.
     """
 
-    def __init__(self, command: Command, watch: Watch, created: float | None = None) -> None:
+    def __init__(self, command: Command, watch: JobWatcher, created: float | None = None) -> None:
         self.command, self._watch, self._created = command, watch, created
-        self._name, self._traces = name_of(command), Traces(command, watch)
+        self._name, self._traces = attempt_job_name(command), AttemptFiles(command, watch)
         self._began = self._told = time.monotonic()
         self._stuck: float | None = None
         self._over = False
@@ -67,13 +67,13 @@ class PodProcess:
     async def begun(self) -> None:
         """Return when its container runs, or it will not."""
         while self.exit_code() is None and not await self._is_over() and not self._traces.pod():
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def wait(self) -> int | None:
         """Its exit code, once it has ended and its Job is taken away; None when it left none."""
         try:
             while self.exit_code() is None and not await self._is_over():
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(POLL_SECONDS)
         finally:
             self._traces.follow_no_more()
         await self.wait_until_deleted()
@@ -81,16 +81,16 @@ class PodProcess:
 
     async def wait_until_deleted(self) -> None:
         """Delete its Job; if nobody answers, Kubernetes removes it some time after its end."""
-        for _ in range(TIMES):
+        for _ in range(DELETE_ATTEMPTS):
             if await self._watch.delete(self._name):
                 return
-            await asyncio.sleep(AGAIN)
+            await asyncio.sleep(DELETE_SECONDS)
 
     async def end(self, grace: float) -> int | None:
         """Delete its Job; Kubernetes ends the pod politely, and after its time surely."""
-        asked, until = float("-inf"), time.monotonic() + grace + LOST
+        asked, until = float("-inf"), time.monotonic() + grace + LOST_SECONDS
         while True:
-            if time.monotonic() - asked > AGAIN:
+            if time.monotonic() - asked > DELETE_SECONDS:
                 asked = time.monotonic()
                 await self._watch.delete(self._name)
             over, view = await self._is_over(), await self._view()
@@ -103,12 +103,12 @@ class PodProcess:
                     f"'kubectl get jobs,pods -l job-name={self._name}'"
                 )
                 break
-            await asyncio.sleep(LOOK)
-        await self._traces.last_words(LOOK)
+            await asyncio.sleep(POLL_SECONDS)
+        await self._traces.last_words(POLL_SECONDS)
         return self.exit_code()
 
-    async def _view(self) -> View | None:
-        return await self._watch.view(job_id_of(self.command), self._created or float("-inf"))
+    async def _view(self) -> JobSnapshot | None:
+        return await self._watch.view(owning_job_id(self.command), self._created or float("-inf"))
 
     async def _is_over(self) -> bool:
         """Look; whether there is no more of it to wait for. Its exit code is written down then."""
@@ -124,7 +124,7 @@ class PodProcess:
         if (pod := self._own(pods)) is not None:
             return await self._has_ended(view, pod)
         if job is None:
-            return all(_has_no_more(one) for one in pods)
+            return all(_has_finished(one) for one in pods)
         for condition in job.get("status", {}).get("conditions") or ():
             if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
                 return self._ended_unseen(condition)
@@ -139,7 +139,7 @@ class PodProcess:
         if name := self._traces.pod():
             # Kubernetes may have made another one since: that would be another attempt.
             return next((pod for pod in pods if pod["metadata"]["name"] == name), None)
-        begun = (pod for pod in pods if _state(pod).keys() - {"waiting"})
+        begun = (pod for pod in pods if _container_state(pod).keys() - {"waiting"})
         return next(begun, pods[-1] if pods else None)
 
     def _ended_unseen(self, condition: Object) -> bool:
@@ -152,16 +152,16 @@ class PodProcess:
             self._traces.say(f"Kubernetes ended the job: {said}")
         return True
 
-    async def _has_ended(self, view: View, pod: Object) -> bool:
-        state, name = _state(pod), pod["metadata"]["name"]
+    async def _has_ended(self, view: JobSnapshot, pod: Object) -> bool:
+        state, name = _container_state(pod), pod["metadata"]["name"]
         if started := (state.get("running") or state.get("terminated") or {}).get("startedAt"):
-            self._traces.begun(name, _seconds(started))
+            self._traces.begun(name, _parse_time(started))
         if state.get("running"):
             self._traces.follow(name)
         ended = state.get("terminated")
         if ended is None and pod["status"].get("phase") != "Failed":
             asked = pod["metadata"].get("deletionTimestamp")
-            if asked and time.time() - _seconds(asked) > LOST:
+            if asked and time.time() - _parse_time(asked) > LOST_SECONDS:
                 self._traces.say(f"node {pod['spec'].get('nodeName')} does not answer: it is lost")
                 return True
             return not self._traces.pod() and await self._cannot_run(view, pod)
@@ -169,10 +169,10 @@ class PodProcess:
         self._write_down(pod, ended)
         return True
 
-    async def _cannot_run(self, view: View, pod: Object) -> bool:
+    async def _cannot_run(self, view: JobSnapshot, pod: Object) -> bool:
         """Whether waiting longer is of no use."""
         self._tell(look.summary([pod], self._news(view)))
-        if self._created is None and time.monotonic() - self._began > STUCK_ELSE:
+        if self._created is None and time.monotonic() - self._began > STUCK_DEFAULT:
             # Whoever created its Job may have been killed before he created its Secret.
             needed = f'"{self._name}"' in json.dumps(pod["spec"])
             if needed and await self._watch.has_secret(self._name) is False:
@@ -184,10 +184,10 @@ class PodProcess:
             return False
         self._stuck = self._stuck or time.monotonic()
         reasons = (seconds for reason, seconds in STUCK.items() if f" {reason}:" in found.text)
-        if time.monotonic() - self._stuck < next(reasons, STUCK_ELSE):
+        if time.monotonic() - self._stuck < next(reasons, STUCK_DEFAULT):
             return False
         self._traces.say(found.text)
-        self._traces.ended(WRONG)
+        self._traces.ended(CONFIGURATION_ERROR)
         return True
 
     def _write_down(self, pod: Object, ended: Object | None) -> None:
@@ -210,27 +210,27 @@ class PodProcess:
             code = -signal.SIGKILL
         elif code == NOT_STARTED and ended.get("message"):
             self._traces.say(f"{ended.get('reason')}: {ended['message']}")
-            code = NO_PROGRAM
+            code = COMMAND_NOT_FOUND
         elif code is not None and 128 < code <= 128 + signal.NSIG:
             code = 128 - code
         at = None
         with suppress(KeyError, ValueError):
-            at = _seconds(ended["finishedAt"])
+            at = _parse_time(ended["finishedAt"])
         self._traces.ended(code or 0, at)
 
-    def _news(self, view: View) -> list[Object]:
+    def _news(self, view: JobSnapshot) -> list[Object]:
         """Warnings about its Job and its pod."""
         names = ((one["involvedObject"].get("name", ""), one) for one in view.events)
         return [one for name, one in names if str(name).startswith(self._name)]
 
     def _tell(self, words: str) -> None:
         """Why it does not run yet, now and then."""
-        if words and not self._traces.pod() and time.monotonic() - self._told > WORDS:
+        if words and not self._traces.pod() and time.monotonic() - self._told > STATUS_SECONDS:
             self._told = time.monotonic()
             self._traces.waits(words)
 
 
-def _state(pod: Object) -> dict[str, Any]:
+def _container_state(pod: Object) -> dict[str, Any]:
     for status in pod.get("status", {}).get("containerStatuses") or ():
         if status["name"] == CONTAINER:
             found: dict[str, Any] = status.get("state", {})
@@ -238,9 +238,12 @@ def _state(pod: Object) -> dict[str, Any]:
     return {}
 
 
-def _has_no_more(pod: Object) -> bool:
-    return "terminated" in _state(pod) or pod["status"].get("phase") in ("Succeeded", "Failed")
+def _has_finished(pod: Object) -> bool:
+    return "terminated" in _container_state(pod) or pod["status"].get("phase") in (
+        "Succeeded",
+        "Failed",
+    )
 
 
-def _seconds(text: str) -> float:
+def _parse_time(text: str) -> float:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

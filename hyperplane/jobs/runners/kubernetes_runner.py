@@ -24,29 +24,37 @@ from hyperplane.engines import running_system
 from hyperplane.errors import EngineError, Fault
 from hyperplane.jobs import calls, cell_errors, kernel_folder, notebook
 from hyperplane.jobs.definition.models import Pipeline, Step
-from hyperplane.jobs.definition.wording import shown
+from hyperplane.jobs.definition.wording import format_value
 from hyperplane.jobs.processes import Command
-from hyperplane.jobs.runners.base import Queued
-from hyperplane.jobs.runners.kubeconfig import where
+from hyperplane.jobs.runners.base import RemoteQueueMixin
+from hyperplane.jobs.runners.kubeconfig import resolve_kubeconfig
 from hyperplane.jobs.runners.kubernetes_attempt import (
     FOLDER,
-    LONGEST_FILE,
-    Sent,
-    job_of,
-    secret_of,
+    MAX_FILE_BYTES,
+    StagedFile,
+    build_job,
+    build_secret,
 )
 from hyperplane.jobs.runners.kubernetes_pod import PodProcess
-from hyperplane.jobs.runners.kubernetes_watcher import BATCH, PATIENCE, Watch, said, within
+from hyperplane.jobs.runners.kubernetes_watcher import (
+    BATCH,
+    REQUEST_SECONDS,
+    JobWatcher,
+    error_text,
+    run_within,
+)
 from hyperplane.jobs.states import Job
 from hyperplane.spec.settings import KubernetesJobSettings
 
 _PYTHON = "python"
 #: The program that executes notebooks, what it imports, and where they are in a pod.
-_FILES = [Path(str(one.__file__)) for one in (notebook, cell_errors, kernel_folder, running_system)]
-_PROGRAM = f"{FOLDER}/.hyperplane"
+_PROGRAM_FILES = [
+    Path(str(one.__file__)) for one in (notebook, cell_errors, kernel_folder, running_system)
+]
+_PROGRAM_FOLDER = f"{FOLDER}/.hyperplane"
 
 
-class KubernetesRunner(Queued):
+class KubernetesRunner(RemoteQueueMixin):
     """Steps as Jobs of Kubernetes.
 
     Parameters
@@ -63,7 +71,7 @@ class KubernetesRunner(Queued):
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
         self._settings = KubernetesJobSettings(**options)
         del environment  # what is needed of it was settled at submission
-        self._watch: Watch | None = None
+        self._watch: JobWatcher | None = None
 
     @classmethod
     def settled(cls, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +79,7 @@ class KubernetesRunner(Queued):
         settings = config.engine_settings("kubernetes", KubernetesJobSettings)
         found = settings.with_options(options, "runner_options")
         if found.kubeconfig is None:  # whoever carries the job on may have another one
-            found = found.model_copy(update=where(found.namespace, found.context))
+            found = found.model_copy(update=resolve_kubeconfig(found.namespace, found.context))
         return found.model_dump(mode="json", by_alias=True, warnings="none")
 
     def missing(self) -> str:
@@ -92,11 +100,11 @@ class KubernetesRunner(Queued):
         api = Api(self._settings.namespace)
         try:
             connecting = api.connect(self._settings.kubeconfig, self._settings.context)
-            await within(PATIENCE, connecting)
+            await run_within(REQUEST_SECONDS, connecting)
             for kind, version in (("jobs", BATCH), ("pods", "v1")):
-                await within(PATIENCE, api.list(kind, version))
+                await run_within(REQUEST_SECONDS, api.list(kind, version))
         except (TimeoutError, EngineError) as error:
-            return said(error)
+            return error_text(error)
         finally:
             with suppress(KeyError):
                 await api.close()
@@ -107,7 +115,7 @@ class KubernetesRunner(Queued):
         faults = []
         if pipeline.requirements is not None:
             advice = "install them in the image, and leave the key out"
-            asked = shown(pipeline.requirements)
+            asked = format_value(pipeline.requirements)
             faults.append(Fault("requirements", asked, "nothing on kubernetes", advice))
         for step in pipeline.steps:
             where = f"step {step.name!r}: "
@@ -138,22 +146,26 @@ class KubernetesRunner(Queued):
         sent = []
         if command.script is not None and self._settings.root is None:
             where = f"{FOLDER}/{command.script.name}"
-            sent.append(Sent("hyperplane-file", where, command.script.read_bytes()))
+            sent.append(StagedFile("hyperplane-file", where, command.script.read_bytes()))
         if step.kind == "notebook":
             # The program that runs it goes with it, too: it needs nothing else of this package.
             program = [
-                Sent(f"hyperplane-program-{number}", f"{_PROGRAM}/{file.name}", file.read_bytes())
-                for number, file in enumerate(_FILES)
+                StagedFile(
+                    f"hyperplane-program-{number}",
+                    f"{_PROGRAM_FOLDER}/{file.name}",
+                    file.read_bytes(),
+                )
+                for number, file in enumerate(_PROGRAM_FILES)
             ]
             sent += program
             words = (_PYTHON, program[0].where, *command.argv[2:])
-            command = replace(command, argv=words, own={**command.own, notebook.SEND: "1"})
+            command = replace(command, argv=words, own={**command.own, notebook.SEND_VARIABLE: "1"})
             command.file(".notebook").write_text(str(command.notebook))
         watch = self._watching()
-        job = job_of(command, step, times_more, self._settings, sent)
+        job = build_job(command, step, times_more, self._settings, sent)
         try:
             # The Secret after the Job, which owns it: whatever ends the Job ends the Secret.
-            await watch.create(job, partial(secret_of, command=command, sent=sent))
+            await watch.create(job, partial(build_secret, command=command, sent=sent))
         except OSError as error:
             found = PodProcess(command, watch)
             if error.errno == errno.EAGAIN:  # nobody knows whether it is there
@@ -166,9 +178,9 @@ class KubernetesRunner(Queued):
         """The Job that somebody else has created."""
         return PodProcess(command, self._watching())
 
-    def _watching(self) -> Watch:
+    def _watching(self) -> JobWatcher:
         if self._watch is None:
-            self._watch = Watch(self._settings)
+            self._watch = JobWatcher(self._settings)
         return self._watch
 
 
@@ -177,8 +189,8 @@ def _file_faults(where: str, file: Path) -> list[Fault]:
         size = file.stat().st_size
     except OSError:
         return []  # it is told of already
-    if size <= LONGEST_FILE:
+    if size <= MAX_FILE_BYTES:
         return []
-    allowed = f"at most {LONGEST_FILE} bytes, which go with the step"
+    allowed = f"at most {MAX_FILE_BYTES} bytes, which go with the step"
     advice = "put it into the image, and give the option root=FOLDER"
     return [Fault(f"{where}{file.name}", f"{size} bytes", allowed, advice)]

@@ -11,20 +11,20 @@ from typing import Any, TypeVar
 
 from hyperplane.engines.kubernetes.api import Api, Missing
 from hyperplane.errors import EngineError, StartFailed
-from hyperplane.jobs.runners.kubernetes_attempt import CONTAINER, JOB
+from hyperplane.jobs.runners.kubernetes_attempt import CONTAINER, JOB_LABEL
 from hyperplane.spec.settings import KubernetesJobSettings
 
 BATCH = "batch/v1"
 #: Seconds for which a look holds, and how much longer for each Job.
-FRESH, FRESH_EACH = 1.0, 0.01
+CACHE_SECONDS, CACHE_SECONDS_PER_JOB = 1.0, 0.01
 #: Seconds for which the warnings of a namespace hold, which may be many.
-FRESH_EVENTS = 10.0
+EVENTS_CACHE_SECONDS = 10.0
 #: Seconds that the API server has for one answer.
-PATIENCE = 30.0
+REQUEST_SECONDS = 30.0
 #: Seconds for which an API server that does not answer is asked to make something.
-INSISTS = 300.0
+CREATE_SECONDS = 300.0
 #: Requests that are under way at one time.
-AT_ONCE = 8
+MAX_CONCURRENT_REQUESTS = 8
 
 HTTP_FORBIDDEN, HTTP_CONFLICT = 403, 409
 #: Answers of an API server that has too much to do, or starts just now.
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class View:
+class JobSnapshot:
     """What there is.
 
     Parameters
@@ -54,7 +54,7 @@ class View:
     events: list[Object] = field(default_factory=list)
 
 
-class Watch:
+class JobWatcher:
     """What a job has on Kubernetes; to be used in one event loop.
 
     Parameters
@@ -66,51 +66,53 @@ class Watch:
     def __init__(self, settings: KubernetesJobSettings) -> None:
         self._settings = settings
         self._connected: Api | None = None
-        self._alone, self._few = asyncio.Lock(), asyncio.Semaphore(AT_ONCE)
-        self._view: View | None = None
+        self._alone, self._few = asyncio.Lock(), asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
+        self._view: JobSnapshot | None = None
         self._asked = self._asked_events = float("-inf")
         self._events: list[Object] = []
         self._may_see_events = True
         #: Why the last look has shown nothing; empty when it has.
         self.silence = ""
 
-    async def view(self, job_id: str, since: float = float("-inf")) -> View | None:
+    async def view(self, job_id: str, since: float = float("-inf")) -> JobSnapshot | None:
         """What there is of a job, seen after ``since``; None when the API server does not say."""
         async with self._alone:
-            fresh = FRESH + FRESH_EACH * (len(self._view.jobs) if self._view else 0)
+            fresh = CACHE_SECONDS + CACHE_SECONDS_PER_JOB * (
+                len(self._view.jobs) if self._view else 0
+            )
             if self._asked < max(since, time.monotonic() - fresh):
                 asked = time.monotonic()
                 try:
-                    self._view = await within(PATIENCE, self._look(job_id))
+                    self._view = await run_within(REQUEST_SECONDS, self._look(job_id))
                     self.silence = ""
                 except (TimeoutError, EngineError) as error:
-                    self._view, self.silence = None, said(error)
+                    self._view, self.silence = None, error_text(error)
                 self._asked = asked
             return self._view
 
-    async def _look(self, job_id: str) -> View:
-        api, labels = await self._api(), f"{JOB}={job_id}"
+    async def _look(self, job_id: str) -> JobSnapshot:
+        api, labels = await self._api(), f"{JOB_LABEL}={job_id}"
         # Jobs first: a pod that has no Job in the list is a new one's.
         jobs = {
             one["metadata"]["name"]: one for one in await api.list("jobs", BATCH, labels=labels)
         }
         pods: dict[str, list[Object]] = {}
-        for pod in sorted(await api.list("pods", labels=labels), key=_made):
+        for pod in sorted(await api.list("pods", labels=labels), key=_creation_time):
             pods.setdefault(pod["metadata"]["labels"].get("job-name", ""), []).append(pod)
         waiting = any(
             pod["status"].get("phase") == "Pending" for many in pods.values() for pod in many
         )
         if waiting or jobs.keys() - pods.keys():
             await self._look_at_events(api)
-        return View(jobs, pods, self._events)
+        return JobSnapshot(jobs, pods, self._events)
 
     async def _look_at_events(self, api: Api) -> None:
-        if self._may_see_events and time.monotonic() - self._asked_events > FRESH_EVENTS:
+        if self._may_see_events and time.monotonic() - self._asked_events > EVENTS_CACHE_SECONDS:
             self._asked_events = time.monotonic()
             try:
                 self._events = await api.list("events", fields="type=Warning")
             except StartFailed as error:  # not everybody may see them
-                self._may_see_events = _status(error) != HTTP_FORBIDDEN
+                self._may_see_events = _response_status(error) != HTTP_FORBIDDEN
 
     async def create(
         self, job: Mapping[str, Any], secret_of: Callable[[Object], Object | None]
@@ -129,29 +131,29 @@ class Watch:
         OSError
             With what the API server said; EAGAIN when it said nothing, or what may pass.
         """
-        until, pause = time.monotonic() + INSISTS, 1.0
+        until, pause = time.monotonic() + CREATE_SECONDS, 1.0
         while True:
             try:
                 async with self._few:  # for both: others' Jobs do not come before this Secret
-                    made = await within(PATIENCE, self._created("jobs", job, BATCH))
+                    made = await run_within(REQUEST_SECONDS, self._created("jobs", job, BATCH))
                     kind = {key: job[key] for key in ("apiVersion", "kind")}
                     if (secret := secret_of({**kind, **made})) is not None:
-                        await within(PATIENCE, self._created("secrets", secret, "v1"))
+                        await run_within(REQUEST_SECONDS, self._created("secrets", secret, "v1"))
                     return
             except (TimeoutError, EngineError) as error:
-                if isinstance(error, StartFailed) and not _passes(error):
-                    raise OSError(errno.EPERM, said(error), "Kubernetes") from error
+                if isinstance(error, StartFailed) and not _is_retryable(error):
+                    raise OSError(errno.EPERM, error_text(error), "Kubernetes") from error
                 if time.monotonic() > until:
-                    raise OSError(errno.EAGAIN, said(error), "Kubernetes") from error
+                    raise OSError(errno.EAGAIN, error_text(error), "Kubernetes") from error
             await asyncio.sleep(pause)
-            pause = min(2 * pause, PATIENCE)
+            pause = min(2 * pause, REQUEST_SECONDS)
 
     async def _created(self, kind: str, content: Mapping[str, Any], version: str) -> Object:
         api, name = await self._api(), str(content["metadata"]["name"])
         try:
             return await api.create(kind, content, version)
         except Missing as error:
-            raise StartFailed("kubernetes", said(error)) from error
+            raise StartFailed("kubernetes", error_text(error)) from error
         except StartFailed as error:
             # An answer that was lost: the name is that of this attempt only.
             if _EXISTS not in str(error):
@@ -163,7 +165,7 @@ class Watch:
         try:
             async with self._few:
                 api = await self._api()
-                await within(PATIENCE, api.delete("jobs", name, BATCH))
+                await run_within(REQUEST_SECONDS, api.delete("jobs", name, BATCH))
         except Missing:
             return True
         except (TimeoutError, EngineError):
@@ -175,7 +177,7 @@ class Watch:
         try:
             async with self._few:
                 api = await self._api()
-                await within(PATIENCE, api.get("secrets", name))
+                await run_within(REQUEST_SECONDS, api.get("secrets", name))
         except Missing:
             return False
         except (TimeoutError, EngineError):
@@ -186,7 +188,7 @@ class Watch:
         """All that a pod has written; None when it cannot be had."""
         try:
             async with self._few:
-                return await within(PATIENCE, self._log(pod))
+                return await run_within(REQUEST_SECONDS, self._log(pod))
         except (TimeoutError, EngineError):
             return None
 
@@ -209,7 +211,7 @@ class Watch:
         return self._connected
 
 
-async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+async def run_within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """What a coroutine returns, if it does in that time.
 
     ``asyncio.wait_for`` of Python 3.10 and 3.11 loses a cancellation that comes as the work ends.
@@ -229,25 +231,25 @@ async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
-def said(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """What an error says, without who says it."""
     engine = getattr(error, "engine", "")
     return str(error).removeprefix(f"engine {engine}: ")
 
 
-def _status(error: Exception) -> int:
+def _response_status(error: Exception) -> int:
     """The status of the API server's answer; 0 when it is not known."""
     response = getattr(error.__cause__, "response", None)
     return int(getattr(response, "status_code", 0))
 
 
-def _passes(error: Exception) -> bool:
+def _is_retryable(error: Exception) -> bool:
     """Whether a refusal may be another answer next time."""
-    status, words = _status(error), str(error)
+    status, words = _response_status(error), str(error)
     if status == HTTP_CONFLICT:
         return _EXISTS not in words  # somebody changed the quota at the same time
     return status in _BUSY or (status == HTTP_FORBIDDEN and "exceeded quota" in words)
 
 
-def _made(pod: Object) -> str:
+def _creation_time(pod: Object) -> str:
     return str(pod["metadata"].get("creationTimestamp", ""))

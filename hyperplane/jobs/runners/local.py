@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from hyperplane.jobs.capacity import Capacity, Demand
 from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.processes import Command, Process
-from hyperplane.jobs.runners.base import OfThisMachine
+from hyperplane.jobs.processes import Command, LocalProcess
+from hyperplane.jobs.runners.base import SharedFilesystemMixin
 
 
-class LocalRunner(OfThisMachine):
+class LocalRunner(SharedFilesystemMixin):
     """Steps as processes of this machine."""
 
     name: ClassVar[str] = "local"
@@ -27,11 +27,11 @@ class LocalRunner(OfThisMachine):
         """As many as fit."""
         return capacity.chunks_at_once(step, usual)
 
-    async def start(self, command: Command, step: Step, times_more: float) -> Process:
+    async def start(self, command: Command, step: Step, times_more: float) -> LocalProcess:
         """Begin an attempt."""
         del step, times_more
-        return Process.start(command)
+        return LocalProcess.start(command)
 
-    def found(self, command: Command) -> Process:
+    def found(self, command: Command) -> LocalProcess:
         """The attempt that somebody else has begun."""
-        return Process(command)
+        return LocalProcess(command)

@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 #: Seconds in which nobody else asks, until it is done.
-MOMENT = 0.05
+IDLE_SECONDS = 0.05
 #: Seconds until it is done although others still ask.
-LONGEST = 1.0
+MAX_DELAY_SECONDS = 1.0
 
-Asked = TypeVar("Asked")
-Told = TypeVar("Told")
+RequestT = TypeVar("RequestT")
+AnswerT = TypeVar("AnswerT")
 
 
-class Together(Generic[Asked, Told]):
+class RequestBatcher(Generic[RequestT, AnswerT]):
     """Requests that come within a moment, answered together.
 
     Parameters
@@ -29,13 +29,16 @@ class Together(Generic[Asked, Told]):
     """
 
     def __init__(
-        self, answer: Callable[[list[Asked]], Awaitable[Sequence[Told]]], *, binding: bool = False
+        self,
+        answer: Callable[[list[RequestT]], Awaitable[Sequence[AnswerT]]],
+        *,
+        binding: bool = False,
     ) -> None:
         self._answer, self._binding = answer, binding
-        self._open: dict[Hashable, list[tuple[Asked, asyncio.Future[Told]]]] = {}
+        self._open: dict[Hashable, list[tuple[RequestT, asyncio.Future[AnswerT]]]] = {}
         self._at_work: set[asyncio.Task[None]] = set()
 
-    async def ask(self, one: Asked, kind: Hashable = None) -> Told:
+    async def ask(self, one: RequestT, kind: Hashable = None) -> AnswerT:
         """The answer to one request, together with others of its kind."""
         requests = self._open.get(kind)
         if requests is None:
@@ -43,7 +46,7 @@ class Together(Generic[Asked, Told]):
             task = asyncio.ensure_future(self._collected(kind, requests))
             self._at_work.add(task)
             task.add_done_callback(self._at_work.discard)
-        answer: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
         request = (one, answer)
         requests.append(request)
         try:
@@ -56,12 +59,12 @@ class Together(Generic[Asked, Told]):
             raise
 
     async def _collected(
-        self, kind: Hashable, requests: list[tuple[Asked, asyncio.Future[Told]]]
+        self, kind: Hashable, requests: list[tuple[RequestT, asyncio.Future[AnswerT]]]
     ) -> None:
-        seen, deadline = -1, time.monotonic() + LONGEST
+        seen, deadline = -1, time.monotonic() + MAX_DELAY_SECONDS
         while len(requests) != seen and time.monotonic() < deadline:
             seen = len(requests)
-            await asyncio.sleep(MOMENT)
+            await asyncio.sleep(IDLE_SECONDS)
         del self._open[kind]
         try:
             told = await self._answer([one for one, _ in requests]) if requests else ()

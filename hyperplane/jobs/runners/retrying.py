@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 
-class _Tries:
+class _RetryingProgram:
     def __init__(self, words: Sequence[str]) -> None:
         self.words, self.ended = words, False
         self._child: subprocess.Popen[bytes] | None = None
@@ -50,7 +50,7 @@ class _Tries:
 def main(pauses: str, codes: str, *words: str) -> int:
     """Make the attempts; the exit code of the last one."""
     last = {0, *map(int, codes.split(","))}
-    tries = _Tries(words)
+    tries = _RetryingProgram(words)
     signal.signal(signal.SIGTERM, tries.end)
     for pause in map(float, pauses.split(",")):
         code = tries.run()

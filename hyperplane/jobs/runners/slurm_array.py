@@ -18,17 +18,22 @@ from hyperplane.jobs.definition.models import Step
 from hyperplane.jobs.environment import secret_variables
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners import slurm_task
-from hyperplane.jobs.runners.slurm_job_id import expect
-from hyperplane.jobs.runners.slurm_submit import Batch, literal, outside_of, sbatch
+from hyperplane.jobs.runners.slurm_job_id import prepare_id_file
+from hyperplane.jobs.runners.slurm_submit import (
+    BatchJob,
+    command_environment,
+    escape_path,
+    run_sbatch,
+)
 
 #: A folder of a chunk, which has at least five digits: the last three are the number of its task.
 #: So the largest is 999, and sites allow 1,000 unless they say otherwise.
 _CHUNK = re.compile(r"(.*\d\d)(\d{3})")
 #: What sbatch says where there are no arrays, or only small ones.
-REFUSED = "Invalid job array"
+ARRAY_REFUSED = "Invalid job array"
 
 
-def kind_of(command: Command, step: Step, times_more: float) -> Hashable:
+def array_key(command: Command, step: Step, times_more: float) -> Hashable:
     """What attempts have in common that can be one array; None for one that is always alone."""
     folder = command.traces.parent
     chunk = _CHUNK.fullmatch(folder.name)
@@ -43,23 +48,23 @@ def kind_of(command: Command, step: Step, times_more: float) -> Hashable:
     )
 
 
-def task_of(command: Command) -> int:
+def task_index(command: Command) -> int:
     """The number of an attempt's task in its array."""
     return int(command.traces.parent.name[-3:])
 
 
-def whole_of(commands: Sequence[Command]) -> Command:
+def array_command(commands: Sequence[Command]) -> Command:
     """An array, with traces of its own beside the folders of the chunks."""
     first = commands[0].traces
     traces = first.parent.with_name(f"array-{first.parent.name}-{first.name}")
     return Command((), {}, commands[0].folder, traces)
 
 
-def common_to(commands: Sequence[Command]) -> dict[str, str]:
+def shared_variables(commands: Sequence[Command]) -> dict[str, str]:
     """The variables that attempts have in common."""
     return {
         name: value
-        for name, value in outside_of(commands[0].environment).items()
+        for name, value in command_environment(commands[0].environment).items()
         if all(one.environment.get(name) == value for one in commands)
     }
 
@@ -70,12 +75,12 @@ def write_tasks(path: Path, commands: Iterable[Command], common: Mapping[str, st
     for command in commands:
         own = [
             f"{name}={value}"
-            for name, value in outside_of(command.environment).items()
+            for name, value in command_environment(command.environment).items()
             if common.get(name) != value
         ]
         words = [str(command.traces), str(len(own)), *own, *command.argv]
         entries.append(b"\0".join(map(os.fsencode, words)))
-        places.append(f"{task_of(command)} {offset} {len(entries[-1])}\n")
+        places.append(f"{task_index(command)} {offset} {len(entries[-1])}\n")
         offset += len(entries[-1])
     path.unlink(missing_ok=True)
     path.touch(0o600, exist_ok=False)
@@ -109,17 +114,17 @@ def submit_array(
     OSError
         As for a single one; and when the file for the tasks cannot be written.
     """
-    expect(whole)
+    prepare_id_file(whole)
     for command in commands:
-        expect(command, whole, task_of(command))
-    tasks, common = whole.file(".tasks"), common_to(commands)
+        prepare_id_file(command, whole, task_index(command))
+    tasks, common = whole.file(".tasks"), shared_variables(commands)
     write_tasks(tasks, commands, common)
     first = commands[0].traces
-    below = literal(first.parent)[:-3] + "%3a"
-    batch = Batch(
+    below = escape_path(first.parent)[:-3] + "%3a"
+    batch = BatchJob(
         replace(whole, environment=common),
         (sys.executable, "-I", "-S", slurm_task.__file__, str(tasks), step_wrapper.__file__),
-        log=f"{below}/{literal(Path(first.name))}.log",
-        options=(f"--array={','.join(str(task_of(one)) for one in commands)}",),
+        log=f"{below}/{escape_path(Path(first.name))}.log",
+        options=(f"--array={','.join(str(task_index(one)) for one in commands)}",),
     )
-    return sbatch(batch, step, times_more, outside)
+    return run_sbatch(batch, step, times_more, outside)

@@ -11,14 +11,14 @@ import time
 from pathlib import Path
 
 from hyperplane.jobs.processes import Command
-from hyperplane.jobs.runners.slurm_submit import name_of
+from hyperplane.jobs.runners.slurm_submit import batch_job_name
 
 #: Seconds in which a submission whose end nobody has seen may come to the queue: more than sbatch
 #: has for an answer.
-UNSURE = 150.0
+SUBMIT_SECONDS = 150.0
 
 
-class Number:
+class SlurmJobId:
     """The number of the batch job of one attempt.
 
     Parameters
@@ -34,13 +34,13 @@ class Number:
         """The number, as ``42`` or ``42_7``; empty while nobody has written it down."""
         if not self._known:
             whole, task = self._where()
-            number = _text(whole.file(".slurm"))
+            number = _read_text(whole.file(".slurm"))
             self._known = f"{number}_{task}" if number and task else number
         return self._known
 
     def name(self) -> str:
         """The name of the batch job or array."""
-        return name_of(self._where()[0])
+        return batch_job_name(self._where()[0])
 
     def keep(self, number: str) -> None:
         """Write down the number of the batch job or array."""
@@ -52,24 +52,24 @@ class Number:
             file = self._where()[0].file(".slurm").stat()
         except OSError:
             return False
-        return file.st_size == 0 and time.time() - file.st_mtime < UNSURE
+        return file.st_size == 0 and time.time() - file.st_mtime < SUBMIT_SECONDS
 
     def _where(self) -> tuple[Command, str]:
         """Whose number it is, and which of its tasks."""
-        array, _, task = _text(self._command.file(".slurm")).rpartition("/")
+        array, _, task = _read_text(self._command.file(".slurm")).rpartition("/")
         if not array:
             return self._command, ""
         folder = self._command.traces.parent.parent
         return Command((), {}, "", folder / array), task
 
 
-def expect(command: Command, array: Command | None = None, task: int = 0) -> None:
+def prepare_id_file(command: Command, array: Command | None = None, task: int = 0) -> None:
     """Write down before an attempt is submitted where its number will be."""
     text = "" if array is None else f"{array.traces.name}/{task}"
     command.file(".slurm").write_text(text)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text()
     except OSError:

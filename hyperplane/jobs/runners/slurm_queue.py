@@ -9,27 +9,27 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from hyperplane.engines.slurm.queue import Told, ask_meanwhile, ended, run
-from hyperplane.jobs.runners.request_batcher import Together
+from hyperplane.jobs.runners.request_batcher import RequestBatcher
 
 #: Seconds for which an answer holds.
-FRESH = 1.5
+CACHE_SECONDS = 1.5
 #: How many of them run at the same time for one job.
-AT_ONCE = 8
+MAX_CONCURRENT_COMMANDS = 8
 #: What is taken for the state of a job while Slurm does not answer.
-SILENT = "RUNNING"
+NO_ANSWER_STATE = "RUNNING"
 #: The state of a task of which Slurm knows no more, while it knows its array: one that is cancelled
 #: while it waits leaves no trace.
-TAKEN_OUT = "TAKEN OUT"
+REMOVED_STATE = "TAKEN OUT"
 #: Whom scancel has not reached.
-_MISSED = re.compile(r"job id (\S+): ")
+_UNREACHED_JOB = re.compile(r"job id (\S+): ")
 
 
-def going_on(state: str) -> bool:
+def is_active(state: str) -> bool:
     """Whether a job in this state, as :meth:`Queue.state_of` says it, waits or runs."""
-    return state not in ("", TAKEN_OUT) and not ended(state)
+    return state not in ("", REMOVED_STATE) and not ended(state)
 
 
-class Queue:
+class SlurmQueue:
     """What Slurm knows of this user's jobs, a task of an array among them, as ``42_7``.
 
     Parameters
@@ -40,26 +40,26 @@ class Queue:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
-        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._at_once = asyncio.Semaphore(MAX_CONCURRENT_COMMANDS)
         self._asking = asyncio.Lock()
         self._asked, self._answered = float("-inf"), False
         self._names: dict[str, str] = {}
         self._waiting: dict[str, Told] = {}
-        self._states = Together(self._all_states)
-        self._polite, self._sure = Together(self._end_politely), Together(self._cancel)
+        self._states = RequestBatcher(self._all_states)
+        self._polite, self._sure = RequestBatcher(self._end_politely), RequestBatcher(self._cancel)
 
     async def has(self, number: str) -> bool:
         """Whether a job waits or runs."""
         await self._ask()
         # One that is not listed may have been submitted since.
-        return number in self._names or going_on(await self.state_of(number))
+        return number in self._names or is_active(await self.state_of(number))
 
     async def number_of(self, name: str) -> str | None:
         """The number of the job or array of a name; empty without one, None without an answer."""
         if not await self._ask():
             return None
         numbers = (number for number, found in self._names.items() if found == name)
-        return _whole(next(numbers, ""))
+        return _array_id(next(numbers, ""))
 
     def waiting(self, number: str) -> Told | None:
         """Why a job waits, when it was seen last; None for one that did not."""
@@ -82,14 +82,14 @@ class Queue:
 
     async def _told(self, numbers: Iterable[str]) -> dict[str, Told] | None:
         async with self._at_once:
-            return await ask_meanwhile(sorted(set(map(_whole, numbers))), self._environment)
+            return await ask_meanwhile(sorted(set(map(_array_id, numbers))), self._environment)
 
     async def _all_states(self, numbers: list[str]) -> list[str]:
         told = await self._told(numbers)
         if told is None:
-            return [SILENT for _ in numbers]
-        arrays = set(map(_whole, told))
-        unknown = {one: TAKEN_OUT for one in numbers if "_" in one and _whole(one) in arrays}
+            return [NO_ANSWER_STATE for _ in numbers]
+        arrays = set(map(_array_id, told))
+        unknown = {one: REMOVED_STATE for one in numbers if "_" in one and _array_id(one) in arrays}
         return [told[one].state if one in told else unknown.get(one, "") for one in numbers]
 
     async def _end_politely(self, numbers: list[str]) -> list[bool]:
@@ -115,11 +115,11 @@ class Queue:
         waiting = [one for one, state in states.items() if state == "PENDING"]
         if waiting:
             await self._cancel(waiting)
-        running = [one for one, state in states.items() if state != "PENDING" and going_on(state)]
+        running = [one for one, state in states.items() if state != "PENDING" and is_active(state)]
         return await self._missed("--full", "--signal=TERM", numbers=running)
 
     async def _cancel(self, numbers: list[str]) -> list[None]:
-        await self._said("scancel", *_together(numbers))
+        await self._said("scancel", *_group_tasks(numbers))
         return [None for _ in numbers]
 
     async def _missed(self, *options: str, numbers: list[str]) -> set[str]:
@@ -129,12 +129,12 @@ class Queue:
         code, _, complaint = await self._said("scancel", *options, *numbers)
         if not code:
             return set()
-        return set(_MISSED.findall(complaint)) & set(numbers) or set(numbers)
+        return set(_UNREACHED_JOB.findall(complaint)) & set(numbers) or set(numbers)
 
     async def _ask(self) -> bool:
         """Look, if the last look is old; whether Slurm has answered."""
         async with self._asking:
-            if time.monotonic() - self._asked < FRESH:
+            if time.monotonic() - self._asked < CACHE_SECONDS:
                 return self._answered
             code, said, _ = await self._said(
                 *("squeue", "--me", "--array", "--noheader", "--format=%i %T %r|%j")
@@ -157,12 +157,12 @@ class Queue:
             return await run(words, self._environment)
 
 
-def _whole(number: str) -> str:
+def _array_id(number: str) -> str:
     """The number of the array, for one of a task."""
     return number.partition("_")[0]
 
 
-def _together(numbers: Iterable[str]) -> list[str]:
+def _group_tasks(numbers: Iterable[str]) -> list[str]:
     """Numbers as scancel takes them fastest: an array once, with those of its tasks.
 
     Examples

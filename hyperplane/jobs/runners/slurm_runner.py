@@ -21,42 +21,47 @@ from functools import partial
 from typing import Any, ClassVar
 
 from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.faults import tail
-from hyperplane.jobs.processes import Command, Process
-from hyperplane.jobs.runners.base import OfThisMachine, Queued
-from hyperplane.jobs.runners.request_batcher import Together
-from hyperplane.jobs.runners.slurm_array import REFUSED, kind_of, submit_array, whole_of
-from hyperplane.jobs.runners.slurm_job_id import Number, expect
-from hyperplane.jobs.runners.slurm_queue import FRESH, TAKEN_OUT, Queue, going_on
-from hyperplane.jobs.runners.slurm_submit import outside_of, submit
+from hyperplane.jobs.faults import read_tail
+from hyperplane.jobs.processes import Command, LocalProcess
+from hyperplane.jobs.runners.base import RemoteQueueMixin, SharedFilesystemMixin
+from hyperplane.jobs.runners.request_batcher import RequestBatcher
+from hyperplane.jobs.runners.slurm_array import (
+    ARRAY_REFUSED,
+    array_command,
+    array_key,
+    submit_array,
+)
+from hyperplane.jobs.runners.slurm_job_id import SlurmJobId, prepare_id_file
+from hyperplane.jobs.runners.slurm_queue import CACHE_SECONDS, REMOVED_STATE, SlurmQueue, is_active
+from hyperplane.jobs.runners.slurm_submit import command_environment, submit_attempt
 
 #: Seconds between looks.
-LOOK = 1.0
+POLL_SECONDS = 1.0
 #: Seconds after the end of a batch job in which its traces come over a network file system.
-LATE = 15.0
-PROGRAMS = ("sbatch", "squeue", "scancel")
+FILE_DELAY_SECONDS = 15.0
+SLURM_COMMANDS = ("sbatch", "squeue", "scancel")
 #: Ends of a batch job that are no fault of the step: it is submitted again.
-_NOBODYS_FAULT = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"}
+_INFRASTRUCTURE_STATES = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"}
 #: What a program ends with that was asked to end, or killed.
-_OF_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL)
+_SIGNAL_CODES = (-signal.SIGTERM, -signal.SIGKILL)
 #: Looks for what was submitted without an answer: Slurm may have been busy.
-ASKS = 8
+SUBMIT_CHECKS = 8
 #: Seconds for which Slurm must say that it will never start a job.
-NEVER = 60.0
+NEVER_STARTS_SECONDS = 60.0
 #: What a step ends with that can never run: a wrong configuration, by sysexits.h.
-WRONG = 78
+CONFIGURATION_ERROR = 78
 #: Seconds between requests to end what has not ended.
-AGAIN = 10.0
+CANCEL_SECONDS = 10.0
 #: Looks until a batch job whose program is gone has a last state.
-SETTLED = 10
+STATE_CHECKS = 10
 #: Submits; apart from other threads, because a Slurm that is away keeps them waiting.
-_SUBMITTING = ThreadPoolExecutor(8, "hyperplane-sbatch")
+_SUBMIT_THREADS = ThreadPoolExecutor(8, "hyperplane-sbatch")
 #: What Slurm writes into a log where it looks at the memory of jobs itself.
 _MEMORY = re.compile("Exceeded (job|step) memory limit|oom.kill", re.I)
 
 
 #: An attempt, its step, and how many times the memory that it asks for.
-_Asked = tuple[Command, Step, float]
+_AttemptRequest = tuple[Command, Step, float]
 
 
 class SlurmProcess:
@@ -70,12 +75,12 @@ class SlurmProcess:
         Slurm's, as this supervisor sees it.
     """
 
-    def __init__(self, command: Command, queue: Queue) -> None:
-        self.command, self._queue, self._number = command, queue, Number(command)
+    def __init__(self, command: Command, queue: SlurmQueue) -> None:
+        self.command, self._queue, self._number = command, queue, SlurmJobId(command)
         self._asked_to_end = False
         self._waits, self._since = "", 0.0
         # The traces of an attempt and the waiting for a process are those of this machine.
-        self._traces = Process(command)
+        self._traces = LocalProcess(command)
 
     def exit_code(self) -> int | None:
         """What the program around the step has written down."""
@@ -93,7 +98,7 @@ class SlurmProcess:
             if not await self._in_queue() and not self._number.may_come():
                 return
             await self._tell()
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _tell(self) -> None:
         """Say in the log why it waits; end it when it waits for what will not come."""
@@ -107,11 +112,11 @@ class SlurmProcess:
         elif (
             waits.never
             and not waits.reason.startswith("JobHeld")
-            and time.monotonic() - self._since > NEVER
+            and time.monotonic() - self._since > NEVER_STARTS_SECONDS
         ):
             self._say(f"Slurm will not start job {number}, {waits}: {waits.never}")
             self._asked_to_end = True
-            self.command.file(".exit").write_text(str(WRONG))
+            self.command.file(".exit").write_text(str(CONFIGURATION_ERROR))
             await self._queue.cancel(number)
 
     def _say(self, words: str) -> None:
@@ -125,37 +130,39 @@ class SlurmProcess:
             if not await self._in_queue():
                 if not self._number.told():
                     if self._number.may_come():
-                        await asyncio.sleep(LOOK)
+                        await asyncio.sleep(POLL_SECONDS)
                         continue
                     break  # nobody has submitted it
                 state = await self._state()
-                if not going_on(state):
+                if not is_active(state):
                     break
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_SECONDS)
         # Without a word of Slurm's, too: it forgets a job some minutes after its end.
-        deadline = time.monotonic() + (LATE if state in ("", "COMPLETED", "FAILED") else LOOK)
+        deadline = time.monotonic() + (
+            FILE_DELAY_SECONDS if state in ("", "COMPLETED", "FAILED") else POLL_SECONDS
+        )
         while self.exit_code() is None and self._number.told() and time.monotonic() < deadline:
-            await asyncio.sleep(LOOK / 5)
+            await asyncio.sleep(POLL_SECONDS / 5)
         return await self._explained()
 
     async def _explained(self) -> int | None:
         """The exit code, with Slurm's word in the log where Slurm has ended it."""
         code, number = self.exit_code(), self._number.told()
-        if not number or self._asked_to_end or code not in (None, *_OF_SIGNALS):
+        if not number or self._asked_to_end or code not in (None, *_SIGNAL_CODES):
             return code
         state = await self._state()
-        for _ in range(SETTLED):  # a step that a signal has ended is gone before its batch job
-            if not going_on(state):
+        for _ in range(STATE_CHECKS):  # a step that a signal has ended is gone before its batch job
+            if not is_active(state):
                 break
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_SECONDS)
             state = await self._state()
-        if state in _NOBODYS_FAULT:
+        if state in _INFRASTRUCTURE_STATES:
             return None
-        nothing_to_say = state in ("", "COMPLETED") or going_on(state)
+        nothing_to_say = state in ("", "COMPLETED") or is_active(state)
         if nothing_to_say or (code is not None and state == "FAILED"):
             return code
         log = self.command.file(".log")
-        of_memory = state == "OUT_OF_MEMORY" or _MEMORY.search(tail(log))
+        of_memory = state == "OUT_OF_MEMORY" or _MEMORY.search(read_tail(log))
         self._say(f"\nSlurm ended job {number}{' for its memory' * bool(of_memory)}: {state}")
         # Not as a signal, which would hide the line above from the reason of the attempt.
         return -signal.SIGKILL if of_memory else 1
@@ -164,7 +171,7 @@ class SlurmProcess:
         """End the batch job: politely, and after a while surely."""
         self._asked_to_end = True
         while not await self._in_queue() and self._number.may_come():
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_SECONDS)
         number = self._number.told()
         if not number:
             return self.exit_code()
@@ -173,12 +180,12 @@ class SlurmProcess:
         await asyncio.wait({ending}, timeout=grace if heard else 0)
         while not ending.done():
             await self._queue.cancel(number)
-            await asyncio.wait({ending}, timeout=AGAIN)
+            await asyncio.wait({ending}, timeout=CANCEL_SECONDS)
         return await ending
 
     async def _state(self) -> str:
         state = await self._queue.state_of(self._number.told())
-        if state != TAKEN_OUT:
+        if state != REMOVED_STATE:
             return state
         return "" if self.command.file(".pid").exists() else "CANCELLED"
 
@@ -193,7 +200,7 @@ class SlurmProcess:
         return await self._queue.has(self._number.told())
 
 
-class SlurmRunner(Queued, OfThisMachine):
+class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
     """Steps as batch jobs of Slurm.
 
     Parameters
@@ -207,15 +214,15 @@ class SlurmRunner(Queued, OfThisMachine):
 
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
         super().__init__(environment, options)
-        self._outside = outside_of(environment)
-        self._queue = Queue(self._outside)
+        self._outside = command_environment(environment)
+        self._queue = SlurmQueue(self._outside)
         self._arrays = True
-        self._submissions = Together(self._submit, binding=True)
+        self._submissions = RequestBatcher(self._submit, binding=True)
 
     def missing(self) -> str:
         """Slurm's commands."""
         path = self._outside.get("PATH")
-        absent = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
+        absent = [name for name in SLURM_COMMANDS if shutil.which(name, path=path) is None]
         if not absent:
             return ""
         return (
@@ -228,33 +235,35 @@ class SlurmRunner(Queued, OfThisMachine):
         for suffix in (".exit", ".pid", ".slurm"):
             command.file(suffix).unlink(missing_ok=True)
         # One that is always alone is the only one of its kind.
-        kind = kind_of(command, step, times_more) or command.traces
+        kind = array_key(command, step, times_more) or command.traces
         wrong = await self._submissions.ask((command, step, times_more), kind)
         if wrong is not None:
             raise wrong
         return SlurmProcess(command, self._queue)
 
-    async def _submit(self, asked: list[_Asked]) -> list[BaseException | None]:
+    async def _submit(self, asked: list[_AttemptRequest]) -> list[BaseException | None]:
         """Submit attempts of one kind; what is wrong with each."""
         commands = [command for command, _, _ in asked]
         _, step, times_more = asked[0]
         if len(asked) > 1 and self._arrays:
-            whole = whole_of(commands)
+            whole = array_command(commands)
             try:
                 await self._given(
                     whole, partial(submit_array, whole, commands, step, times_more, self._outside)
                 )
             except OSError as error:
-                if REFUSED not in str(error):
+                if ARRAY_REFUSED not in str(error):
                     raise
                 self._arrays = False
             else:
                 return [None for _ in asked]
         for command in commands:
-            expect(command)
+            prepare_id_file(command)
         return await asyncio.gather(
             *(
-                self._given(command, partial(submit, command, step, times_more, self._outside))
+                self._given(
+                    command, partial(submit_attempt, command, step, times_more, self._outside)
+                )
                 for command in commands
             ),
             return_exceptions=True,
@@ -262,9 +271,9 @@ class SlurmRunner(Queued, OfThisMachine):
 
     async def _given(self, command: Command, submission: Callable[[], str]) -> None:
         """Submit one batch job or array, and write its number down."""
-        number = Number(command)
+        number = SlurmJobId(command)
         try:
-            told = await asyncio.get_running_loop().run_in_executor(_SUBMITTING, submission)
+            told = await asyncio.get_running_loop().run_in_executor(_SUBMIT_THREADS, submission)
         except OSError as error:
             if error.errno != errno.EAGAIN:
                 raise
@@ -276,12 +285,12 @@ class SlurmRunner(Queued, OfThisMachine):
     async def _told(self, name: str) -> str:
         """The number of a job or array that was submitted without an answer; empty without one."""
         number = None
-        for _ in range(ASKS):
-            await asyncio.sleep(FRESH)
+        for _ in range(SUBMIT_CHECKS):
+            await asyncio.sleep(CACHE_SECONDS)
             if number := await self._queue.number_of(name):
                 return number
         while number is None:  # no answer is no word on whether it is there
-            await asyncio.sleep(AGAIN)
+            await asyncio.sleep(CANCEL_SECONDS)
             number = await self._queue.number_of(name)
         return number
 

@@ -173,4 +173,6 @@ def test_credentials_in_variables_and_arguments_are_told_and_never_shown(reposit
 
 
 def test_plain_code_is_no_credential():
-    assert not any(map(credentials.kind_of, ["AKIA", "ghp_short", "xoxb-1", "import os", ""]))
+    assert not any(
+        map(credentials.detect_credential, ["AKIA", "ghp_short", "xoxb-1", "import os", ""])
+    )

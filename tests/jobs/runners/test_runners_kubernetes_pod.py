@@ -11,11 +11,11 @@ import zlib
 import pytest
 
 from hyperplane.errors import EngineError
-from hyperplane.jobs.faults import MEMORY, kind_of
+from hyperplane.jobs.faults import MEMORY, classify_failure
 from hyperplane.jobs.processes import Command
-from hyperplane.jobs.runners.kubernetes_attempt import name_of
+from hyperplane.jobs.runners.kubernetes_attempt import attempt_job_name
 from hyperplane.jobs.runners.kubernetes_pod import PodProcess
-from hyperplane.jobs.runners.kubernetes_watcher import View
+from hyperplane.jobs.runners.kubernetes_watcher import JobSnapshot
 
 
 # What Kubernetes says of pods, as it was seen.
@@ -60,8 +60,8 @@ def attempt(tmp_path, *pods, jobs=None):
     place.parent.mkdir(parents=True, exist_ok=True)
     there = Command((), {}, "", place)
     there.file(".log").touch()
-    name = name_of(there)
-    view = View({name: {}} if jobs is None else jobs, {name: list(pods)})
+    name = attempt_job_name(there)
+    view = JobSnapshot({name: {}} if jobs is None else jobs, {name: list(pods)})
     return PodProcess(there, Seen(view), time.monotonic()), view
 
 
@@ -76,7 +76,7 @@ def test_an_exit_code_and_the_times_are_written_down(tmp_path):
     code, log, process = waited(tmp_path, pod(ended(3), "Failed"))
     assert (code, log) == (3, "its log\n")
     assert process.gone_at() - process.command.file(".pid").stat().st_mtime == 10
-    assert process._watch.deleted == [name_of(process.command)]
+    assert process._watch.deleted == [attempt_job_name(process.command)]
 
 
 @pytest.mark.parametrize(("code", "expected"), [(0, 0), (143, -15), (137, -9), (255, 255)])
@@ -88,7 +88,7 @@ def test_memory_is_said(tmp_path):
     code, log, _ = waited(tmp_path, pod(ended(137, reason="OOMKilled"), "Failed"))
     assert code == -signal.SIGKILL
     assert "more than the memory of its pod, 1e-07 GB: ask for more in resources.ram_gb" in log
-    assert kind_of(code, log) == MEMORY
+    assert classify_failure(code, log) == MEMORY
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_secret_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(
     said = f'secret "{name}" not found'
     waits = pod({"waiting": {"reason": "CreateContainerConfigError", "message": said}}, "Pending")
     waits["spec"]["volumes"] = [{"secret": {"secretName": name}}]
-    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes_pod.STUCK_ELSE", -1.0)
+    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes_pod.STUCK_DEFAULT", -1.0)
     process, view = attempt(tmp_path, waits)
     assert not asyncio.run(process._is_over())
     process._created = None  # somebody else created it, and was killed

@@ -18,11 +18,16 @@ from runner_cases import command, made
 
 from hyperplane.errors import RequestError, StartFailed
 from hyperplane.jobs import Resources, Step, calls, runners
-from hyperplane.jobs.kubernetes_manifest import as_yaml
+from hyperplane.jobs.kubernetes_manifest import dump_yaml
 from hyperplane.jobs.processes import Command
-from hyperplane.jobs.runners.kubernetes_attempt import Sent, job_of, name_of, secret_of
+from hyperplane.jobs.runners.kubernetes_attempt import (
+    StagedFile,
+    attempt_job_name,
+    build_job,
+    build_secret,
+)
 from hyperplane.jobs.runners.kubernetes_runner import KubernetesRunner
-from hyperplane.jobs.runners.kubernetes_watcher import _passes, within
+from hyperplane.jobs.runners.kubernetes_watcher import _is_retryable, run_within
 from hyperplane.spec.settings import KubernetesJobSettings
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "jobs" / "kubernetes-attempt.yaml"
@@ -39,7 +44,7 @@ COMMAND = Command(
     script=Path("steps/$(HOME).py"),
     pool="16_16",
 )
-SENT = [Sent("hyperplane-file", "/var/lib/hyperplane/$(HOME).py", b"print(1)\xff")]
+SENT = [StagedFile("hyperplane-file", "/var/lib/hyperplane/$(HOME).py", b"print(1)\xff")]
 MADE = {
     "apiVersion": "batch/v1",
     "kind": "Job",
@@ -61,7 +66,7 @@ def test_the_job_of_an_attempt_is_as_the_file_shows():
         labels=("team=a",),
         run_as_user=1000,
     )
-    text = as_yaml(job_of(COMMAND, STEP, 1.5, more, SENT))
+    text = dump_yaml(build_job(COMMAND, STEP, 1.5, more, SENT))
     if os.environ.get("HYPERPLANE_WRITE_GOLDEN"):
         GOLDEN.write_text(text, encoding="utf-8")
     assert text == GOLDEN.read_text(encoding="utf-8")
@@ -72,24 +77,24 @@ def test_the_job_of_an_attempt_is_as_the_file_shows():
 def test_labels_with_a_pool_are_for_steps_that_name_one():
     plain = dataclasses.replace(COMMAND, pool="")
     more = settings(node_selector=("example.com/pool={pool}", "disk=ssd"))
-    pod = job_of(plain, STEP, 1, more, [])["spec"]["template"]["spec"]
+    pod = build_job(plain, STEP, 1, more, [])["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {"disk": "ssd"}
 
 
 def test_its_secret_has_what_is_hidden_and_the_files_and_belongs_to_the_job():
-    found = secret_of(MADE, COMMAND, SENT)
+    found = build_secret(MADE, COMMAND, SENT)
     held = {name: base64.b64decode(text) for name, text in found["data"].items()}
     assert held == {"TOKEN": "s3cret ü".encode(), "hyperplane-file": b"print(1)\xff"}
     [owner] = found["metadata"]["ownerReferences"]
     assert owner == {"apiVersion": "batch/v1", "kind": "Job", "name": "n", "uid": "u"}
-    assert list(secret_of(MADE, COMMAND, [])["data"]) == ["TOKEN"]
-    assert secret_of(MADE, dataclasses.replace(COMMAND, hidden={}), []) is None
+    assert list(build_secret(MADE, COMMAND, [])["data"]) == ["TOKEN"]
+    assert build_secret(MADE, dataclasses.replace(COMMAND, hidden={}), []) is None
 
 
 def test_names_are_short_and_their_own():
     step = "001-" + "Größe x" * 9
     place = Path("/j/6f1d2c3b-0000-4000-8000-000000000001/steps") / step / "chunk-12345/attempt-10"
-    name = name_of(Command((), {}, "", place))
+    name = attempt_job_name(Command((), {}, "", place))
     assert len(name) <= 57  # a pod adds six characters
     assert name.endswith("-12345-10")
     assert name.startswith("hyperplane-6f1d2c3b-0000-001-gr-e-x")
@@ -98,25 +103,27 @@ def test_names_are_short_and_their_own():
 def test_options_are_those_of_the_engine_over_the_configuration():
     told = {"namespace": "lab", "node-selector": ["disk=ssd"], "image": "there:1"}
     with dask.config.set({"hyperplane.engines.kubernetes": told}):
-        found = runners.settle("kubernetes", {"image": IMAGE, "root": "/srv"})
+        found = runners.resolve_options("kubernetes", {"image": IMAGE, "root": "/srv"})
     assert (found["image"], found["namespace"], found["root"]) == (IMAGE, "lab", "/srv")
     assert found["node_selector"] == ["disk=ssd"]
-    assert runners.settle("kubernetes", found) == found
+    assert runners.resolve_options("kubernetes", found) == found
 
 
 def test_all_that_is_wrong_with_options_is_told_at_once():
     with pytest.raises(RequestError) as caught:
-        runners.settle("kubernetes", {"imag": "x", "namespace": "No Name", "root": "relative"})
+        runners.resolve_options(
+            "kubernetes", {"imag": "x", "namespace": "No Name", "root": "relative"}
+        )
     assert {fault.where for fault in caught.value.faults} == {
         "runner_options.imag", "runner_options.namespace", "runner_options.root"
     }  # fmt: skip
     assert "did you mean image?" in str(caught.value)
     with pytest.raises(RequestError, match="the runner slurm has no options"):
-        runners.settle("slurm", {"image": "x"})
+        runners.resolve_options("slurm", {"image": "x"})
 
 
 def runner(**options):
-    return KubernetesRunner({}, runners.settle("kubernetes", options))
+    return KubernetesRunner({}, runners.resolve_options("kubernetes", options))
 
 
 def test_an_image_is_asked_for():
@@ -162,7 +169,7 @@ def test_which_refusals_may_pass(status, words, passes):
     error = StartFailed("kubernetes", words)
     error.__cause__ = Exception()
     error.__cause__.response = SimpleNamespace(status_code=status)
-    assert _passes(error) is passes
+    assert _is_retryable(error) is passes
 
 
 def test_a_cancellation_that_comes_as_the_work_ends_is_not_lost():
@@ -172,7 +179,7 @@ def test_a_cancellation_that_comes_as_the_work_ends_is_not_lost():
         async def asks():
             return await work
 
-        outer = asyncio.create_task(within(5, asks()))
+        outer = asyncio.create_task(run_within(5, asks()))
         await asyncio.sleep(0.01)
         work.set_result(1)
         outer.cancel()
@@ -187,12 +194,12 @@ def test_which_kubernetes_is_meant_is_settled_at_submission(tmp_path, monkeypatc
     (tmp_path / "a").write_text(json.dumps({"contexts": contexts}))
     (tmp_path / "b").write_text(json.dumps({"current-context": "far"}))
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{tmp_path}/b")
-    found = runners.settle("kubernetes", {"image": IMAGE})
+    found = runners.resolve_options("kubernetes", {"image": IMAGE})
     assert (found["context"], found["namespace"]) == ("far", "lab")
     assert found["kubeconfig"] == f"{tmp_path}/a:{tmp_path}/b"
-    assert runners.settle("kubernetes", {"context": "near"})["namespace"] is None
+    assert runners.resolve_options("kubernetes", {"context": "near"})["namespace"] is None
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none")
-    assert runners.settle("kubernetes", found) == found
+    assert runners.resolve_options("kubernetes", found) == found
 
 
 @pytest.mark.process

@@ -11,7 +11,7 @@ import pytest
 from hyperplane.engines.kubernetes.api import Missing
 from hyperplane.errors import EngineError, StartFailed
 from hyperplane.jobs.runners import kubernetes_watcher
-from hyperplane.jobs.runners.kubernetes_watcher import Watch
+from hyperplane.jobs.runners.kubernetes_watcher import JobWatcher
 from hyperplane.spec.settings import KubernetesJobSettings
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "n"}}
@@ -71,7 +71,7 @@ def _quickly(monkeypatch):
 
 
 def watching(**answers):
-    watch = Watch(KubernetesJobSettings())
+    watch = JobWatcher(KubernetesJobSettings())
     watch._connected = Server(**answers)
     return watch, watch._connected
 
@@ -102,7 +102,7 @@ def test_a_refusal_is_told_at_once():
 
 
 def test_a_server_that_is_away_too_long_may_have_it_or_not(monkeypatch):
-    monkeypatch.setattr(kubernetes_watcher, "INSISTS", -1)
+    monkeypatch.setattr(kubernetes_watcher, "CREATE_SECONDS", -1)
     watch, _ = watching(create=[EngineError("kubernetes", "no route")])
     with pytest.raises(OSError, match="no route") as caught:
         asyncio.run(watch.create(JOB, owned))
@@ -124,7 +124,7 @@ def test_each_job_has_its_secret_before_the_next_job_is_created():
     asyncio.run(many())
     kinds = [kind for _, kind in server.asked]
     behind = [kinds[:at].count("jobs") - kinds[:at].count("secrets") for at in range(len(kinds))]
-    assert max(behind) <= kubernetes_watcher.AT_ONCE
+    assert max(behind) <= kubernetes_watcher.MAX_CONCURRENT_REQUESTS
 
 
 def test_silence_is_no_end_and_is_told():
