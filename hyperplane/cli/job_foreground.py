@@ -68,13 +68,13 @@ async def run_here(
         shutil.rmtree(job.place, ignore_errors=True)
         raise
     supervisor = Supervisor(store, handed, only=job.id, claim=claim)
-    supervisor.told({job.id: handed})
+    supervisor.receive({job.id: handed})
     ends = _Ends(store, job, supervisor)
     loop = asyncio.get_running_loop()
     for number in _BY_SIGNAL:
         loop.add_signal_handler(number, ends.asked, number)
     try:
-        work = asyncio.ensure_future(supervisor.work())
+        work = asyncio.ensure_future(supervisor.run())
         await asyncio.sleep(0)  # it has the job in hand now
         ends.ready()
         with Screen(store, [job.id], quiet=quiet) as screen:
@@ -94,8 +94,8 @@ async def run_here(
                 await asyncio.wait({work}, timeout=pause)
                 if work.done():
                     work.result()
-                    if supervisor.unwritten is not None:
-                        now = _unwritten(now, supervisor.unwritten)
+                    if supervisor.write_error is not None:
+                        now = _unwritten(now, supervisor.write_error)
                         break
     finally:
         for number in _BY_SIGNAL:
@@ -166,7 +166,7 @@ def watch_until_end(store: JobStore, ids: Sequence[str], *, quiet: bool) -> list
             screen.close_eyes()
             raise typer.Exit(INTERRUPTED) from None
         except KeyboardInterrupt:
-            found = store.many(ids).values()
+            found = store.get_many(ids).values()
             going = " ".join(job.id[:8] for job in found if not job.processed)
             typer.echo(f"\nnot watched any more, but going on: {going}", err=True)
             raise typer.Exit(INTERRUPTED) from None

@@ -69,7 +69,7 @@ class Screen:
             When there is nobody to show them to any more.
         """
         began = time.monotonic()
-        found = self.store.many(self.ids)
+        found = self.store.get_many(self.ids)
         jobs = [found[one] for one in self.ids]
         if not self.quiet:
             self._show(jobs)

@@ -44,26 +44,26 @@ class Backoff:
         self._delay, self._until = 0.0, 0.0
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether the time of the next try has not come."""
         return self._clock() < self._until
 
     @property
-    def failing(self) -> bool:
+    def is_failing(self) -> bool:
         """Whether the last try failed."""
         return self._delay > 0
 
     @property
-    def over(self) -> bool:
+    def is_expired(self) -> bool:
         """Whether the last failure is so long ago that the next one is another matter."""
-        return self.failing and self._clock() > self._until + _QUIET_SECONDS
+        return self.is_failing and self._clock() > self._until + _QUIET_SECONDS
 
-    def failed(self, error: BaseException) -> float:
+    def record_failure(self, error: BaseException) -> float:
         """Note that a try failed, and give the seconds until the next one.
 
         Failures before the time of the next try belong to the same one.
         """
-        if self.waits:
+        if self.is_waiting:
             return self._until - self._clock()
         if not self._delay:
             self._say(f"waiting: {_describe(error)}")
@@ -71,13 +71,13 @@ class Backoff:
         self._until = self._clock() + self._delay
         return self._delay
 
-    def passed(self) -> None:
+    def record_success(self) -> None:
         """Note that a try succeeded."""
         if self._delay:
             self._say("going on")
         self._delay = self._until = 0.0
 
-    def try_now(self) -> None:
+    def retry_now(self) -> None:
         """Make the next try at once."""
         self._until = min(self._until, self._clock())
 

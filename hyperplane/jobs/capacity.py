@@ -77,19 +77,19 @@ class Capacity:
         self._tickets = 0
 
     @classmethod
-    def of_this_machine(cls) -> Capacity:
+    def detect(cls) -> Capacity:
         """What this machine, or the control group around this process, gives."""
         slots = config.jobs().steps_at_once
         return cls(machine.cores(), machine.free_ram(), slots, max(1, _count_gpus()))
 
-    def demand(self, step: Step, times_more: float = 1.0) -> Demand:
+    def demand(self, step: Step, memory_factor: float = 1.0) -> Demand:
         """What a step takes; one that asks for more than there is takes the whole machine.
 
         Parameters
         ----------
         step : Step
             The step.
-        times_more : float
+        memory_factor : float
             By which its memory has grown since it ran out of it.
         """
         asked = step.resources
@@ -103,7 +103,7 @@ class Capacity:
         if cores is None and gigabytes is None:
             return Demand(slots=1, gpus=gpus)
         millicores = max(1, round((1.0 if cores is None else cores) * 1000))
-        memory = int((gigabytes or 0.0) * 1e9 * times_more)
+        memory = int((gigabytes or 0.0) * 1e9 * memory_factor)
         if millicores > self._all.millicores or memory > self._all.memory:
             return self._all._replace(gpus=gpus)  # with all slots nothing else can begin
         return Demand(millicores, memory, gpus=gpus)
@@ -127,7 +127,7 @@ class Capacity:
         return max(1, fit if most is None else min(fit, most))
 
     @asynccontextmanager
-    async def taken(self, demand: Demand) -> AsyncIterator[None]:
+    async def reserve(self, demand: Demand) -> AsyncIterator[None]:
         """Have what a step needs, for a block; wait for it as long as others have it."""
         turn = asyncio.get_running_loop().create_future()
         self._tickets += 1

@@ -97,7 +97,7 @@ class JobScheduler:
                 raise
             status, reason = FAILED, " ".join(f"{type(error).__name__}: {error}".split())[:500]
         ended = {"status": status, "reason": reason, "ended": time.time(), "dashboard": ""}
-        self.store.update(self.job.id, among=OPEN, **ended)
+        self.store.update(self.job.id, if_status=OPEN, **ended)
         cancel_marker.remove_marker(self.job)
         if status in (FAILED, TIMED_OUT) and self._settings.notify:
             log = "" if self._attempts is None else self._attempts.last_words()
@@ -109,7 +109,7 @@ class JobScheduler:
         started = self.job.started or time.time()
         # What is cancelled already needs no word of its beginning, for which there may be no room.
         if not self._cancelled and not self.store.update(
-            self.job.id, among=OPEN, status=IN_PROGRESS, started=started
+            self.job.id, if_status=OPEN, status=IN_PROGRESS, started=started
         ):
             return CANCELLED, ""  # it has ended since it was claimed; nothing more is written
         attempts = StepExecutor(self.store, self.job, self._capacity, self._handed, self._kept)

@@ -69,7 +69,7 @@ def summarize_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
     """
     store = store or open_store()
     asked = _to_ids(ids)
-    found = store.many(asked)
+    found = store.get_many(asked)
     faults: list[Fault] = []
     for one in asked:
         if one not in found:

@@ -84,9 +84,9 @@ def runner_faults(
         found = runners.create_runner(runner, os.environ, runners.resolve_options(runner, options))
     except RequestError as error:
         return list(error.faults)
-    missing = found.missing()
+    missing = found.unavailable_reason()
     faults = [Fault("runner", repr(runner), "a runner that works here", missing)] if missing else []
-    return faults + (found.unsupported(pipeline) if pipeline is not None else [])
+    return faults + (found.find_unsupported(pipeline) if pipeline is not None else [])
 
 
 def pool_faults(pipeline: Pipeline) -> list[Fault]:

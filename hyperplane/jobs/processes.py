@@ -57,16 +57,16 @@ class Command:
     argv: Sequence[str]
     environment: Mapping[str, str]
     folder: str
-    traces: Path
-    own: Mapping[str, str] = field(default_factory=dict)
-    hidden: Mapping[str, str] = field(default_factory=dict, repr=False)
+    attempt_prefix: Path
+    step_variables: Mapping[str, str] = field(default_factory=dict)
+    secret_variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     script: Path | None = None
     pool: str = ""
     notebook: Path | None = None
 
     def file(self, suffix: str) -> Path:
         """One of the files."""
-        return self.traces.with_name(self.traces.name + suffix)
+        return self.attempt_prefix.with_name(self.attempt_prefix.name + suffix)
 
 
 class LocalProcess:
@@ -92,10 +92,10 @@ class LocalProcess:
         OSError
             When its folder is not there, or the system has no room for it.
         """
-        command.traces.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        command.attempt_prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for suffix in (".exit", ".pid"):
             command.file(suffix).unlink(missing_ok=True)
-        around = [sys.executable, "-I", "-S", str(_STEP_WRAPPER), str(command.traces)]
+        around = [sys.executable, "-I", "-S", str(_STEP_WRAPPER), str(command.attempt_prefix)]
         with command.file(".lock").open("w") as lock, command.file(".log").open("ab") as log:
             fcntl.flock(lock, fcntl.LOCK_EX)
             child = subprocess.Popen(  # noqa: S603 - a list of arguments, of the user's own program
@@ -110,7 +110,7 @@ class LocalProcess:
             )
         return cls(command, child)
 
-    async def begun(self) -> None:
+    async def wait_until_running(self) -> None:
         """It runs since it was started."""
 
     async def wait(self, grace: float = 0.0) -> int | None:
@@ -142,7 +142,7 @@ class LocalProcess:
         # Of a program that a signal has ended, 128 more than its number.
         return 128 - code if code is not None and 128 < code <= 128 + signal.NSIG else code
 
-    def gone_at(self) -> float:
+    def end_time(self) -> float:
         """When one that somebody else began has ended, by its last trace; 0 while it runs."""
         if self._child is not None or (self.exit_code() is None and self._lives()):
             return 0.0

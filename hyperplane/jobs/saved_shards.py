@@ -58,7 +58,7 @@ def find_saved_shards(step: Step, job: Job, store: JobStore) -> SavedShards:
         if published is not None and published.shards != count:
             return SavedShards(set(), _shard_count_message(output, published.shards, count))
         # Of a run in another number of shards each shard is another one.
-        if under_way - {count} or not store.is_again(job):
+        if under_way - {count} or not store.is_rerun(job):
             return SavedShards(set())
         return SavedShards(set(range(count)) - set(missing_shards(url)))
     except HyperplaneError:

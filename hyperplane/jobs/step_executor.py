@@ -84,14 +84,16 @@ class StepExecutor:
         kept: SubmissionSnapshot,
     ) -> None:
         self.store, self.job, self.capacity, self.handed = store, job, capacity, handed
-        self.steps = tuple(map(kept.sized, requirements.add_install_step(job.pipeline, job.python)))
+        self.steps = tuple(
+            map(kept.with_pool_resources, requirements.add_install_step(job.pipeline, job.python))
+        )
         #: Steps whose chunks would all fail alike.
         self.hopeless: set[str] = set()
         #: What attempts become that are ended because the job is; empty while it goes on.
         self.ending = ""
         self.runner = runners.create_runner(job.runner, handed.environment, kept.runner)
         #: The job as its steps find it where they run.
-        self._seen = self.runner.there(job)
+        self._seen = self.runner.with_runtime_paths(job)
         self._pools = {one.name: one.resources.pool or "" for one in job.pipeline.steps}
         self._settings, self._notes = kept.settings, kept.notes
         self._looking = asyncio.Lock()
@@ -131,7 +133,7 @@ class StepExecutor:
         chunks = {step.name: len(_work_units(step)) for step in self.steps}
         whole = WorkUnit(unit.step, unit.chunk, 0 if unit.chunk < 0 else chunks[unit.step])
         last = self._made[unit][-1]
-        process = self.runner.found(
+        process = self.runner.reattach(
             Command((), {}, "", attempt_prefix(self.job, whole, last.number))
         )
         left = _with_end_time(last, process)
@@ -159,11 +161,11 @@ class StepExecutor:
                 return self._keep(self._new(unit, DONE, reason="its shard is there already"))
         memory_faults = sum(attempt.fault == MEMORY for attempt in before)
         more = (step.more_memory or 1.0) ** memory_faults
-        async with self.capacity.taken(self.runner.demand(self.capacity, step, more)):
+        async with self.capacity.reserve(self.runner.demand(self.capacity, step, more)):
             if before and before[-1].status == IN_PROGRESS:
                 found = before[-1]
                 command = Command((), {}, "", attempt_prefix(self.job, unit, found.number))
-                ended = await self._watch(step, found, self.runner.found(command))
+                ended = await self._watch(step, found, self.runner.reattach(command))
                 if ended.status != LOST:
                     return ended
             return await self._begin(step, unit, memory_faults, more)
@@ -179,7 +181,7 @@ class StepExecutor:
             return self._there[step.name]
 
     async def _begin(
-        self, step: Step, unit: WorkUnit, memory_faults: int, times_more: float
+        self, step: Step, unit: WorkUnit, memory_faults: int, memory_factor: float
     ) -> Attempt:
         attempt = self._new(unit, IN_PROGRESS)
         values, missing = find_secrets(
@@ -190,14 +192,14 @@ class StepExecutor:
             return self._keep(replace(attempt, status=FAILED, reason=wrong, fault=INPUT))
         command = self._command(step, unit, attempt.number, memory_faults, values)
         # Whoever looks at it while it waits for its turn finds nothing, and no error.
-        command.traces.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        command.attempt_prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         preface = self._preface(attempt)
         command.file(".log").write_text(preface, errors="replace")
         if preface:  # once more, since Slurm empties the log and Kubernetes has one without it
             command.file(step_wrapper.PREFACE_SUFFIX).write_text(preface, errors="replace")
         self._keep(replace(attempt, log=str(command.file(".log").relative_to(self.job.place))))
         try:
-            process = await self._started(command, step, times_more)
+            process = await self._started(command, step, memory_factor)
         except OSError as error:
             wrong = f"it cannot be started: {error.strerror} ({error.filename})"
             fault = INPUT if error.errno in _INPUT_ERRNOS else TRANSIENT
@@ -210,18 +212,18 @@ class StepExecutor:
         notes = self._notes if first and attempt.number == 1 else ()
         return "".join(f"warning: {one}\n" for one in notes)
 
-    async def _started(self, command: Command, step: Step, times_more: float) -> StepProcess:
+    async def _started(self, command: Command, step: Step, memory_factor: float) -> StepProcess:
         """Begin an attempt; on a full disk wait until there is room."""
         backoff = Backoff(_log.warning)
         while True:
             try:
-                process = await self.runner.start(command, step, times_more)
+                process = await self.runner.start(command, step, memory_factor)
             except OSError as error:
                 if not is_disk_full(error):
                     raise
-                await asyncio.sleep(backoff.failed(error))
+                await asyncio.sleep(backoff.record_failure(error))
             else:
-                backoff.passed()
+                backoff.record_success()
                 return process
 
     def _command(
@@ -290,7 +292,7 @@ class StepExecutor:
 
     async def _began(self, attempt: Attempt, process: StepProcess) -> float:
         """When it began to run: a step's timeout does not count the time in somebody's queue."""
-        await process.begun()
+        await process.wait_until_running()
         try:
             return max(attempt.started, process.command.file(".pid").stat().st_mtime)
         except OSError:  # it has not come so far
@@ -329,13 +331,13 @@ class StepExecutor:
             attempt = replace(attempt, ended=attempt.ended or time.time())
         made = self._made[WorkUnit(attempt.step, attempt.chunk)]
         made[attempt.number - 1 :] = [attempt]
-        self.store.put(attempt)
+        self.store.save_attempt(attempt)
         return attempt
 
 
 def _with_end_time(attempt: Attempt, process: StepProcess) -> Attempt:
     """An attempt with the time of its end, if that was before anybody looked."""
-    gone = process.gone_at()
+    gone = process.end_time()
     return replace(attempt, ended=max(attempt.started, gone)) if gone else attempt
 
 

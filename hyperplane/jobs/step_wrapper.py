@@ -56,7 +56,7 @@ def run(traces: str, argv: list[str]) -> int:
     log.write(_read_missing_preface(traces))
     sources, code = [outer, ended], None
     while code is None:
-        ready = select.select(sources, [], [], _RETRY_SECONDS if log.waits else None)[0]
+        ready = select.select(sources, [], [], _RETRY_SECONDS if log.has_pending else None)[0]
         if ended in ready:
             os.read(ended, _BLOCK_BYTES)
         block = os.read(outer, _BLOCK_BYTES) if outer in ready else b""
@@ -70,7 +70,7 @@ def run(traces: str, argv: list[str]) -> int:
     if more:
         _fork_log_writer(outer, log)
     deadline = time.monotonic() + _FLUSH_SECONDS
-    while log.waits and not asked and time.monotonic() < deadline:
+    while log.has_pending and not asked and time.monotonic() < deadline:
         time.sleep(_RETRY_SECONDS)
         log.write(b"")
     return code
@@ -101,7 +101,7 @@ class StepLog:
             self._limit = 0
 
     @property
-    def waits(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether there is something that could not be written yet."""
         return bool(self._waiting)
 

@@ -94,7 +94,7 @@ class JobStore:
     def add(self, job: Job) -> None:
         """Keep a new job."""
         values = {**asdict(job), "parameters": json.dumps(dict(job.parameters))}
-        with self._connected(write=True) as connection:
+        with self._connect(write=True) as connection:
             connection.execute(sql.insert(_JOBS).values(values))
 
     def get(self, job_id: str) -> Job:
@@ -132,53 +132,55 @@ class JobStore:
                 query = query.where(_JOBS.c[column] == value)
         return self._jobs(query if limit is None else query.limit(limit))
 
-    def many(self, ids: Sequence[str]) -> dict[str, Job]:
+    def get_many(self, ids: Sequence[str]) -> dict[str, Job]:
         """Jobs by their ids, as far as there are any."""
         return {job.id: job for job in self._jobs(sql.select(_JOBS).where(_JOBS.c.id.in_(ids)))}
 
-    def update(self, job_id: str, *, among: Collection[str] | None = None, **values: Any) -> bool:
+    def update(
+        self, job_id: str, *, if_status: Collection[str] | None = None, **values: Any
+    ) -> bool:
         """Change fields of a job, if its status is among some; whether it was."""
         query = sql.update(_JOBS).where(_JOBS.c.id == job_id).values(**values)
-        if among is not None:
-            query = query.where(_JOBS.c.status.in_(among))
-        with self._connected(write=True) as connection:
+        if if_status is not None:
+            query = query.where(_JOBS.c.status.in_(if_status))
+        with self._connect(write=True) as connection:
             return bool(connection.execute(query).rowcount)
 
     def open_ids(self, machine: str) -> list[str]:
         """The ids of a machine's jobs that want something done, the oldest first."""
         query = sql.select(_JOBS.c.id).where(_JOBS.c.status.in_(OPEN), _JOBS.c.machine == machine)
-        with self._connected() as connection:
+        with self._connect() as connection:
             return list(connection.execute(query.order_by(_JOBS.c.submitted)).scalars())
 
-    def expire(self, machine: str) -> None:
+    def expire_pending(self, machine: str) -> None:
         """End pending jobs whose time from their submission is over."""
         late = sql.and_(_JOBS.c.timeout >= 0, _JOBS.c.submitted + _JOBS.c.timeout < time.time())
         where = (_JOBS.c.status == PENDING, _JOBS.c.machine == machine, late)
-        with self._connected() as connection:
+        with self._connect() as connection:
             found = connection.execute(sql.select(_JOBS.c.id, _JOBS.c.timeout).where(*where)).all()
         for job_id, timeout in found:
             reason = f"its turn did not come: {timeout_reason(timeout)}"
             ended = {"status": TIMED_OUT, "reason": reason, "ended": time.time()}
-            self.update(job_id, among=[PENDING], **ended)
+            self.update(job_id, if_status=[PENDING], **ended)
 
-    def is_again(self, job: Job) -> bool:
+    def is_rerun(self, job: Job) -> bool:
         """Whether the last other job of the same steps had the same parameters."""
         same = (_JOBS.c.definition == job.definition, _JOBS.c.machine == job.machine)
         others = sql.select(_JOBS).where(*same, _JOBS.c.id != job.id, _JOBS.c.started > 0)
         last = self._jobs(others.order_by(_JOBS.c.submitted.desc()).limit(1))
         return bool(last) and last[0].parameters == job.parameters
 
-    def to_cancel(self, statuses: Collection[str]) -> list[str]:
+    def cancel_requests(self, statuses: Collection[str]) -> list[str]:
         """The ids of jobs whose end somebody has asked for."""
         query = sql.select(_JOBS.c.id).where(_JOBS.c.cancelled, _JOBS.c.status.in_(statuses))
-        with self._connected() as connection:
+        with self._connect() as connection:
             return list(connection.execute(query).scalars())
 
-    def put(self, attempt: Attempt) -> None:
+    def save_attempt(self, attempt: Attempt) -> None:
         """Keep an attempt, new or changed."""
         values = asdict(attempt)
         key = [column == values[column.name] for column in _ATTEMPTS.primary_key.columns]
-        with self._connected(write=True) as connection:
+        with self._connect(write=True) as connection:
             changed = connection.execute(sql.update(_ATTEMPTS).where(*key).values(values))
             if not changed.rowcount:
                 connection.execute(sql.insert(_ATTEMPTS).values(values))
@@ -188,7 +190,7 @@ class JobStore:
         columns = _ATTEMPTS.c
         query = sql.select(_ATTEMPTS).where(columns.job_id == job_id)
         query = query.order_by(columns.started, columns.step, columns.chunk, columns.number)
-        with self._connected() as connection:
+        with self._connect() as connection:
             rows = connection.execute(query).mappings().all()
             return [Attempt(**row) for row in rows]
 
@@ -197,12 +199,12 @@ class JobStore:
         self._engine.dispose()
 
     def _jobs(self, query: Any) -> list[Job]:
-        with self._connected() as connection:
+        with self._connect() as connection:
             rows = connection.execute(query).mappings().all()
             return [Job(**{**row, "parameters": json.loads(row["parameters"])}) for row in rows]
 
     @contextmanager
-    def _connected(self, *, write: bool = False) -> Iterator[sql.Connection]:
+    def _connect(self, *, write: bool = False) -> Iterator[sql.Connection]:
         """A connection, in a transaction that is committed at the end if something is written."""
         try:
             with self._engine.begin() if write else self._engine.connect() as connection:

@@ -64,7 +64,7 @@ class SubmissionSnapshot:
     runner: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def sized(self, step: Step) -> Step:
+    def with_pool_resources(self, step: Step) -> Step:
         """A step with the cores, memory and GPUs of its pool in place of the pool's name."""
         pool = self.pools.get(step.resources.pool or "")
         if pool is None:
@@ -72,13 +72,13 @@ class SubmissionSnapshot:
         gpus = step.resources.gpus or pool.gpus
         return step.model_copy(update={"resources": pool.model_copy(update={"gpus": gpus})})
 
-    def instead(self, environment: Mapping[str, str]) -> dict[str, str]:
+    def apply_to(self, environment: Mapping[str, str]) -> dict[str, str]:
         """An environment with the plain variables of the submission in place of its own.
 
         Examples
         --------
         >>> kept = Kept(config.jobs(), environment={"PATH": "/opt/bin:/bin"})
-        >>> kept.instead({"PATH": "/bin", "LANG": "C", "USER": "ada"})
+        >>> kept.apply_to({"PATH": "/bin", "LANG": "C", "USER": "ada"})
         {'USER': 'ada', 'PATH': '/opt/bin:/bin'}
         """
         if self.environment is None:

@@ -283,7 +283,7 @@ def resume(job_id: str | Submitted) -> Submitted:
     cancel_marker.remove_marker(job)
     with hold_submission_lock(job):
         supervisor_client.notify_supervisor(job.id, handed)
-        store.update(job.id, among=PROCESSED, **again)
+        store.update(job.id, if_status=PROCESSED, **again)
         supervisor_client.notify_supervisor()
     return Submitted(job.id, job.run_id)
 
@@ -314,8 +314,8 @@ def cancel(job_id: str | Submitted, *, by: str = "from Python") -> Job:
     reason = cancellation_reason(by)
     ended = {"status": CANCELLED, "reason": reason, "ended": time.time()}
     # One that nobody has begun needs nobody to end it.
-    if not store.update(job.id, among=[PENDING], **ended) and store.update(
-        job.id, among=OPEN, cancelled=True, reason=reason
+    if not store.update(job.id, if_status=[PENDING], **ended) and store.update(
+        job.id, if_status=OPEN, cancelled=True, reason=reason
     ):
         supervisor_client.notify_supervisor()
     return job

@@ -67,18 +67,18 @@ class Supervisor:
         self._conductors: dict[str, JobScheduler] = {}
         self._running: dict[asyncio.Task[None], str] = {}
         self._woken, self._first, self._busy_until = asyncio.Event(), True, 0.0
-        self._capacity = Capacity.of_this_machine()
+        self._capacity = Capacity.detect()
         self._backoff, self._why = Backoff(_log.warning), ""
         #: Why the end of the only job could not be written down; None when it was.
-        self.unwritten: BaseException | None = None
+        self.write_error: BaseException | None = None
 
-    def told(self, handed: dict[str, SubmissionEnvironment]) -> None:
+    def receive(self, handed: dict[str, SubmissionEnvironment]) -> None:
         """Somebody submits, resumes or cancels a job."""
         self._handed.update(handed)
         self._busy_until = time.monotonic()  # its job comes
         self._woken.set()
 
-    def busy(self) -> bool:
+    def has_waiting_jobs(self) -> bool:
         """Whether a job waits that nobody carries on; and at first, when nobody knows."""
         first, self._first = self._first, False
         return first or any(can_adopt(self.store.get(job_id)) for job_id in self._open())
@@ -86,12 +86,12 @@ class Supervisor:
     def cancel_all(self, why: str) -> None:
         """End all jobs that are carried on, at once, whether or not that can be written down."""
         self._why = self._why or why
-        self._backoff.try_now()
+        self._backoff.retry_now()
         self._woken.set()
         for conductor in self._conductors.values():
             conductor.cancel(why)
 
-    async def work(self, linger: float = 0.0) -> None:
+    async def run(self, linger: float = 0.0) -> None:
         """Carry on until there has been nothing to do for so many seconds."""
         self._busy_until = time.monotonic()
         while True:
@@ -100,9 +100,9 @@ class Supervisor:
                 self._round()
             except (JobStoreError, OSError) as error:
                 await self._failed(error)
-            if self.unwritten is not None:
+            if self.write_error is not None:
                 return
-            if self._running or self._backoff.failing:
+            if self._running or self._backoff.is_failing:
                 self._busy_until = time.monotonic()
             elif time.monotonic() - self._busy_until >= linger:
                 return
@@ -116,23 +116,23 @@ class Supervisor:
                     await conductor.end_processes()
             raise error
         if self._why and not self._running:
-            self.unwritten = error
+            self.write_error = error
             return
-        self._backoff.failed(error)
+        self._backoff.record_failure(error)
 
     def _round(self) -> None:
         if self.only is None:
-            self.store.expire(this_machine())
+            self.store.expire_pending(this_machine())
         self._begin()
         self._cancel()
         self._note_dashboards()
 
     def _begin(self) -> None:
-        if self._backoff.waits:
+        if self._backoff.is_waiting:
             return
         wanting = self._open()
-        if self._backoff.over or not (wanting or self._running):
-            self._backoff.passed()
+        if self._backoff.is_expired or not (wanting or self._running):
+            self._backoff.record_success()
         for job_id in wanting:
             if len(self._conductors) >= JOBS_AT_ONCE:
                 return
@@ -150,7 +150,7 @@ class Supervisor:
                     raise
                 wrong = f"its folder cannot be used: {error}"
                 failed = {"status": FAILED, "reason": wrong, "ended": time.time()}
-                self.store.update(job.id, among=OPEN, **failed)
+                self.store.update(job.id, if_status=OPEN, **failed)
                 continue
             self._conductors[job.id] = conductor
             if self._why or cancel_marker.has_marker(job):
@@ -164,7 +164,7 @@ class Supervisor:
         if job.id in self._handed:
             return self._handed[job.id]
         return SubmissionEnvironment(
-            submission_snapshot.load_snapshot(job).instead(self._default.environment)
+            submission_snapshot.load_snapshot(job).apply_to(self._default.environment)
         )
 
     def _open(self) -> list[str]:
@@ -174,7 +174,7 @@ class Supervisor:
         return [job_id for job_id in wanted if job_id not in self._conductors]
 
     def _cancel(self) -> None:
-        for job_id in self.store.to_cancel(OPEN):
+        for job_id in self.store.cancel_requests(OPEN):
             if job_id in self._conductors:
                 self._conductors[job_id].cancel()
 
@@ -184,7 +184,7 @@ class Supervisor:
             now = next(reversed(job_clusters.dashboards(conductor.job.place)), "")
             if now != conductor.dashboard:
                 conductor.dashboard = now
-                self.store.update(job_id, among=OPEN, dashboard=now)
+                self.store.update(job_id, if_status=OPEN, dashboard=now)
 
     async def _something(self) -> None:
         """Wait until a job ends, somebody tells us something, or a while has passed."""
@@ -197,7 +197,7 @@ class Supervisor:
             elif error is not None:
                 _log.warning("job %s: %s", job_id, str(error).splitlines()[:1])
             else:
-                self._backoff.passed()
+                self._backoff.record_success()
                 self._handed.pop(job_id, None)
                 with contextlib.suppress(OSError):
                     records.read_all()  # removes what clusters of killed steps have left
@@ -236,17 +236,17 @@ async def _run_supervisor() -> None:
             except (JobStoreError, OSError) as error:
                 if not is_retryable(error):
                     raise
-                await asyncio.sleep(backoff.failed(error))
+                await asyncio.sleep(backoff.record_failure(error))
             else:
                 return
 
 
 async def _serve_requests(supervisor: Supervisor) -> None:
     linger = max(1.0, float(parse_seconds(config.jobs().linger)))
-    while supervisor.busy():
+    while supervisor.has_waiting_jobs():
         # Whoever comes after the last look below finds no socket, and starts another one.
-        async with supervisor_client.listen(supervisor.told):
-            await supervisor.work(linger)
+        async with supervisor_client.listen(supervisor.receive):
+            await supervisor.run(linger)
 
 
 if __name__ == "__main__":

@@ -264,7 +264,7 @@ def attempt(made, step, number, status, *, began, text, chunk=-1):
     made.place.mkdir(parents=True, exist_ok=True)
     (made.place / log).write_text(text)
     ended = 0.0 if status == IN_PROGRESS else began + 1
-    open_store().put(
+    open_store().save_attempt(
         Attempt(made.id, step, chunk, number, status, started=began, ended=ended, log=log)
     )
 

@@ -24,7 +24,7 @@ def capacity(cores=4, memory=8e9, slots=16, gpus=1):
 
 
 async def holding(room, demand, order, name, release):
-    async with room.taken(demand):
+    async with room.reserve(demand):
         order.append(name)
         await release.wait()
 
@@ -141,9 +141,9 @@ def test_fractions_of_a_core_add_up():
         room = capacity(cores=1)
         tenth, whole = room.demand(step(cores=0.1)), room.demand(step(cores=1, ram_gb=0.3))
         for _ in range(3_000):
-            async with room.taken(tenth), room.taken(tenth), room.taken(tenth):
+            async with room.reserve(tenth), room.reserve(tenth), room.reserve(tenth):
                 pass
-        async with room.taken(whole):
+        async with room.reserve(whole):
             assert room._free.millicores == 0
 
     ended(main())
@@ -174,9 +174,9 @@ def test_gpus_are_counted_by_their_devices(tmp_path, monkeypatch):
     for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "sda1"):
         (tmp_path / name).touch()
     monkeypatch.setattr(module, "_DEVICE_FOLDER", tmp_path)
-    assert Capacity.of_this_machine().demand(step(gpus=8)).gpus == 3
+    assert Capacity.detect().demand(step(gpus=8)).gpus == 3
     monkeypatch.setattr(module, "_DEVICE_FOLDER", tmp_path / "none")
-    assert Capacity.of_this_machine().demand(step(gpus=8)).gpus == 1
+    assert Capacity.detect().demand(step(gpus=8)).gpus == 1
 
 
 def test_as_many_chunks_begin_as_fit():
@@ -214,7 +214,7 @@ def test_eight_thousand_waiting_steps_cost_little():
         demands = [room.demand(step()), room.demand(step(cores=1)), room.demand(step(gpus=1))]
 
         async def unit(number):
-            async with room.taken(demands[number % 3]):
+            async with room.reserve(demands[number % 3]):
                 await asyncio.sleep(0)
                 done.append(number)
 

@@ -127,7 +127,7 @@ def test_a_disk_that_is_full_at_any_write_delays_a_job_and_repeats_nothing(disk,
         except (JobError, JobStoreError) as error:
             # Before anything is kept it is an error at once.
             assert not (folder / "one").exists(), error  # noqa: PT017
-            assert open_store().many([job.id]) == {}
+            assert open_store().get_many([job.id]) == {}
             return disk.writes
         assert ended.status == DONE, ended.reason
         assert (folder / "one").read_text() == (folder / "two").read_text() == "x\n"
@@ -153,8 +153,8 @@ def test_what_waits_says_so_once_and_ever_more_rarely():
     patience = Backoff(said.append, lambda: now[0])
     delays = []
     for _ in range(20):
-        delays.append(patience.failed(full))
-        assert patience.failed(full) == delays[-1]  # of another job at the same time
+        delays.append(patience.record_failure(full))
+        assert patience.record_failure(full) == delays[-1]  # of another job at the same time
         now[0] += delays[-1]
     assert delays[:3] == [backoff.FIRST_DELAY, 2 * backoff.FIRST_DELAY, 4 * backoff.FIRST_DELAY]
     assert delays[-1] == backoff.MAX_DELAY
@@ -162,9 +162,9 @@ def test_what_waits_says_so_once_and_ever_more_rarely():
         "waiting: /home/ada/jobs: No space left on device: make room on its disk; "
         "the job goes on then"
     ]
-    patience.passed()
+    patience.record_success()
     assert said[1:] == ["going on"]
-    assert patience.failed(full) == backoff.FIRST_DELAY
+    assert patience.record_failure(full) == backoff.FIRST_DELAY
 
 
 @pytest.fixture

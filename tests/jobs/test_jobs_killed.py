@@ -201,7 +201,7 @@ def test_a_step_that_was_in_time_is_done_however_late_somebody_looks(tmp_path):
     wait_until(lambda: not processes_of(job))
     # The next look comes long after the time of the step is over: it began and ended an hour ago.
     (attempt,) = job.attempts
-    open_store().put(replace(attempt, started=attempt.started - 3600))
+    open_store().save_attempt(replace(attempt, started=attempt.started - 3600))
     for trace in Path(job.job.place, attempt.log).parent.iterdir():
         os.utime(trace, (trace.stat().st_atime, trace.stat().st_mtime - 3600))
     assert job.wait(LIMIT) == DONE

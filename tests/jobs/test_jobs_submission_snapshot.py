@@ -61,11 +61,11 @@ def test_a_pool_that_only_the_submission_knows():
         job = submitted(bash("a", "true", resources=Resources(pool="mine", gpus=1)), max_retries=0)
         submission_snapshot.save_snapshot(job.job, {}, {})
     assert job.wait(LIMIT) == DONE, job.job.reason
-    step = submission_snapshot.load_snapshot(job.job).sized(job.job.pipeline.steps[0])
+    step = submission_snapshot.load_snapshot(job.job).with_pool_resources(job.job.pipeline.steps[0])
     assert step.resources == Resources(cores=2, ram_gb=6, gpus=1)
     assert Capacity(4, 8e9, 16).demand(step).millicores == 2000
     plain = bash("b", "true", resources=Resources(cores=1))
-    assert submission_snapshot.load_snapshot(job.job).sized(plain) is plain
+    assert submission_snapshot.load_snapshot(job.job).with_pool_resources(plain) is plain
 
 
 def test_after_a_kill_steps_have_the_plain_environment_of_the_submission(tmp_path, monkeypatch):
@@ -130,7 +130,7 @@ def test_what_cannot_be_read_is_as_if_nothing_were_kept(text):
     made = new_job(Pipeline.from_steps("p", [bash("a", "true")]))
     submission_snapshot.save_snapshot(made, {"PATH": "/bin"}, {})
     (made.place / "submission.json").write_text(text)
-    assert submission_snapshot.load_snapshot(made).instead({"PATH": "/usr/bin"}) == {
+    assert submission_snapshot.load_snapshot(made).apply_to({"PATH": "/usr/bin"}) == {
         "PATH": "/usr/bin"
     }
     assert submission_snapshot.load_snapshot(made).settings.retry_wait == "0.1s"

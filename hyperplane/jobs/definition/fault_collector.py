@@ -29,7 +29,7 @@ class FaultCollector:
         self._faults: list[tuple[int, Fault]] = []
         self._warnings: list[tuple[int, str]] = []
 
-    def fault(self, line: int, where: str, asked: str, allowed: str, advice: str = "") -> None:
+    def add_fault(self, line: int, where: str, asked: str, allowed: str, advice: str = "") -> None:
         """Add a fault; line 0 is the whole file."""
         at = f"{self._name} line {line}" if line else self._name
         # A key may be anything; a message is for a terminal.
@@ -39,7 +39,7 @@ class FaultCollector:
         place = f"{at}: {visible}" if where else at
         self._faults.append((line, Fault(place, asked, allowed, advice)))
 
-    def warn(self, line: int, text: str) -> None:
+    def add_warning(self, line: int, text: str) -> None:
         """Add a warning; line 0 is the whole file."""
         at = f"{self._name} line {line}" if line else self._name
         self._warnings.append((line, f"{at}: {text}"))
@@ -53,7 +53,7 @@ class FaultCollector:
         """All warnings in the order of their lines."""
         return tuple(text for _, text in sorted(self._warnings, key=lambda one: one[0]))
 
-    def near(self, name: str, known: Iterable[str]) -> str:
+    def suggest(self, name: str, known: Iterable[str]) -> str:
         """A question that names what somebody may have meant."""
         return suggest_names(name, known) if len(self._faults) < _MAX_SUGGESTIONS else ""
 
@@ -70,12 +70,12 @@ class MappingEntries:
         The keys that may be there.
     where : str
         Path of the mapping; empty for the top of the file.
-    report : Report
+    collector : Report
         What is wrong is added to it.
     """
 
     def __init__(
-        self, pairs: YamlMapping, known: Mapping[str, str], where: str, report: FaultCollector
+        self, pairs: YamlMapping, known: Mapping[str, str], where: str, collector: FaultCollector
     ) -> None:
         self.line = pairs.line
         self.nodes: dict[str, YamlNode] = {}
@@ -84,14 +84,14 @@ class MappingEntries:
             key, line = normalize_key(written), pairs.key_lines[written]
             place = f"{where}.{written}" if where else written
             if key not in known:
-                advice = report.near(key, known)
-                report.fault(line, place, "a key", "no such key", advice)
+                advice = collector.suggest(key, known)
+                collector.add_fault(line, place, "a key", "no such key", advice)
             elif key in self.nodes:
                 asked = f"again, first in line {self.lines[key]}"
-                report.fault(line, place, asked, "each key once")
+                collector.add_fault(line, place, asked, "each key once")
             else:
                 if key != written:
-                    report.warn(line, f"the key {format_value(written)}; write {key}")
+                    collector.add_warning(line, f"the key {format_value(written)}; write {key}")
                 self.nodes[key], self.lines[key] = node, line
 
     def line_of(self, key: str, rest: Iterable[str] = ()) -> int:

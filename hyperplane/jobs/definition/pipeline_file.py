@@ -85,15 +85,15 @@ def read_pipeline(
         check([Fault("path", format_value(str(path)), "a file that is there")])
     if file.suffix.lower() in SCRIPT_KINDS:
         return _read_script(file, root)
-    report = FaultCollector(file.name)
+    collector = FaultCollector(file.name)
     try:
-        tree = _read_yaml(file, report)
+        tree = _read_yaml(file, collector)
     except YamlError as error:
         fault = error.fault
-        report.fault(int(fault.where), "", fault.asked, fault.allowed, fault.advice)
-        report.check()
+        collector.add_fault(int(fault.where), "", fault.asked, fault.allowed, fault.advice)
+        collector.check()
         raise
-    return _build_pipeline(tree, file, root, report)
+    return _build_pipeline(tree, file, root, collector)
 
 
 def _read_script(file: Path, root: str | os.PathLike[str] | None) -> Pipeline:
@@ -107,7 +107,7 @@ def _read_script(file: Path, root: str | os.PathLike[str] | None) -> Pipeline:
     return _assemble({"name": file.stem}, [step], [()], found, found.warnings)
 
 
-def _read_yaml(file: Path, report: FaultCollector) -> YamlNode:
+def _read_yaml(file: Path, collector: FaultCollector) -> YamlNode:
     """The tree of a file; raises BadYaml."""
     limit = f"at most {MAX_FILE_BYTES} bytes"
     try:
@@ -124,16 +124,16 @@ def _read_yaml(file: Path, report: FaultCollector) -> YamlNode:
         raise YamlError(line, "bytes that are no UTF-8", "text in UTF-8") from None
     tree, faults, warnings = read_lenient(text)
     for fault in faults:
-        report.fault(int(fault.where), "", fault.asked, fault.allowed, fault.advice)
+        collector.add_fault(int(fault.where), "", fault.asked, fault.allowed, fault.advice)
     for line, warning in warnings:
-        report.warn(line, warning)
+        collector.add_warning(line, warning)
     return tree
 
 
 def _build_pipeline(
-    tree: YamlNode, file: Path, root: str | os.PathLike[str] | None, report: FaultCollector
+    tree: YamlNode, file: Path, root: str | os.PathLike[str] | None, collector: FaultCollector
 ) -> Pipeline:
-    entries = _pipeline_entries(tree, report)
+    entries = _pipeline_entries(tree, collector)
     shared = {
         name: value
         for name in _SHARED
@@ -145,20 +145,20 @@ def _build_pipeline(
         if fault.where in _SHARED:
             shared.pop(fault.where, None)
             line = entries.line_of(fault.where)
-            report.fault(line, fault.where, fault.asked, fault.allowed, fault.advice)
-    drafts = _read_tasks(entries, report)
+            collector.add_fault(line, fault.where, fault.asked, fault.allowed, fault.advice)
+    drafts = _read_tasks(entries, collector)
     names = [
         draft.values.get("name", f"(task {index})").strip() for index, draft in enumerate(drafts)
     ]
     asked = [_task_dependencies(draft) for draft in drafts]
     found = find_files([draft.values for draft in drafts], shared, root, file.parent)
     for fault in [*dependency_faults(names, asked), *found.faults]:
-        _report_fault(fault, entries, drafts, report)
+        _report_fault(fault, entries, drafts, collector)
     for warning in found.warnings:
-        report.warn(0, warning)
-    report.check()
+        collector.add_warning(0, warning)
+    collector.check()
     steps = [draft.step for draft in drafts]
-    return _assemble(shared, steps, resolve_dependencies(names, asked), found, report.warnings)
+    return _assemble(shared, steps, resolve_dependencies(names, asked), found, collector.warnings)
 
 
 def _assemble(
@@ -178,46 +178,48 @@ def _assemble(
     return with_relative_paths(pipeline, found)
 
 
-def _pipeline_entries(tree: YamlNode, report: FaultCollector) -> MappingEntries:
+def _pipeline_entries(tree: YamlNode, collector: FaultCollector) -> MappingEntries:
     """The keys of the pipeline; those that are not indented under ``pipeline:`` too."""
     advice = "begin with the line 'pipeline:' and indent all else under it"
     if not isinstance(tree, YamlMapping):
-        report.fault(tree.line, "", "no mapping", "one key, pipeline", advice)
-        report.check()
+        collector.add_fault(tree.line, "", "no mapping", "one key, pipeline", advice)
+        collector.check()
         raise AssertionError  # check() has raised
-    top = MappingEntries(tree, _TOP_KEYS, "", report)
+    top = MappingEntries(tree, _TOP_KEYS, "", collector)
     inner = top.nodes.pop("pipeline", None)
     if inner is None:
-        report.fault(tree.line, "pipeline", "nothing", "a mapping", advice)
+        collector.add_fault(tree.line, "pipeline", "nothing", "a mapping", advice)
     if inner is None or (isinstance(inner, YamlScalar) and to_python(inner, text=True) is None):
         entries = MappingEntries(
-            YamlMapping(top.lines.get("pipeline", tree.line)), PIPELINE_KEYS, "", report
+            YamlMapping(top.lines.get("pipeline", tree.line)), PIPELINE_KEYS, "", collector
         )
     elif isinstance(inner, YamlMapping):
-        entries = MappingEntries(inner, PIPELINE_KEYS, "pipeline", report)
+        entries = MappingEntries(inner, PIPELINE_KEYS, "pipeline", collector)
     else:
-        report.fault(inner.line, "pipeline", "no mapping", "a mapping", advice)
-        entries = MappingEntries(YamlMapping(inner.line), PIPELINE_KEYS, "", report)
+        collector.add_fault(inner.line, "pipeline", "no mapping", "a mapping", advice)
+        entries = MappingEntries(YamlMapping(inner.line), PIPELINE_KEYS, "", collector)
     for key, node in top.nodes.items():
         line = top.lines[key]
         if key in entries.nodes:
             asked = f"again, first in line {entries.lines[key]}"
-            report.fault(line, key, asked, "each key once")
+            collector.add_fault(line, key, asked, "each key once")
             continue
         entries.nodes[key], entries.lines[key] = node, line
         if inner is not None:
-            report.warn(line, f"the key {key} is not indented; indent it under 'pipeline:'")
+            collector.add_warning(
+                line, f"the key {key} is not indented; indent it under 'pipeline:'"
+            )
     return entries
 
 
-def _read_tasks(entries: MappingEntries, report: FaultCollector) -> list[TaskDraft]:
+def _read_tasks(entries: MappingEntries, collector: FaultCollector) -> list[TaskDraft]:
     tasks = entries.nodes.get("tasks")
     if not isinstance(tasks, YamlList) or not tasks.items:
         asked = "nothing" if tasks is None or isinstance(tasks, YamlList) else "no list"
         allowed = "a list with at least one task, each beginning with '- name:'"
-        report.fault(entries.line_of("tasks"), "tasks", asked, allowed)
+        collector.add_fault(entries.line_of("tasks"), "tasks", asked, allowed)
         return []
-    read = [read_task(index, node, report) for index, node in enumerate(tasks.items)]
+    read = [read_task(index, node, collector) for index, node in enumerate(tasks.items)]
     return [draft for draft in read if draft is not None]
 
 
@@ -229,7 +231,7 @@ def _task_dependencies(draft: TaskDraft) -> tuple[str, ...] | None:
 
 
 def _report_fault(
-    fault: Fault, entries: MappingEntries, drafts: list[TaskDraft], report: FaultCollector
+    fault: Fault, entries: MappingEntries, drafts: list[TaskDraft], collector: FaultCollector
 ) -> None:
     """Report a fault of the order or the files with its line."""
     first, _, rest = fault.where.partition(".")
@@ -237,6 +239,6 @@ def _report_fault(
         line, place = entries.line_of(first), fault.where
     else:
         draft = drafts[int(first)]
-        line, path = draft.place(replace(fault, where=rest))
+        line, path = draft.locate(replace(fault, where=rest))
         place = format_path(f"{draft.index}.{path}", "tasks")
-    report.fault(line, place, fault.asked, fault.allowed, fault.advice)
+    collector.add_fault(line, place, fault.asked, fault.allowed, fault.advice)

@@ -97,14 +97,14 @@ class TaskDraft:
     keys: dict[str, str]
     step: Step | None
 
-    def place(self, fault: Fault) -> tuple[int, str]:
+    def locate(self, fault: Fault) -> tuple[int, str]:
         """Line and path of a fault of this step; its ``where`` begins with a field."""
         field, *rest = fault.where.split(".")
         key = self.keys.get(field, field)
         return self.entries.line_of(key, rest), ".".join([key, *rest])
 
 
-def read_task(index: int, node: YamlNode, report: FaultCollector) -> TaskDraft | None:
+def read_task(index: int, node: YamlNode, collector: FaultCollector) -> TaskDraft | None:
     """The fields of one task.
 
     Parameters
@@ -113,7 +113,7 @@ def read_task(index: int, node: YamlNode, report: FaultCollector) -> TaskDraft |
         Its place in the list, from 0.
     node : Scalar, Items or Pairs
         What stands there.
-    report : Report
+    collector : Report
         What is wrong is added to it.
 
     Returns
@@ -123,11 +123,13 @@ def read_task(index: int, node: YamlNode, report: FaultCollector) -> TaskDraft |
     """
     where = f"tasks[{index}]"
     if not isinstance(node, YamlMapping):
-        report.fault(node.line, where, "no mapping", "name, type and more, one key to a line")
+        collector.add_fault(
+            node.line, where, "no mapping", "name, type and more, one key to a line"
+        )
         return None
-    entries = MappingEntries(node, TASK_KEYS, where, report)
+    entries = MappingEntries(node, TASK_KEYS, where, collector)
     # Where the type is wrong, the path's key tells what to check the rest by.
-    kind = _read_kind(entries, where, report) or _guess_kind(entries)
+    kind = _read_kind(entries, where, collector) or _guess_kind(entries)
     keys = {field: key for key, field in TASK_KEYS.items() if field not in {"path", "argv"}}
     keys |= {"path": CONTENT_KEYS.get(kind, "type"), "argv": "command"}
     values = {"kind": kind} if kind else {}
@@ -137,48 +139,48 @@ def read_task(index: int, node: YamlNode, report: FaultCollector) -> TaskDraft |
             continue
         if key in CONTENT_KEYS.values() and key != CONTENT_KEYS.get(kind):
             silent |= {"path", "argv"}
-            _report_wrong_key(entries, key, kind, where, report)
+            _report_wrong_key(entries, key, kind, where, collector)
             continue
         read = to_python(value, text=key in _TEXT_KEYS)
         if read is not None:
             values[TASK_KEYS[key]] = read
         elif key == "depends_on":
             place, advice = f"{where}.{key}", "write [] to start at once, or leave the key out"
-            report.fault(entries.lines[key], place, "nothing", "a list of names", advice)
+            collector.add_fault(entries.lines[key], place, "nothing", "a list of names", advice)
     step, faults = validate_record(Step, values)
     draft = TaskDraft(index, values, entries, keys, step)
     for fault in faults:
         field = fault.where.partition(".")[0]
         values.pop(field, None)
         if field not in silent:
-            line, path = draft.place(fault)
+            line, path = draft.locate(fault)
             place = format_path(f"{index}.{path}", "tasks")
-            report.fault(line, place, fault.asked, fault.allowed, fault.advice)
+            collector.add_fault(line, place, fault.asked, fault.allowed, fault.advice)
     return draft
 
 
-def _read_kind(entries: MappingEntries, where: str, report: FaultCollector) -> str:
+def _read_kind(entries: MappingEntries, where: str, collector: FaultCollector) -> str:
     """The kind that ``type`` names, however it is spelled; empty when it names none."""
     known = ", ".join(map(repr, TYPES))
     written = to_python(entries.nodes["type"], text=True) if "type" in entries.nodes else None
     if not isinstance(written, str):
         asked = "nothing" if written is None else "no text"
-        report.fault(entries.line_of("type"), f"{where}.type", asked, f"one of {known}")
+        collector.add_fault(entries.line_of("type"), f"{where}.type", asked, f"one of {known}")
         return ""
     line = entries.lines["type"]
     spaced = " ".join(re.split(r"[\s_\-]+", written.strip().lower()))
     name = spaced if spaced in TYPES else _TYPES_WITHOUT_BLANKS.get(spaced.replace(" ", ""))
     if name is None:
-        report.fault(
+        collector.add_fault(
             line,
             f"{where}.type",
             format_value(written),
             f"one of {known}",
-            report.near(written, TYPES),
+            collector.suggest(written, TYPES),
         )
         return ""
     if name != written:
-        report.warn(line, f"the type {format_value(written)}; write {name}")
+        collector.add_warning(line, f"the type {format_value(written)}; write {name}")
     return TYPES[name]
 
 
@@ -188,9 +190,11 @@ def _guess_kind(entries: MappingEntries) -> str:
 
 
 def _report_wrong_key(
-    entries: MappingEntries, key: str, kind: str, where: str, report: FaultCollector
+    entries: MappingEntries, key: str, kind: str, where: str, collector: FaultCollector
 ) -> None:
     right = CONTENT_KEYS[kind]
     allowed = f"{right} in a task of this type"
     advice = "take this key out" if right in entries.nodes else f"write {right}, or another type"
-    report.fault(entries.lines[key], f"{where}.{key}", "a key of another type", allowed, advice)
+    collector.add_fault(
+        entries.lines[key], f"{where}.{key}", "a key of another type", allowed, advice
+    )

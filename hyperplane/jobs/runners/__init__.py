@@ -71,7 +71,7 @@ def resolve_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(options, Mapping) or not all(isinstance(one, str) for one in options):
         allowed = "a mapping of names to values"
         raise RequestError([Fault("runner_options", format_value(options), allowed)])
-    found: dict[str, Any] = _runner_class(name).settled(options)
+    found: dict[str, Any] = _runner_class(name).resolve_options(options)
     return found
 
 
@@ -170,5 +170,5 @@ def render(name: str, job: Job, **options: Any) -> list[Document]:
     from hyperplane.jobs.runners.rendering import encoding_faults
 
     renderer = create_renderer(name, **options)
-    check([*renderer.unsupported(job.pipeline), *encoding_faults(job)])
+    check([*renderer.find_unsupported(job.pipeline), *encoding_faults(job)])
     return renderer.render(job)

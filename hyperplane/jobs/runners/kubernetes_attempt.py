@@ -44,7 +44,7 @@ class StagedFile(NamedTuple):
     """
 
     key: str
-    where: str
+    path: str
     content: bytes
 
 
@@ -57,7 +57,7 @@ def attempt_job_name(command: Command) -> str:
     >>> name_of(Command((), {}, "", place / "attempt-1"))
     'hyperplane-8f2c0a11-1111-002-tidy-up-00007-1'
     """
-    above, _, attempt = str(command.traces).rpartition("/steps/")
+    above, _, attempt = str(command.attempt_prefix).rpartition("/steps/")
     step, *chunk, number = attempt.split("/")
     words = [Path(above).name[:13], step[:24], *(one.removeprefix("chunk-") for one in chunk)]
     words.append(number.removeprefix("attempt-"))
@@ -66,13 +66,13 @@ def attempt_job_name(command: Command) -> str:
 
 def owning_job_id(command: Command) -> str:
     """The id of the job that an attempt belongs to."""
-    return Path(str(command.traces).rpartition("/steps/")[0]).name
+    return Path(str(command.attempt_prefix).rpartition("/steps/")[0]).name
 
 
 def build_job(
     command: Command,
     step: Step,
-    times_more: float,
+    memory_factor: float,
     settings: KubernetesJobSettings,
     sent: Sequence[StagedFile],
 ) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def build_job(
         What it runs, with the paths of its image.
     step : Step
         Its step, with a pool's sizes in place of its name.
-    times_more : float
+    memory_factor : float
         How many times the memory that the step asks for.
     settings : KubernetesJobSettings
         Image, nodes and so on.
@@ -98,7 +98,7 @@ def build_job(
         JOB_LABEL: owning_job_id(command),
     }
     notes = {**pairs(settings.annotations), "hyperplane.dev/step-name": step.name}
-    container = _container(command, step, times_more, settings, sent)
+    container = _container(command, step, memory_factor, settings, sent)
     pod = pod_of(container, _node_selector(command, settings), settings) | {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": math.ceil(grace_seconds()),
@@ -124,7 +124,10 @@ def build_secret(
     job: Mapping[str, Any], command: Command, sent: Sequence[StagedFile]
 ) -> dict[str, Any] | None:
     """What an attempt's Job owns: its secrets and its files; None when it has neither."""
-    held = {name: text.encode(errors="surrogateescape") for name, text in command.hidden.items()}
+    held = {
+        name: text.encode(errors="surrogateescape")
+        for name, text in command.secret_variables.items()
+    }
     held |= {one.key: one.content for one in sent}
     if not held:
         return None
@@ -146,24 +149,24 @@ def build_secret(
 def _container(
     command: Command,
     step: Step,
-    times_more: float,
+    memory_factor: float,
     settings: KubernetesJobSettings,
     sent: Sequence[StagedFile],
 ) -> dict[str, Any]:
     reference = {"name": attempt_job_name(command)}
     hidden = [
         {"name": name, "valueFrom": {"secretKeyRef": {**reference, "key": name}}}
-        for name in command.hidden
+        for name in command.secret_variables
     ]
-    own = {**pairs(settings.environ), **command.own}
+    own = {**pairs(settings.environ), **command.step_variables}
     plain = [
         {"name": name, "value": verbatim(text)}
         for name, text in own.items()
-        if name not in command.hidden
+        if name not in command.secret_variables
     ]
     mounts: list[dict[str, Any]] = [{"name": "job", "mountPath": FOLDER}]
     mounts += [
-        {"name": "files", "mountPath": one.where, "subPath": one.key, "readOnly": True}
+        {"name": "files", "mountPath": one.path, "subPath": one.key, "readOnly": True}
         for one in sent
     ]
     found = {
@@ -173,7 +176,7 @@ def _container(
         "env": [*plain, *hidden],
         "volumeMounts": mounts,
     }
-    if asked := _resource_quantities(step, times_more):
+    if asked := _resource_quantities(step, memory_factor):
         found["resources"] = {"requests": asked, "limits": asked}
     if step.port is not None:
         found["ports"] = [{"containerPort": step.port}]
@@ -202,13 +205,13 @@ def _node_selector(command: Command, settings: KubernetesJobSettings) -> dict[st
     }
 
 
-def _resource_quantities(step: Step, times_more: float) -> dict[str, str]:
+def _resource_quantities(step: Step, memory_factor: float) -> dict[str, str]:
     asked = step.resources
     found = {}
     if asked.cores is not None:
         found["cpu"] = f"{math.ceil(round(asked.cores * 1000, 6))}m"
     if asked.ram_gb is not None:
-        found["memory"] = str(math.ceil(asked.ram_gb * 1e9 * times_more))
+        found["memory"] = str(math.ceil(asked.ram_gb * 1e9 * memory_factor))
     if asked.gpus:
         found["nvidia.com/gpu"] = str(asked.gpus)
     return found

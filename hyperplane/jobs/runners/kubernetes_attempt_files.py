@@ -32,8 +32,8 @@ class AttemptFiles:
         From whom its log comes.
     """
 
-    def __init__(self, command: Command, watch: JobWatcher) -> None:
-        self._command, self._watch = command, watch
+    def __init__(self, command: Command, watcher: JobWatcher) -> None:
+        self._command, self._watcher = command, watcher
         self._following: asyncio.Task[None] | None = None
 
     def exit_code(self) -> int | None:
@@ -43,35 +43,35 @@ class AttemptFiles:
         except (OSError, ValueError):
             return None
 
-    def gone_at(self) -> float:
+    def end_time(self) -> float:
         """When its container ended; 0 while that is not known."""
         with suppress(OSError):
             return self._command.file(".exit").stat().st_mtime
         return 0.0
 
-    def pod(self) -> str:
+    def pod_name(self) -> str:
         """The pod that has begun it; empty while none has."""
         try:
             return self._command.file(".pid").read_text()
         except OSError:
             return ""
 
-    def begun(self, pod: str, at: float) -> None:
+    def record_start(self, pod: str, at: float) -> None:
         """Write down which pod has begun it, and when."""
-        if not self.pod():
+        if not self.pod_name():
             # Words on why it does not run yet make room for its own.
             self._write(".log", self._preface())
             self._write(".pid", pod.encode(), at)
 
-    def ended(self, code: int, at: float | None = None) -> None:
+    def record_end(self, code: int, at: float | None = None) -> None:
         """Write down how it has ended, and when."""
         self._write(".exit", str(code).encode(), at)
 
-    def waits(self, words: str) -> None:
+    def write_status(self, words: str) -> None:
         """Say why it does not run yet, in place of what was said before."""
         self._write(".log", self._preface() + f"waiting for Kubernetes: {words}\n".encode())
 
-    def say(self, words: str) -> None:
+    def append_line(self, words: str) -> None:
         """A line at the end of its log."""
         with self._command.file(".log").open("a") as log:
             log.write(f"\n{words}\n")
@@ -85,36 +85,36 @@ class AttemptFiles:
         # A log that broke off, or a full disk: all of it is asked for at the end.
         with suppress(EngineError, OSError), self._command.file(".log").open("wb", 0) as log:
             log.write(self._preface())
-            async for part in self._watch.follow(pod):
+            async for part in self._watcher.follow(pod):
                 log.write(part)
 
-    def follow_no_more(self) -> None:
+    def stop_following(self) -> None:
         """Leave its log as it is."""
         if self._following is not None:
             self._following.cancel()
             self._following = None
 
-    async def last_words(self, seconds: float) -> None:
+    async def finish_log(self, seconds: float) -> None:
         """Wait for what is on its way."""
         if self._following is not None:
             await asyncio.wait({self._following}, timeout=seconds)
-        self.follow_no_more()
-        self._take_notebook()
+        self.stop_following()
+        self._extract_notebook()
 
-    async def keep_log(self, pod: str) -> None:
+    async def save_log(self, pod: str) -> None:
         """All that it has written, if what was followed is less."""
         if self._following is not None:
             await asyncio.wait({self._following}, timeout=LOG_SECONDS)
-        self.follow_no_more()
+        self.stop_following()
         for _ in range(LOG_ATTEMPTS):
-            text = await self._watch.log(pod)
+            text = await self._watcher.read_log(pod)
             if text is not None:
                 log, whole = self._command.file(".log"), self._preface() + text
                 if not text.startswith(_LOG_REMOVED) and len(whole) >= log.stat().st_size:
                     self._write(".log", whole)
                 break
             await asyncio.sleep(LOG_RETRY_SECONDS)
-        self._take_notebook()
+        self._extract_notebook()
 
     def _preface(self) -> bytes:
         """What the log begins with; the pod knows nothing of it."""
@@ -123,7 +123,7 @@ class AttemptFiles:
         except OSError:
             return b""
 
-    def _take_notebook(self) -> None:
+    def _extract_notebook(self) -> None:
         """Take the executed notebook out of the log, and write it where it is looked for."""
         try:
             output = Path(self._command.file(".notebook").read_text())

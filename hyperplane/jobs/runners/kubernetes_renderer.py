@@ -63,7 +63,7 @@ class KubernetesRenderer:
 
     name: ClassVar[str] = "kubernetes"
 
-    def unsupported(self, pipeline: Pipeline) -> list[Fault]:
+    def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """All that keeps a pipeline from running there, the image and the root among it."""
         faults = list(self._options())
         if pipeline.requirements is not None:
@@ -219,7 +219,7 @@ def _container_environment(step: Step, view: StepEnvironment) -> list[dict[str, 
         path = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
         found.append({"name": _INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}})
         texts.pop(_INDEX_VARIABLE, None)
-        texts |= dict.fromkeys(view.of_index, f"$({_INDEX_VARIABLE})")
+        texts |= dict.fromkeys(view.index_variables, f"$({_INDEX_VARIABLE})")
         shared = verbatim(json.dumps(view.parameters, ensure_ascii=False)[:-1])
         comma = ", " if view.parameters else ""
         texts[PARAMETERS] = f'{shared}{comma}"chunk_id": "$({_INDEX_VARIABLE})"}}'

@@ -62,7 +62,7 @@ class KubernetesRunner(RemoteQueueMixin):
     environment : mapping of str to str
         As for all runners.
     options : mapping
-        As :meth:`settled` gives them.
+        As :meth:`resolve_options` gives them.
     """
 
     name: ClassVar[str] = "kubernetes"
@@ -71,10 +71,10 @@ class KubernetesRunner(RemoteQueueMixin):
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
         self._settings = KubernetesJobSettings(**options)
         del environment  # what is needed of it was settled at submission
-        self._watch: JobWatcher | None = None
+        self._watcher: JobWatcher | None = None
 
     @classmethod
-    def settled(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+    def resolve_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of the engine of this name, with those of the submission over them."""
         settings = config.engine_settings("kubernetes", KubernetesJobSettings)
         found = settings.with_options(options, "runner_options")
@@ -82,7 +82,7 @@ class KubernetesRunner(RemoteQueueMixin):
             found = found.model_copy(update=resolve_kubeconfig(found.namespace, found.context))
         return found.model_dump(mode="json", by_alias=True, warnings="none")
 
-    def missing(self) -> str:
+    def unavailable_reason(self) -> str:
         """What it needs: kr8s, an image, and an API server that answers."""
         if importlib.util.find_spec("kr8s") is None:
             return "it needs kr8s: pip install 'hyperplane[kubernetes]'"
@@ -92,9 +92,9 @@ class KubernetesRunner(RemoteQueueMixin):
                 "image=registry/name:tag"
             )
         with ThreadPoolExecutor(1) as apart:  # a notebook has an event loop of its own
-            return apart.submit(asyncio.run, self._unreachable()).result()
+            return apart.submit(asyncio.run, self._connection_error()).result()
 
-    async def _unreachable(self) -> str:
+    async def _connection_error(self) -> str:
         from hyperplane.engines.kubernetes.api import Api
 
         api = Api(self._settings.namespace)
@@ -110,7 +110,7 @@ class KubernetesRunner(RemoteQueueMixin):
                 await api.close()
         return ""
 
-    def unsupported(self, pipeline: Pipeline) -> list[Fault]:
+    def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """All that keeps a pipeline from running there."""
         faults = []
         if pipeline.requirements is not None:
@@ -126,7 +126,7 @@ class KubernetesRunner(RemoteQueueMixin):
                 faults += _file_faults(where, Path(pipeline.root, step.path))
         return faults
 
-    def there(self, job: Job) -> Job:
+    def with_runtime_paths(self, job: Job) -> Job:
         """The job with the folders and the interpreter of the image."""
         pipeline, root = job.pipeline, self._settings.root
         steps = pipeline.steps
@@ -139,7 +139,7 @@ class KubernetesRunner(RemoteQueueMixin):
         moved = pipeline.model_copy(update={"root": root or FOLDER, "steps": steps})
         return replace(job, definition=moved.to_json(), folder=FOLDER, python=_PYTHON)
 
-    async def start(self, command: Command, step: Step, times_more: float) -> PodProcess:
+    async def start(self, command: Command, step: Step, memory_factor: float) -> PodProcess:
         """Create the Job of an attempt, and the Secret that it owns."""
         for suffix in (".exit", ".pid"):
             command.file(suffix).unlink(missing_ok=True)
@@ -158,30 +158,34 @@ class KubernetesRunner(RemoteQueueMixin):
                 for number, file in enumerate(_PROGRAM_FILES)
             ]
             sent += program
-            words = (_PYTHON, program[0].where, *command.argv[2:])
-            command = replace(command, argv=words, own={**command.own, notebook.SEND_VARIABLE: "1"})
+            words = (_PYTHON, program[0].path, *command.argv[2:])
+            command = replace(
+                command,
+                argv=words,
+                step_variables={**command.step_variables, notebook.SEND_VARIABLE: "1"},
+            )
             command.file(".notebook").write_text(str(command.notebook))
-        watch = self._watching()
-        job = build_job(command, step, times_more, self._settings, sent)
+        watcher = self._get_watcher()
+        job = build_job(command, step, memory_factor, self._settings, sent)
         try:
             # The Secret after the Job, which owns it: whatever ends the Job ends the Secret.
-            await watch.create(job, partial(build_secret, command=command, sent=sent))
+            await watcher.create(job, partial(build_secret, command=command, sent=sent))
         except OSError as error:
-            found = PodProcess(command, watch)
+            found = PodProcess(command, watcher)
             if error.errno == errno.EAGAIN:  # nobody knows whether it is there
                 return found
-            await found.wait_until_deleted()
+            await found.delete_job()
             raise
-        return PodProcess(command, watch, time.monotonic())
+        return PodProcess(command, watcher, time.monotonic())
 
-    def found(self, command: Command) -> PodProcess:
+    def reattach(self, command: Command) -> PodProcess:
         """The Job that somebody else has created."""
-        return PodProcess(command, self._watching())
+        return PodProcess(command, self._get_watcher())
 
-    def _watching(self) -> JobWatcher:
-        if self._watch is None:
-            self._watch = JobWatcher(self._settings)
-        return self._watch
+    def _get_watcher(self) -> JobWatcher:
+        if self._watcher is None:
+            self._watcher = JobWatcher(self._settings)
+        return self._watcher
 
 
 def _file_faults(where: str, file: Path) -> list[Fault]:

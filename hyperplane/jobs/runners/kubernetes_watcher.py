@@ -66,31 +66,31 @@ class JobWatcher:
     def __init__(self, settings: KubernetesJobSettings) -> None:
         self._settings = settings
         self._connected: Api | None = None
-        self._alone, self._few = asyncio.Lock(), asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
-        self._view: JobSnapshot | None = None
-        self._asked = self._asked_events = float("-inf")
+        self._lock, self._request_slots = asyncio.Lock(), asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
+        self._snapshot: JobSnapshot | None = None
+        self._snapshot_at = self._events_at = float("-inf")
         self._events: list[Object] = []
-        self._may_see_events = True
+        self._can_list_events = True
         #: Why the last look has shown nothing; empty when it has.
-        self.silence = ""
+        self.last_error = ""
 
-    async def view(self, job_id: str, since: float = float("-inf")) -> JobSnapshot | None:
+    async def get_snapshot(self, job_id: str, since: float = float("-inf")) -> JobSnapshot | None:
         """What there is of a job, seen after ``since``; None when the API server does not say."""
-        async with self._alone:
+        async with self._lock:
             fresh = CACHE_SECONDS + CACHE_SECONDS_PER_JOB * (
-                len(self._view.jobs) if self._view else 0
+                len(self._snapshot.jobs) if self._snapshot else 0
             )
-            if self._asked < max(since, time.monotonic() - fresh):
+            if self._snapshot_at < max(since, time.monotonic() - fresh):
                 asked = time.monotonic()
                 try:
-                    self._view = await run_within(REQUEST_SECONDS, self._look(job_id))
-                    self.silence = ""
+                    self._snapshot = await run_within(REQUEST_SECONDS, self._list_objects(job_id))
+                    self.last_error = ""
                 except (TimeoutError, EngineError) as error:
-                    self._view, self.silence = None, error_text(error)
-                self._asked = asked
-            return self._view
+                    self._snapshot, self.last_error = None, error_text(error)
+                self._snapshot_at = asked
+            return self._snapshot
 
-    async def _look(self, job_id: str) -> JobSnapshot:
+    async def _list_objects(self, job_id: str) -> JobSnapshot:
         api, labels = await self._api(), f"{JOB_LABEL}={job_id}"
         # Jobs first: a pod that has no Job in the list is a new one's.
         jobs = {
@@ -103,16 +103,16 @@ class JobWatcher:
             pod["status"].get("phase") == "Pending" for many in pods.values() for pod in many
         )
         if waiting or jobs.keys() - pods.keys():
-            await self._look_at_events(api)
+            await self._refresh_events(api)
         return JobSnapshot(jobs, pods, self._events)
 
-    async def _look_at_events(self, api: Api) -> None:
-        if self._may_see_events and time.monotonic() - self._asked_events > EVENTS_CACHE_SECONDS:
-            self._asked_events = time.monotonic()
+    async def _refresh_events(self, api: Api) -> None:
+        if self._can_list_events and time.monotonic() - self._events_at > EVENTS_CACHE_SECONDS:
+            self._events_at = time.monotonic()
             try:
                 self._events = await api.list("events", fields="type=Warning")
             except StartFailed as error:  # not everybody may see them
-                self._may_see_events = _response_status(error) != HTTP_FORBIDDEN
+                self._can_list_events = _response_status(error) != HTTP_FORBIDDEN
 
     async def create(
         self, job: Mapping[str, Any], secret_of: Callable[[Object], Object | None]
@@ -134,11 +134,17 @@ class JobWatcher:
         until, pause = time.monotonic() + CREATE_SECONDS, 1.0
         while True:
             try:
-                async with self._few:  # for both: others' Jobs do not come before this Secret
-                    made = await run_within(REQUEST_SECONDS, self._created("jobs", job, BATCH))
+                async with (
+                    self._request_slots
+                ):  # for both: others' Jobs do not come before this Secret
+                    made = await run_within(
+                        REQUEST_SECONDS, self._create_object("jobs", job, BATCH)
+                    )
                     kind = {key: job[key] for key in ("apiVersion", "kind")}
                     if (secret := secret_of({**kind, **made})) is not None:
-                        await run_within(REQUEST_SECONDS, self._created("secrets", secret, "v1"))
+                        await run_within(
+                            REQUEST_SECONDS, self._create_object("secrets", secret, "v1")
+                        )
                     return
             except (TimeoutError, EngineError) as error:
                 if isinstance(error, StartFailed) and not _is_retryable(error):
@@ -148,7 +154,7 @@ class JobWatcher:
             await asyncio.sleep(pause)
             pause = min(2 * pause, REQUEST_SECONDS)
 
-    async def _created(self, kind: str, content: Mapping[str, Any], version: str) -> Object:
+    async def _create_object(self, kind: str, content: Mapping[str, Any], version: str) -> Object:
         api, name = await self._api(), str(content["metadata"]["name"])
         try:
             return await api.create(kind, content, version)
@@ -163,7 +169,7 @@ class JobWatcher:
     async def delete(self, name: str) -> bool:
         """Delete a Job with its pods, which end politely; whether it is gone or going."""
         try:
-            async with self._few:
+            async with self._request_slots:
                 api = await self._api()
                 await run_within(REQUEST_SECONDS, api.delete("jobs", name, BATCH))
         except Missing:
@@ -175,7 +181,7 @@ class JobWatcher:
     async def has_secret(self, name: str) -> bool | None:
         """Whether there is a Secret; None when nobody says."""
         try:
-            async with self._few:
+            async with self._request_slots:
                 api = await self._api()
                 await run_within(REQUEST_SECONDS, api.get("secrets", name))
         except Missing:
@@ -184,15 +190,15 @@ class JobWatcher:
             return None
         return True
 
-    async def log(self, pod: str) -> bytes | None:
+    async def read_log(self, pod: str) -> bytes | None:
         """All that a pod has written; None when it cannot be had."""
         try:
-            async with self._few:
-                return await run_within(REQUEST_SECONDS, self._log(pod))
+            async with self._request_slots:
+                return await run_within(REQUEST_SECONDS, self._read_log(pod))
         except (TimeoutError, EngineError):
             return None
 
-    async def _log(self, pod: str) -> bytes:
+    async def _read_log(self, pod: str) -> bytes:
         api = await self._api()
         parts = api.log_parts(pod, CONTAINER, follow=False)
         return b"".join([part async for part in parts])

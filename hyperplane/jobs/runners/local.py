@@ -15,23 +15,23 @@ class LocalRunner(SharedFilesystemMixin):
 
     name: ClassVar[str] = "local"
 
-    def missing(self) -> str:
+    def unavailable_reason(self) -> str:
         """Nothing."""
         return ""
 
-    def demand(self, capacity: Capacity, step: Step, times_more: float) -> Demand:
+    def demand(self, capacity: Capacity, step: Step, memory_factor: float) -> Demand:
         """Cores, memory and GPUs, or a place among the steps that do not say."""
-        return capacity.demand(step, times_more)
+        return capacity.demand(step, memory_factor)
 
     def chunks_at_once(self, capacity: Capacity, step: Step, usual: int) -> int:
         """As many as fit."""
         return capacity.chunks_at_once(step, usual)
 
-    async def start(self, command: Command, step: Step, times_more: float) -> LocalProcess:
+    async def start(self, command: Command, step: Step, memory_factor: float) -> LocalProcess:
         """Begin an attempt."""
-        del step, times_more
+        del step, memory_factor
         return LocalProcess.start(command)
 
-    def found(self, command: Command) -> LocalProcess:
+    def reattach(self, command: Command) -> LocalProcess:
         """The attempt that somebody else has begun."""
         return LocalProcess(command)

@@ -112,15 +112,15 @@ class StepEnvironment:
     fixed : dict of str to str
         The same for all chunks. Of a step in chunks, the parameters as JSON lack ``chunk_id`` and
         ``item``.
-    of_index, of_item : tuple of str
+    index_variables, item_variables : tuple of str
         Names of those that hold the number of the chunk, and its item.
     secrets : dict of str to tuple of str
         For each secret the variables that hold it.
     """
 
     fixed: dict[str, str]
-    of_index: tuple[str, ...]
-    of_item: tuple[str, ...]
+    index_variables: tuple[str, ...]
+    item_variables: tuple[str, ...]
     secrets: dict[str, tuple[str, ...]]
 
     @property
@@ -135,16 +135,18 @@ def build_environment(job: Job, step: Step) -> StepEnvironment:
     secrets = {name: tuple(secret_variables({name: ""})) for name in step.secrets}
     closed = {name for names in secrets.values() for name in names}
     taken = closed | set(step.env)
-    of_index = _without_taken(taken, _OF_INDEX if step.chunk_count else ())
-    of_item = _without_taken(taken, _OF_ITEM if step.foreach else ())
+    index_variables = _without_taken(taken, _OF_INDEX if step.chunk_count else ())
+    item_variables = _without_taken(taken, _OF_ITEM if step.foreach else ())
     dropped = ("chunk_id",) * bool(step.chunk_count) + ("item",) * bool(step.foreach)
     parameters = {name: text for name, text in job.parameters.items() if name not in dropped}
     fixed = step_variables(replace(job, parameters=parameters), step, WorkUnit(step.name), 1)
     if step.chunk_count:
         fixed.setdefault(_COUNT, str(step.chunk_count))
-    varying = {*of_index, *of_item, *closed}
+    varying = {*index_variables, *item_variables, *closed}
     shared = {name: text for name, text in fixed.items() if name not in varying}
-    return StepEnvironment({**shared, **cluster_variable(step, 0)}, of_index, of_item, secrets)
+    return StepEnvironment(
+        {**shared, **cluster_variable(step, 0)}, index_variables, item_variables, secrets
+    )
 
 
 def _without_taken(taken: set[str], names: tuple[str, ...]) -> tuple[str, ...]:

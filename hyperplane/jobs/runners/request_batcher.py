@@ -23,7 +23,7 @@ class RequestBatcher(Generic[RequestT, AnswerT]):
     ----------
     answer : callable
         Takes what was asked, and returns as many answers in the same order.
-    binding : bool, optional
+    uncancellable : bool, optional
         Whether one who is cancelled while he waits must wait on once it is being done, because what
         is done may have to be undone. Before that he has not asked.
     """
@@ -32,20 +32,20 @@ class RequestBatcher(Generic[RequestT, AnswerT]):
         self,
         answer: Callable[[list[RequestT]], Awaitable[Sequence[AnswerT]]],
         *,
-        binding: bool = False,
+        uncancellable: bool = False,
     ) -> None:
-        self._answer, self._binding = answer, binding
+        self._answer, self._uncancellable = answer, uncancellable
         self._open: dict[Hashable, list[tuple[RequestT, asyncio.Future[AnswerT]]]] = {}
-        self._at_work: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def ask(self, one: RequestT, kind: Hashable = None) -> AnswerT:
+    async def request(self, one: RequestT, kind: Hashable = None) -> AnswerT:
         """The answer to one request, together with others of its kind."""
         requests = self._open.get(kind)
         if requests is None:
             requests = self._open[kind] = []
-            task = asyncio.ensure_future(self._collected(kind, requests))
-            self._at_work.add(task)
-            task.add_done_callback(self._at_work.discard)
+            task = asyncio.ensure_future(self._collect_and_answer(kind, requests))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         answer: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
         request = (one, answer)
         requests.append(request)
@@ -54,11 +54,11 @@ class RequestBatcher(Generic[RequestT, AnswerT]):
         except asyncio.CancelledError:
             if self._open.get(kind) is requests:
                 requests.remove(request)
-            elif self._binding:
+            elif self._uncancellable:
                 await asyncio.wait({answer})
             raise
 
-    async def _collected(
+    async def _collect_and_answer(
         self, kind: Hashable, requests: list[tuple[RequestT, asyncio.Future[AnswerT]]]
     ) -> None:
         seen, deadline = -1, time.monotonic() + MAX_DELAY_SECONDS

@@ -33,16 +33,22 @@ _CHUNK = re.compile(r"(.*\d\d)(\d{3})")
 ARRAY_REFUSED = "Invalid job array"
 
 
-def array_key(command: Command, step: Step, times_more: float) -> Hashable:
+def array_key(command: Command, step: Step, memory_factor: float) -> Hashable:
     """What attempts have in common that can be one array; None for one that is always alone."""
-    folder = command.traces.parent
+    folder = command.attempt_prefix.parent
     chunk = _CHUNK.fullmatch(folder.name)
     # A backslash would turn off the sign that stands for the number of the task.
     if chunk is None or "\\" in str(folder):
         return None
     hidden = secret_variables(dict.fromkeys(step.secrets, ""))
     return (
-        *(step.name, times_more, command.folder, folder.with_name(chunk[1]), command.traces.name),
+        *(
+            step.name,
+            memory_factor,
+            command.folder,
+            folder.with_name(chunk[1]),
+            command.attempt_prefix.name,
+        ),
         # One whose secret has changed meanwhile is none of them: a secret goes into no file.
         *((name, command.environment.get(name)) for name in sorted(hidden)),
     )
@@ -50,12 +56,12 @@ def array_key(command: Command, step: Step, times_more: float) -> Hashable:
 
 def task_index(command: Command) -> int:
     """The number of an attempt's task in its array."""
-    return int(command.traces.parent.name[-3:])
+    return int(command.attempt_prefix.parent.name[-3:])
 
 
 def array_command(commands: Sequence[Command]) -> Command:
     """An array, with traces of its own beside the folders of the chunks."""
-    first = commands[0].traces
+    first = commands[0].attempt_prefix
     traces = first.parent.with_name(f"array-{first.parent.name}-{first.name}")
     return Command((), {}, commands[0].folder, traces)
 
@@ -78,7 +84,7 @@ def write_tasks(path: Path, commands: Iterable[Command], common: Mapping[str, st
             for name, value in command_environment(command.environment).items()
             if common.get(name) != value
         ]
-        words = [str(command.traces), str(len(own)), *own, *command.argv]
+        words = [str(command.attempt_prefix), str(len(own)), *own, *command.argv]
         entries.append(b"\0".join(map(os.fsencode, words)))
         places.append(f"{task_index(command)} {offset} {len(entries[-1])}\n")
         offset += len(entries[-1])
@@ -91,7 +97,7 @@ def submit_array(
     whole: Command,
     commands: Sequence[Command],
     step: Step,
-    times_more: float,
+    memory_factor: float,
     outside: Mapping[str, str],
 ) -> str:
     """Give attempts to sbatch as one array; its number.
@@ -104,7 +110,7 @@ def submit_array(
         What the attempts run, all of one :func:`kind_of`.
     step : Step
         Their step, for what it needs.
-    times_more : float
+    memory_factor : float
         How many times the memory that the step asks for.
     outside : mapping of str to str
         In what Slurm's commands are found.
@@ -119,7 +125,7 @@ def submit_array(
         prepare_id_file(command, whole, task_index(command))
     tasks, common = whole.file(".tasks"), shared_variables(commands)
     write_tasks(tasks, commands, common)
-    first = commands[0].traces
+    first = commands[0].attempt_prefix
     below = escape_path(first.parent)[:-3] + "%3a"
     batch = BatchJob(
         replace(whole, environment=common),
@@ -127,4 +133,4 @@ def submit_array(
         log=f"{below}/{escape_path(Path(first.name))}.log",
         options=(f"--array={','.join(str(task_index(one)) for one in commands)}",),
     )
-    return run_sbatch(batch, step, times_more, outside)
+    return run_sbatch(batch, step, memory_factor, outside)

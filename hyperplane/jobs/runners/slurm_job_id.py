@@ -28,44 +28,44 @@ class SlurmJobId:
     """
 
     def __init__(self, command: Command) -> None:
-        self._command, self._known = command, ""
+        self._command, self._cached = command, ""
 
-    def told(self) -> str:
+    def read(self) -> str:
         """The number, as ``42`` or ``42_7``; empty while nobody has written it down."""
-        if not self._known:
-            whole, task = self._where()
+        if not self._cached:
+            whole, task = self._locate()
             number = _read_text(whole.file(".slurm"))
-            self._known = f"{number}_{task}" if number and task else number
-        return self._known
+            self._cached = f"{number}_{task}" if number and task else number
+        return self._cached
 
     def name(self) -> str:
         """The name of the batch job or array."""
-        return batch_job_name(self._where()[0])
+        return batch_job_name(self._locate()[0])
 
-    def keep(self, number: str) -> None:
+    def write(self, number: str) -> None:
         """Write down the number of the batch job or array."""
-        self._where()[0].file(".slurm").write_text(number)
+        self._locate()[0].file(".slurm").write_text(number)
 
-    def may_come(self) -> bool:
+    def may_appear(self) -> bool:
         """Whether somebody may be submitting it just now, or was killed while he did."""
         try:
-            file = self._where()[0].file(".slurm").stat()
+            file = self._locate()[0].file(".slurm").stat()
         except OSError:
             return False
         return file.st_size == 0 and time.time() - file.st_mtime < SUBMIT_SECONDS
 
-    def _where(self) -> tuple[Command, str]:
+    def _locate(self) -> tuple[Command, str]:
         """Whose number it is, and which of its tasks."""
         array, _, task = _read_text(self._command.file(".slurm")).rpartition("/")
         if not array:
             return self._command, ""
-        folder = self._command.traces.parent.parent
+        folder = self._command.attempt_prefix.parent.parent
         return Command((), {}, "", folder / array), task
 
 
 def prepare_id_file(command: Command, array: Command | None = None, task: int = 0) -> None:
     """Write down before an attempt is submitted where its number will be."""
-    text = "" if array is None else f"{array.traces.name}/{task}"
+    text = "" if array is None else f"{array.attempt_prefix.name}/{task}"
     command.file(".slurm").write_text(text)
 
 

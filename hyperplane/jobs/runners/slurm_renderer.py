@@ -56,7 +56,7 @@ class SlurmRenderer:
 
     name: ClassVar[str] = "slurm"
 
-    def unsupported(self, pipeline: Pipeline) -> list[Fault]:
+    def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """All that keeps a pipeline from running there."""
         return list(common_faults(pipeline, self.name))
 
@@ -82,7 +82,7 @@ class SlurmRenderer:
         ]
         for first, *others in view.secrets.values():
             lines += [f'export {other}="${first}"' for other in others]
-        if view.of_item:
+        if view.item_variables:
             lines += _item_arrays(step)
         lines.append(f"cd -- {quote_word(working_folder(job.pipeline, step))}")
         text = "\n".join([*lines, " \\\n  ".join(self._words(job, step, view))]) + "\n"
@@ -95,8 +95,10 @@ class SlurmRenderer:
         """
         fixed = {name: text for name, text in view.fixed.items() if name != PARAMETERS}
         words = ["exec env", *(f"{name}={quote_word(text)}" for name, text in fixed.items())]
-        words += [f"{name}={_TASK}" for name in view.of_index]
-        words += [f'{name}="${{hyperplane_items[SLURM_ARRAY_TASK_ID]}}"' for name in view.of_item]
+        words += [f"{name}={_TASK}" for name in view.index_variables]
+        words += [
+            f'{name}="${{hyperplane_items[SLURM_ARRAY_TASK_ID]}}"' for name in view.item_variables
+        ]
         words.append(f"{PARAMETERS}={_parameters_word(step, view)}")
         tries = count_retries(job, step)
         if tries:

@@ -76,50 +76,50 @@ class SlurmProcess:
     """
 
     def __init__(self, command: Command, queue: SlurmQueue) -> None:
-        self.command, self._queue, self._number = command, queue, SlurmJobId(command)
-        self._asked_to_end = False
+        self.command, self._queue, self._job_id = command, queue, SlurmJobId(command)
+        self._end_requested = False
         self._waits, self._since = "", 0.0
         # The traces of an attempt and the waiting for a process are those of this machine.
-        self._traces = LocalProcess(command)
+        self._local_process = LocalProcess(command)
 
     def exit_code(self) -> int | None:
         """What the program around the step has written down."""
-        return self._traces.exit_code()
+        return self._local_process.exit_code()
 
-    def gone_at(self) -> float:
+    def end_time(self) -> float:
         """When its last trace was written, if it has ended."""
         if self.exit_code() is None:
             return 0.0
         return self.command.file(".exit").stat().st_mtime
 
-    async def begun(self) -> None:
+    async def wait_until_running(self) -> None:
         """Return when a node runs it, or when Slurm has no more of it."""
         while not self.command.file(".pid").exists() and self.exit_code() is None:
-            if not await self._in_queue() and not self._number.may_come():
+            if not await self._in_queue() and not self._job_id.may_appear():
                 return
-            await self._tell()
+            await self._report_pending()
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _tell(self) -> None:
+    async def _report_pending(self) -> None:
         """Say in the log why it waits; end it when it waits for what will not come."""
-        number = self._number.told()
-        waits = self._queue.waiting(number)
+        number = self._job_id.read()
+        waits = self._queue.pending_status(number)
         if waits is None or self.command.file(".pid").exists():
             return
         if str(waits) != self._waits:
             self._waits, self._since = str(waits), time.monotonic()
-            self._say(f"waiting for Slurm: job {number} is {waits}")
+            self._append_log(f"waiting for Slurm: job {number} is {waits}")
         elif (
             waits.never
             and not waits.reason.startswith("JobHeld")
             and time.monotonic() - self._since > NEVER_STARTS_SECONDS
         ):
-            self._say(f"Slurm will not start job {number}, {waits}: {waits.never}")
-            self._asked_to_end = True
+            self._append_log(f"Slurm will not start job {number}, {waits}: {waits.never}")
+            self._end_requested = True
             self.command.file(".exit").write_text(str(CONFIGURATION_ERROR))
             await self._queue.cancel(number)
 
-    def _say(self, words: str) -> None:
+    def _append_log(self, words: str) -> None:
         with self.command.file(".log").open("a") as log:
             log.write(f"{words}\n")
 
@@ -128,8 +128,8 @@ class SlurmProcess:
         state = ""
         while self.exit_code() is None:
             if not await self._in_queue():
-                if not self._number.told():
-                    if self._number.may_come():
+                if not self._job_id.read():
+                    if self._job_id.may_appear():
                         await asyncio.sleep(POLL_SECONDS)
                         continue
                     break  # nobody has submitted it
@@ -141,14 +141,14 @@ class SlurmProcess:
         deadline = time.monotonic() + (
             FILE_DELAY_SECONDS if state in ("", "COMPLETED", "FAILED") else POLL_SECONDS
         )
-        while self.exit_code() is None and self._number.told() and time.monotonic() < deadline:
+        while self.exit_code() is None and self._job_id.read() and time.monotonic() < deadline:
             await asyncio.sleep(POLL_SECONDS / 5)
-        return await self._explained()
+        return await self._resolve_exit_code()
 
-    async def _explained(self) -> int | None:
+    async def _resolve_exit_code(self) -> int | None:
         """The exit code, with Slurm's word in the log where Slurm has ended it."""
-        code, number = self.exit_code(), self._number.told()
-        if not number or self._asked_to_end or code not in (None, *_SIGNAL_CODES):
+        code, number = self.exit_code(), self._job_id.read()
+        if not number or self._end_requested or code not in (None, *_SIGNAL_CODES):
             return code
         state = await self._state()
         for _ in range(STATE_CHECKS):  # a step that a signal has ended is gone before its batch job
@@ -163,19 +163,21 @@ class SlurmProcess:
             return code
         log = self.command.file(".log")
         of_memory = state == "OUT_OF_MEMORY" or _MEMORY.search(read_tail(log))
-        self._say(f"\nSlurm ended job {number}{' for its memory' * bool(of_memory)}: {state}")
+        self._append_log(
+            f"\nSlurm ended job {number}{' for its memory' * bool(of_memory)}: {state}"
+        )
         # Not as a signal, which would hide the line above from the reason of the attempt.
         return -signal.SIGKILL if of_memory else 1
 
     async def end(self, grace: float) -> int | None:
         """End the batch job: politely, and after a while surely."""
-        self._asked_to_end = True
-        while not await self._in_queue() and self._number.may_come():
+        self._end_requested = True
+        while not await self._in_queue() and self._job_id.may_appear():
             await asyncio.sleep(POLL_SECONDS)
-        number = self._number.told()
+        number = self._job_id.read()
         if not number:
             return self.exit_code()
-        heard = await self._queue.end_politely(number)
+        heard = await self._queue.terminate(number)
         ending = asyncio.ensure_future(self.wait())
         await asyncio.wait({ending}, timeout=grace if heard else 0)
         while not ending.done():
@@ -184,20 +186,20 @@ class SlurmProcess:
         return await ending
 
     async def _state(self) -> str:
-        state = await self._queue.state_of(self._number.told())
+        state = await self._queue.get_state(self._job_id.read())
         if state != REMOVED_STATE:
             return state
         return "" if self.command.file(".pid").exists() else "CANCELLED"
 
     async def _in_queue(self) -> bool:
-        if not self._number.told():  # whoever submitted it was killed before he wrote it down
-            found = await self._queue.number_of(self._number.name())
+        if not self._job_id.read():  # whoever submitted it was killed before he wrote it down
+            found = await self._queue.find_job_id(self._job_id.name())
             if found is None:
                 return True  # Slurm does not say
             if not found:
                 return False
-            self._number.keep(found)
-        return await self._queue.has(self._number.told())
+            self._job_id.write(found)
+        return await self._queue.contains(self._job_id.read())
 
 
 class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
@@ -214,14 +216,14 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
 
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
         super().__init__(environment, options)
-        self._outside = command_environment(environment)
-        self._queue = SlurmQueue(self._outside)
-        self._arrays = True
-        self._submissions = RequestBatcher(self._submit, binding=True)
+        self._slurm_environment = command_environment(environment)
+        self._queue = SlurmQueue(self._slurm_environment)
+        self._use_arrays = True
+        self._submissions = RequestBatcher(self._submit, uncancellable=True)
 
-    def missing(self) -> str:
+    def unavailable_reason(self) -> str:
         """Slurm's commands."""
-        path = self._outside.get("PATH")
+        path = self._slurm_environment.get("PATH")
         absent = [name for name in SLURM_COMMANDS if shutil.which(name, path=path) is None]
         if not absent:
             return ""
@@ -229,14 +231,14 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
             f"no {', '.join(absent)} on the PATH; submit from a machine where Slurm's commands are"
         )
 
-    async def start(self, command: Command, step: Step, times_more: float) -> SlurmProcess:
+    async def start(self, command: Command, step: Step, memory_factor: float) -> SlurmProcess:
         """Submit an attempt."""
-        command.traces.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        command.attempt_prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for suffix in (".exit", ".pid", ".slurm"):
             command.file(suffix).unlink(missing_ok=True)
         # One that is always alone is the only one of its kind.
-        kind = array_key(command, step, times_more) or command.traces
-        wrong = await self._submissions.ask((command, step, times_more), kind)
+        kind = array_key(command, step, memory_factor) or command.attempt_prefix
+        wrong = await self._submissions.request((command, step, memory_factor), kind)
         if wrong is not None:
             raise wrong
         return SlurmProcess(command, self._queue)
@@ -244,56 +246,60 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
     async def _submit(self, asked: list[_AttemptRequest]) -> list[BaseException | None]:
         """Submit attempts of one kind; what is wrong with each."""
         commands = [command for command, _, _ in asked]
-        _, step, times_more = asked[0]
-        if len(asked) > 1 and self._arrays:
+        _, step, memory_factor = asked[0]
+        if len(asked) > 1 and self._use_arrays:
             whole = array_command(commands)
             try:
-                await self._given(
-                    whole, partial(submit_array, whole, commands, step, times_more, self._outside)
+                await self._submit_and_record(
+                    whole,
+                    partial(
+                        submit_array, whole, commands, step, memory_factor, self._slurm_environment
+                    ),
                 )
             except OSError as error:
                 if ARRAY_REFUSED not in str(error):
                     raise
-                self._arrays = False
+                self._use_arrays = False
             else:
                 return [None for _ in asked]
         for command in commands:
             prepare_id_file(command)
         return await asyncio.gather(
             *(
-                self._given(
-                    command, partial(submit_attempt, command, step, times_more, self._outside)
+                self._submit_and_record(
+                    command,
+                    partial(submit_attempt, command, step, memory_factor, self._slurm_environment),
                 )
                 for command in commands
             ),
             return_exceptions=True,
         )
 
-    async def _given(self, command: Command, submission: Callable[[], str]) -> None:
+    async def _submit_and_record(self, command: Command, submission: Callable[[], str]) -> None:
         """Submit one batch job or array, and write its number down."""
-        number = SlurmJobId(command)
+        job_id = SlurmJobId(command)
         try:
             told = await asyncio.get_running_loop().run_in_executor(_SUBMIT_THREADS, submission)
         except OSError as error:
             if error.errno != errno.EAGAIN:
                 raise
-            told = await self._told(number.name())  # Slurm may have it all the same
+            told = await self._find_submitted(job_id.name())  # Slurm may have it all the same
             if not told:
                 raise
-        number.keep(told)
+        job_id.write(told)
 
-    async def _told(self, name: str) -> str:
+    async def _find_submitted(self, name: str) -> str:
         """The number of a job or array that was submitted without an answer; empty without one."""
         number = None
         for _ in range(SUBMIT_CHECKS):
             await asyncio.sleep(CACHE_SECONDS)
-            if number := await self._queue.number_of(name):
+            if number := await self._queue.find_job_id(name):
                 return number
         while number is None:  # no answer is no word on whether it is there
             await asyncio.sleep(CANCEL_SECONDS)
-            number = await self._queue.number_of(name)
+            number = await self._queue.find_job_id(name)
         return number
 
-    def found(self, command: Command) -> SlurmProcess:
+    def reattach(self, command: Command) -> SlurmProcess:
         """The batch job that somebody else has submitted."""
         return SlurmProcess(command, self._queue)

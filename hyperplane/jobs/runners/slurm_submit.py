@@ -50,7 +50,7 @@ class BatchJob(NamedTuple):
 
 
 def submit_attempt(
-    command: Command, step: Step, times_more: float, outside: Mapping[str, str]
+    command: Command, step: Step, memory_factor: float, outside: Mapping[str, str]
 ) -> str:
     """Give an attempt to sbatch; the number of its job.
 
@@ -60,7 +60,7 @@ def submit_attempt(
         What the attempt runs.
     step : Step
         Its step, for what it needs.
-    times_more : float
+    memory_factor : float
         How many times the memory that the step asks for.
     outside : mapping of str to str
         In what Slurm's commands are found.
@@ -70,12 +70,21 @@ def submit_attempt(
     OSError
         With EAGAIN for what may pass, and with what sbatch said.
     """
-    inner = (sys.executable, "-I", "-S", step_wrapper.__file__, str(command.traces), *command.argv)
+    inner = (
+        sys.executable,
+        "-I",
+        "-S",
+        step_wrapper.__file__,
+        str(command.attempt_prefix),
+        *command.argv,
+    )
     batch = BatchJob(command, inner, escape_path(command.file(".log")))
-    return run_sbatch(batch, step, times_more, outside)
+    return run_sbatch(batch, step, memory_factor, outside)
 
 
-def run_sbatch(batch: BatchJob, step: Step, times_more: float, outside: Mapping[str, str]) -> str:
+def run_sbatch(
+    batch: BatchJob, step: Step, memory_factor: float, outside: Mapping[str, str]
+) -> str:
     """As :func:`submit`, for a batch job or an array."""
     command = batch.command
     if not Path(command.folder).is_dir():
@@ -90,7 +99,7 @@ def run_sbatch(batch: BatchJob, step: Step, times_more: float, outside: Mapping[
         "--export=ALL",
         f"--output={batch.log}",
         *batch.options,
-        *_resource_options(step, times_more),
+        *_resource_options(step, memory_factor),
     ]
     # Where Slurm is, even when the step shall not see it.
     conf = {name: text for name, text in outside.items() if name == "SLURM_CONF"}
@@ -114,14 +123,14 @@ def run_sbatch(batch: BatchJob, step: Step, times_more: float, outside: Mapping[
     return done.stdout.strip().partition(";")[0]
 
 
-def _resource_options(step: Step, times_more: float) -> list[str]:
+def _resource_options(step: Step, memory_factor: float) -> list[str]:
     """What the step asks for, in Slurm's words; its pool has been put into numbers before."""
     asked = step.resources
     options = []
     if asked.cores is not None:
         options.append(f"--cpus-per-task={math.ceil(asked.cores)}")
     if asked.ram_gb is not None:
-        options.append(f"--mem={math.ceil(asked.ram_gb * 1e9 * times_more / 2**20)}M")
+        options.append(f"--mem={math.ceil(asked.ram_gb * 1e9 * memory_factor / 2**20)}M")
     if asked.gpus:
         options.append(f"--gres=gpu:{asked.gpus}")
     return options
@@ -129,7 +138,7 @@ def _resource_options(step: Step, times_more: float) -> list[str]:
 
 def batch_job_name(command: Command) -> str:
     """The name of the batch job: of this attempt only, and to be found by it."""
-    above, _, attempt = str(command.traces).rpartition("/steps/")
+    above, _, attempt = str(command.attempt_prefix).rpartition("/steps/")
     return re.sub("[^A-Za-z0-9.-]+", "-", f"hyperplane-{Path(above).name}-{attempt}")
 
 

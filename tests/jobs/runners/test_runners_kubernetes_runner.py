@@ -39,8 +39,8 @@ COMMAND = Command(
     {"PATH": "/home/me/bin", "TOKEN": "s3cret"},
     "/var/lib/hyperplane",
     PLACE,
-    own={"TEXT": "$(HOME) $$ \n", "TOKEN": "not this one"},
-    hidden={"TOKEN": "s3cret ü"},
+    step_variables={"TEXT": "$(HOME) $$ \n", "TOKEN": "not this one"},
+    secret_variables={"TOKEN": "s3cret ü"},
     script=Path("steps/$(HOME).py"),
     pool="16_16",
 )
@@ -88,7 +88,7 @@ def test_its_secret_has_what_is_hidden_and_the_files_and_belongs_to_the_job():
     [owner] = found["metadata"]["ownerReferences"]
     assert owner == {"apiVersion": "batch/v1", "kind": "Job", "name": "n", "uid": "u"}
     assert list(build_secret(MADE, COMMAND, [])["data"]) == ["TOKEN"]
-    assert build_secret(MADE, dataclasses.replace(COMMAND, hidden={}), []) is None
+    assert build_secret(MADE, dataclasses.replace(COMMAND, secret_variables={}), []) is None
 
 
 def test_names_are_short_and_their_own():
@@ -127,7 +127,7 @@ def runner(**options):
 
 
 def test_an_image_is_asked_for():
-    assert "image=registry/name:tag" in runner().missing()
+    assert "image=registry/name:tag" in runner().unavailable_reason()
 
 
 def test_functions_requirements_and_large_files_are_refused_together(tmp_path):
@@ -138,15 +138,18 @@ def test_functions_requirements_and_large_files_are_refused_together(tmp_path):
         command("call", "python", "-m", calls.PROGRAM, depends_on=()),
     ]
     job = made(*steps, root=tmp_path, requirements="needs.txt")
-    told = [fault.where for fault in runner().unsupported(job.pipeline)]
+    told = [fault.where for fault in runner().find_unsupported(job.pipeline)]
     assert told == ["requirements", "step 'large': large.py", "step 'call': argv"]
-    told = [fault.where for fault in runner(root="/srv").unsupported(job.pipeline)]
+    told = [fault.where for fault in runner(root="/srv").find_unsupported(job.pipeline)]
     assert told == ["requirements", "step 'call': argv"]
 
 
 def test_where_steps_find_their_files():
     step = Step(name="a", kind="python", path="steps/a.py", working_dir="data")
-    sent, held = runner().there(made(step)), runner(root="/srv").there(made(step))
+    sent, held = (
+        runner().with_runtime_paths(made(step)),
+        runner(root="/srv").with_runtime_paths(made(step)),
+    )
     assert (sent.pipeline.root, sent.pipeline.steps[0].path) == ("/var/lib/hyperplane", "a.py")
     assert sent.pipeline.steps[0].working_dir is None
     assert (held.pipeline.root, held.pipeline.steps[0].path) == ("/srv", "steps/a.py")
@@ -212,7 +215,7 @@ def test_what_executes_a_notebook_goes_with_it_and_needs_nothing_else(tmp_path):
     place.parent.mkdir(parents=True)
     (tmp_path / "n.ipynb").write_text("{}")
     made = runner(image=IMAGE)
-    made._watch = sent = Creates()
+    made._watcher = sent = Creates()
     argv = ("python", "here.py", "/var/lib/hyperplane/n.ipynb", "out.ipynb")
     attempt = Command(argv, {}, "/", place, script=tmp_path / "n.ipynb", notebook=Path("out.ipynb"))
     asyncio.run(made.start(attempt, Step(name="n", kind="notebook", path="n.ipynb"), 1.0))

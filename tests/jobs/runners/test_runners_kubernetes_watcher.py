@@ -71,9 +71,9 @@ def _quickly(monkeypatch):
 
 
 def watching(**answers):
-    watch = JobWatcher(KubernetesJobSettings())
-    watch._connected = Server(**answers)
-    return watch, watch._connected
+    watcher = JobWatcher(KubernetesJobSettings())
+    watcher._connected = Server(**answers)
+    return watcher, watcher._connected
 
 
 def owned(job):
@@ -82,41 +82,41 @@ def owned(job):
 
 def test_what_may_pass_is_asked_for_again():
     busy = [refusal(503), refusal(429), refusal(409, "the quota was changed"), None, refusal(500)]
-    watch, server = watching(create=busy)
-    asyncio.run(watch.create(JOB, owned))
+    watcher, server = watching(create=busy)
+    asyncio.run(watcher.create(JOB, owned))
     assert server.there["secrets", "n"]["owner"] == "u"
     assert [kind for _, kind, *_ in server.asked if kind == "jobs"].count("jobs") >= 4
 
 
 def test_a_lost_answer_makes_no_second_job():
-    watch, server = watching(lost=[1])
-    asyncio.run(watch.create(JOB, lambda job: None))
+    watcher, server = watching(lost=[1])
+    asyncio.run(watcher.create(JOB, lambda job: None))
     assert list(server.there) == [("jobs", "n")]
 
 
 def test_a_refusal_is_told_at_once():
-    watch, server = watching(create=[refusal(403, "you may not create jobs")])
+    watcher, server = watching(create=[refusal(403, "you may not create jobs")])
     with pytest.raises(PermissionError, match="you may not create jobs"):
-        asyncio.run(watch.create(JOB, owned))
+        asyncio.run(watcher.create(JOB, owned))
     assert len(server.asked) == 1
 
 
 def test_a_server_that_is_away_too_long_may_have_it_or_not(monkeypatch):
     monkeypatch.setattr(kubernetes_watcher, "CREATE_SECONDS", -1)
-    watch, _ = watching(create=[EngineError("kubernetes", "no route")])
+    watcher, _ = watching(create=[EngineError("kubernetes", "no route")])
     with pytest.raises(OSError, match="no route") as caught:
-        asyncio.run(watch.create(JOB, owned))
+        asyncio.run(watcher.create(JOB, owned))
     assert caught.value.errno == errno.EAGAIN
 
 
 def test_each_job_has_its_secret_before_the_next_job_is_created():
-    watch, server = watching()
+    watcher, server = watching()
 
     async def many():
         jobs = [{**JOB, "metadata": {"name": str(number)}} for number in range(40)]
         await asyncio.gather(
             *(
-                watch.create(job, lambda made: {"metadata": {"name": made["metadata"]["name"]}})
+                watcher.create(job, lambda made: {"metadata": {"name": made["metadata"]["name"]}})
                 for job in jobs
             )
         )
@@ -128,26 +128,26 @@ def test_each_job_has_its_secret_before_the_next_job_is_created():
 
 
 def test_silence_is_no_end_and_is_told():
-    watch, _ = watching(**{"list jobs": [refusal(403, "you may not list jobs")]})
-    assert asyncio.run(watch.view("j")) is None
-    assert watch.silence == "you may not list jobs"
-    watch._asked = float("-inf")
-    assert asyncio.run(watch.view("j")) is not None
-    assert watch.silence == ""
+    watcher, _ = watching(**{"list jobs": [refusal(403, "you may not list jobs")]})
+    assert asyncio.run(watcher.get_snapshot("j")) is None
+    assert watcher.last_error == "you may not list jobs"
+    watcher._snapshot_at = float("-inf")
+    assert asyncio.run(watcher.get_snapshot("j")) is not None
+    assert watcher.last_error == ""
 
 
 def test_who_may_not_see_events_is_asked_once():
-    watch, server = watching(**{"list events": [refusal(403)]})
+    watcher, server = watching(**{"list events": [refusal(403)]})
     server.there["jobs", "n"] = JOB
     for _ in range(3):
-        watch._asked = watch._asked_events = float("-inf")
-        assert asyncio.run(watch.view("j")).jobs == {"n": JOB}
+        watcher._snapshot_at = watcher._events_at = float("-inf")
+        assert asyncio.run(watcher.get_snapshot("j")).jobs == {"n": JOB}
     assert server.asked.count(("list events", "events")) == 1
 
 
 def test_what_is_gone_is_deleted_and_what_does_not_answer_is_not():
-    watch, server = watching(delete=[EngineError("kubernetes", "no route")])
+    watcher, server = watching(delete=[EngineError("kubernetes", "no route")])
     server.there["jobs", "n"] = JOB
-    assert asyncio.run(watch.delete("n")) is False
-    assert asyncio.run(watch.delete("n")) is True
-    assert asyncio.run(watch.delete("n")) is True
+    assert asyncio.run(watcher.delete("n")) is False
+    assert asyncio.run(watcher.delete("n")) is True
+    assert asyncio.run(watcher.delete("n")) is True

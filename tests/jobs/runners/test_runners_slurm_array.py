@@ -52,7 +52,7 @@ def test_each_task_finds_what_is_its_own(drawn):
         assert path.stat().st_mode & 0o777 == 0o600
         for one in commands:
             traces, variables, argv = slurm_task.read_task(str(path), task_index(one))
-            assert traces == os.fsencode(one.traces)
+            assert traces == os.fsencode(one.attempt_prefix)
             assert argv == [os.fsencode(word) for word in one.argv]
             own = dict(os.fsdecode(variable).split("=", 1) for variable in variables)
             assert {**common, **own} == one.environment
@@ -75,7 +75,7 @@ def test_the_program_of_a_task_becomes_the_one_that_was_named(tmp_path):
         text=True,
         check=True,
     )
-    words = [str(commands[1].traces), "run", "", "7 ü\n"]
+    words = [str(commands[1].attempt_prefix), "run", "", "7 ü\n"]
     seen = {"SLURM_JOB_ID": "8", "SAME": "1", "LC_ALL": "C.UTF-8", "ITEM": "i=7"}
     assert done.stdout == f"{words} 1 {seen}\n"
 
@@ -113,21 +113,21 @@ def test_what_the_chunks_have_in_common_is_not_in_the_file(tmp_path):
 def test_the_number_of_a_task_is_that_of_its_array(tmp_path):
     single, first, second = (command(n, place=tmp_path) for n in range(3))
     for one in (single, first, second):
-        one.traces.parent.mkdir(parents=True)
+        one.attempt_prefix.parent.mkdir(parents=True)
     whole = array_command([first, second])
-    assert not SlurmJobId(first).may_come()
+    assert not SlurmJobId(first).may_appear()
     for one in (single, whole):
         prepare_id_file(one)
     for one in (first, second):
         prepare_id_file(one, whole, task_index(one))
     number = SlurmJobId(second)
-    assert (number.told(), number.may_come()) == ("", True)
+    assert (number.read(), number.may_appear()) == ("", True)
     assert number.name() == "hyperplane-job-000-a-array-chunk-00001-attempt-1"
-    SlurmJobId(first).keep("42")
-    assert (number.told(), SlurmJobId(first).told(), number.may_come()) == ("42_2", "42_1", False)
-    assert SlurmJobId(single).told() == ""
-    SlurmJobId(single).keep("43")
-    assert SlurmJobId(single).told() == "43"
+    SlurmJobId(first).write("42")
+    assert (number.read(), SlurmJobId(first).read(), number.may_appear()) == ("42_2", "42_1", False)
+    assert SlurmJobId(single).read() == ""
+    SlurmJobId(single).write("43")
+    assert SlurmJobId(single).read() == "43"
     assert SlurmJobId(single).name() == "hyperplane-job-000-a-chunk-00000-attempt-1"
 
 
@@ -139,9 +139,9 @@ def test_requests_of_a_moment_and_of_a_kind_are_answered_together():
         return [2 * one for one in ones]
 
     async def go():
-        together = RequestBatcher(answer)
-        told = await asyncio.gather(*(together.ask(n, n % 2) for n in range(6)))
-        return [*told, await together.ask(7, 1)]
+        batcher = RequestBatcher(answer)
+        told = await asyncio.gather(*(batcher.request(n, n % 2) for n in range(6)))
+        return [*told, await batcher.request(7, 1)]
 
     assert asyncio.run(go()) == [0, 2, 4, 6, 8, 10, 14]
     assert asked == [[0, 2, 4], [1, 3, 5], [7]]
@@ -152,8 +152,8 @@ def test_what_goes_wrong_is_told_to_all():
         raise OSError(f"not {ones}")
 
     async def go():
-        together = RequestBatcher(answer)
-        return await asyncio.gather(*map(together.ask, range(2)), return_exceptions=True)
+        batcher = RequestBatcher(answer)
+        return await asyncio.gather(*map(batcher.request, range(2)), return_exceptions=True)
 
     assert [str(wrong) for wrong in asyncio.run(go())] == ["not [0, 1]"] * 2
 
@@ -169,8 +169,8 @@ def test_who_is_cancelled_in_time_has_not_asked_and_later_may_wait_on(binding):
         return ones
 
     async def go():
-        together = RequestBatcher(answer, binding=binding)
-        early, late, stays = (asyncio.ensure_future(together.ask(n)) for n in range(3))
+        batcher = RequestBatcher(answer, uncancellable=binding)
+        early, late, stays = (asyncio.ensure_future(batcher.request(n)) for n in range(3))
         await asyncio.sleep(0)
         early.cancel()
         await asyncio.wait({early})
@@ -182,7 +182,7 @@ def test_who_is_cancelled_in_time_has_not_asked_and_later_may_wait_on(binding):
         answered.set()
         await asyncio.wait({late})
         assert (early.cancelled(), late.cancelled(), await stays) == (True, True, 2)
-        nobody = asyncio.ensure_future(together.ask(3))
+        nobody = asyncio.ensure_future(batcher.request(3))
         await asyncio.sleep(0)
         nobody.cancel()
         await asyncio.sleep(0.2)
