@@ -123,7 +123,7 @@ def document(job: Job, store: JobStore) -> dict[str, Any]:
             "attempts": state.attempts,
             "chunks": state.chunks,
             "chunks_done": state.counts.get(DONE, 0) if state.chunks else 0,
-            "reasons": [one.reason for one in state.bad],
+            "reasons": [one.reason for one in state.failed],
             "logs": [
                 str(job.place / one.log)
                 for one in attempts

@@ -1,4 +1,4 @@
-"""Waiting for what may pass: a full disk, or a database that is away."""
+"""Back off while a disk is full or a database is unavailable."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from collections.abc import Callable
 
 from hyperplane.errors import JobStoreError
 
-#: Seconds before the first try again, and at most.
+#: Seconds before the first retry, and maximum.
 FIRST_DELAY, MAX_DELAY = 0.5, 10.0
-#: Seconds without another failure after which what failed has passed.
+#: Seconds without another failure after which a failure counts as resolved.
 _QUIET_SECONDS = 5.0
-#: What a file system answers that has no room, or none for this user.
+#: Errors of a full disk and of an exhausted quota.
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether an error is that of a full disk or quota, outside of the store."""
+    """Whether an error of the file system means a full disk or an exhausted quota."""
     return isinstance(error, OSError) and error.errno in _DISK_FULL
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether waiting may help: a full disk or quota, or a store that is full or away."""
+    """Whether waiting may help: a full disk or quota, or a full or unavailable store."""
     return is_disk_full(error) or (isinstance(error, JobStoreError) and error.passing)
 
 
 class Backoff:
-    """Growing delays between tries at what may pass, announced once for each time it begins.
+    """Exponential delays between retries, announced once per series of failures.
 
     Parameters
     ----------
     say : callable
         Takes the announcement.
     clock : callable
-        Seconds that never go back.
+        Monotonic clock in seconds.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Backoff:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the time of the next try has not come."""
+        """Whether the next retry is still in the future."""
         return self._clock() < self._until
 
     @property
@@ -55,13 +55,13 @@ class Backoff:
 
     @property
     def is_expired(self) -> bool:
-        """Whether the last failure is so long ago that the next one is another matter."""
+        """Whether the last failure is too long ago to belong to the same series as the next."""
         return self.is_failing and self._clock() > self._until + _QUIET_SECONDS
 
     def record_failure(self, error: BaseException) -> float:
-        """Note that a try failed, and give the seconds until the next one.
+        """Record a failure and return the seconds until the next retry.
 
-        Failures before the time of the next try belong to the same one.
+        Failures before the next retry belong to the same try.
         """
         if self.is_waiting:
             return self._until - self._clock()
@@ -72,13 +72,13 @@ class Backoff:
         return self._delay
 
     def record_success(self) -> None:
-        """Note that a try succeeded."""
+        """Record a success, which ends the series."""
         if self._delay:
-            self._say("going on")
+            self._say("resuming")
         self._delay = self._until = 0.0
 
     def retry_now(self) -> None:
-        """Make the next try at once."""
+        """Make the next retry due at once."""
         self._until = min(self._until, self._clock())
 
 
@@ -86,4 +86,4 @@ def _describe(error: BaseException) -> str:
     if not isinstance(error, OSError):
         return str(error)
     of = f"{error.filename}: " if error.filename else ""
-    return f"{of}{error.strerror}: make room on its disk; the job goes on then"
+    return f"{of}{error.strerror}: free space on that disk; the job then continues"

@@ -1,4 +1,4 @@
-"""The cancellation of a job that no store can take: a full disk has room for a new name."""
+"""Marker of a cancelled job for when the store is full: it is made by renaming a file."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _MARKER = "cancelled"
 
 
 def set_marker(job: Job) -> None:
-    """Note in the job's folder that the job is cancelled, though nothing can be written there.
+    """Mark a job as cancelled in its folder without using disk space.
 
     Raises
     ------
     OSError
-        When a file of the folder cannot be renamed either.
+        If the file cannot be renamed either.
     """
-    # A new file needs room, another name for a file that is there does not.
+    # A new file needs disk space; renaming an existing one does not.
     (job.place / "lock").replace(job.place / _MARKER)
 
 
@@ -27,6 +27,6 @@ def has_marker(job: Job) -> bool:
 
 
 def remove_marker(job: Job) -> None:
-    """Forget that the job was cancelled: the store has it now, or the job is resumed."""
+    """Remove the marker: the store has the cancellation, or the job is resumed."""
     with suppress(OSError):
         (job.place / _MARKER).unlink()

@@ -1,4 +1,4 @@
-"""Schedules as manifests for Kubernetes."""
+"""Kubernetes CronJob manifests of schedules."""
 
 from __future__ import annotations
 
@@ -9,41 +9,36 @@ from hyperplane.engines.kubernetes.pods import verbatim
 from hyperplane.errors import Fault, check
 from hyperplane.jobs.kubernetes_manifest import SAFE_CONTAINER, SAFE_POD, dump_yaml
 
-#: Seconds that a job has to end after it is asked to, before its pod is killed.
+#: Seconds that a job has to end after SIGTERM before its pod is killed.
 _GRACE_SECONDS = 30
-#: Characters that Kubernetes leaves of a name of 63 for a CronJob.
+#: Maximum length of a CronJob name: Kubernetes appends to it, up to 63 characters.
 _MAX_NAME_LENGTH = 52
 
 
 def render_cron_job(
     name: str, cron: str, argv: Sequence[str], *, image: str, folder: str, overlap: bool
 ) -> str:
-    """The manifest of a CronJob that runs a job in the foreground of its pod.
+    """Render the manifest of a CronJob that runs a job in the foreground of its pod.
 
     Parameters
     ----------
     name : str
         Name of the schedule.
     cron : str
-        When, in UTC.
+        Cron expression, in UTC.
     argv : sequence of str
         Program and arguments.
     image : str
-        The image that has them and the files of the pipeline.
+        Image with the program and the files of the pipeline.
     folder : str
-        Where they are run; the image's own folder when empty.
+        Working folder; that of the image if empty.
     overlap : bool
-        Whether a run may begin while an earlier one goes on.
-
-    Returns
-    -------
-    str
-        YAML.
+        Whether a run may start while an earlier one is running.
 
     Raises
     ------
     RequestError
-        When Kubernetes cannot hold it.
+        If Kubernetes cannot represent it.
 
     Examples
     --------
@@ -54,11 +49,11 @@ def render_cron_job(
     resource = re.sub("[^a-z0-9-]+", "-", name.lower()).strip("-")
     faults = []
     if len(resource) > _MAX_NAME_LENGTH:
-        allowed = f"up to {_MAX_NAME_LENGTH} characters for Kubernetes"
+        allowed = f"at most {_MAX_NAME_LENGTH} characters for Kubernetes"
         faults.append(Fault("--name", repr(name), allowed))
     if not image.strip():
-        advice = "one that has hyperplane and the files of the pipeline"
-        faults.append(Fault("--image", "nothing", "the image of the job's container", advice))
+        advice = "it needs hyperplane and the files of the pipeline"
+        faults.append(Fault("--image", "nothing", "an image for the job's container", advice))
     if re.search("7", cron.split()[4]):
         allowed = "0 for Sunday in Kubernetes"
         faults.append(Fault("--cron, day of the week", repr(cron.split()[4]), allowed))
@@ -78,7 +73,7 @@ def render_cron_job(
             "concurrencyPolicy": "Allow" if overlap else "Forbid",
             "jobTemplate": {
                 "spec": {
-                    "backoffLimit": 0,  # hyperplane tries again itself, from finished steps
+                    "backoffLimit": 0,  # hyperplane retries itself, from the finished steps
                     "template": {
                         "metadata": {"labels": labels},
                         "spec": {

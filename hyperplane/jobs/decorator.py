@@ -1,4 +1,4 @@
-"""Functions made jobs."""
+"""The ``@hyperplane.job`` decorator, which makes functions submittable as jobs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from hyperplane.public_calls import check_call, stating, unknown_name
 F = TypeVar("F", bound=Callable[..., Any])
 
 _JOB_OPTIONS = ("name", "job_type", "timeout", "active_timeout", "max_retries", "parameters")
-#: The fields of a step that the function itself fills.
+#: Fields of a step that the function itself determines.
 _FILLED_FIELDS = {"name", "kind", "path", "argv", "output_path", "depends_on"}
 _STEP_OPTIONS = tuple(name for name in Step.model_fields if name not in _FILLED_FIELDS)
-#: A name like that of functions.
+#: Name of a step whose function has none.
 _DEFAULT_NAME = "function"
 
 
@@ -36,12 +36,12 @@ def job(function: F) -> F: ...
 def job(**options: Any) -> Callable[[F], F]: ...
 @check_call
 def job(function: Any = None, **options: Any) -> Any:
-    """Make a function one that can be submitted as a job.
+    """Make a function submittable as a job.
 
     Parameters
     ----------
     function : callable
-        The function; called as before, it runs here and now.
+        The function; calling it still runs it in this process.
     **options
         ``name``, ``job_type``, ``timeout``, ``active_timeout``, ``max_retries`` and ``parameters``
         as for :func:`hyperplane.jobs.submit`; others, such as ``resources``, ``env`` and
@@ -50,15 +50,15 @@ def job(function: Any = None, **options: Any) -> Any:
     Returns
     -------
     callable
-        The function, with ``submit(...)``, which takes its arguments and returns a
-        :class:`~hyperplane.jobs.JobHandle`. Arguments that do not go with the function's signature
-        are refused by it, and nothing is submitted.
+        The function, with an attribute ``submit``: it takes the arguments of the function and
+        returns a :class:`~hyperplane.jobs.JobHandle`. Arguments that do not match the signature are
+        refused, and nothing is submitted.
 
     Raises
     ------
     RequestError
-        With every option that there is not or that has no such value, and when no job can come of
-        the function: its result must be a value, and no coroutine or generator.
+        With every unknown or invalid option, and if the function cannot be a job because it is a
+        coroutine function or a generator function.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def job(function: Any = None, **options: Any) -> Any:
 
 
 def _read_source(function: Any) -> str | None:
-    """The text of the module of a function, or of the function; None where there is none."""
+    """Return the source of a function's module, or of the function; None if there is none."""
     places: tuple[Any, Any] = (inspect.getmodule(function), function)
     for one in places:
         with contextlib.suppress(OSError, TypeError):
@@ -127,12 +127,12 @@ def _option_faults(options: Mapping[str, Any]) -> list[Fault]:
 
 
 def _function_faults(function: Any) -> list[Fault]:
-    """What keeps a function from being a job, whatever it is called with."""
+    """Return why a function cannot be a job, whatever its arguments."""
     if isinstance(function, (staticmethod, classmethod)) or not callable(function):
-        allowed = "a function; options are named, as in @hyperplane.job(max_retries=1)"
+        allowed = "a function, or options by name as in @hyperplane.job(max_retries=1)"
         return [Fault("function", type(function).__name__, allowed)]
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        advice = "have a function call asyncio.run(...) and return what comes of it"
+        advice = "submit a function that returns the result of asyncio.run(...)"
         return [Fault("function", "a coroutine", "a function that returns a value", advice)]
     if inspect.isgeneratorfunction(function):
         allowed, advice = "a function that returns a value", "return a list"
@@ -143,10 +143,10 @@ def _function_faults(function: Any) -> list[Fault]:
 def _check_arguments(
     function: Any, title: str, arguments: tuple[Any, ...], named: Mapping[str, Any]
 ) -> None:
-    """Refuse what the function cannot be called with, before a job is made of it."""
+    """Refuse arguments that do not match the function's signature."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # of some functions in C nobody knows it
+    except (TypeError, ValueError):  # some functions in C have no signature
         return
     try:
         signature.bind(*arguments, **named)

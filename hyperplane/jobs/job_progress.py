@@ -1,4 +1,4 @@
-"""How jobs stand, step by step: a tree for a terminal, lines for everything else."""
+"""Progress of jobs by step: a tree for terminals, lines for other output."""
 
 from __future__ import annotations
 
@@ -16,36 +16,35 @@ from hyperplane.jobs.step_command import attempt_prefix
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-#: Of a step that has not begun, and of one that never will.
+#: Status of a step that has not started, and of one that will not.
 WAITING, NOT_RUN = "waits", "not run"
-#: Chunks of a step that did not end well and are shown by themselves.
+#: Maximum failed chunks shown per step.
 _MAX_SHOWN = 5
 _STYLES = {DONE: "green", IN_PROGRESS: "cyan", WAITING: "dim", NOT_RUN: "dim", "pending": "dim"}
 
 
 @dataclass(frozen=True)
 class StepProgress:
-    """How one step of a job stands.
+    """Progress of one step of a job.
 
     Parameters
     ----------
     name : str
         The step.
     status : str
-        That of its last attempt; ``waits`` or ``not run`` when there is none.
+        Status of its last attempt; ``waits`` or ``not run`` if there is none.
     seconds : float
-        For how long attempts at it have run: pauses between them, and the time between the end of
-        the job and its resume, do not count. Where several chunks run at once they count once.
+        Time during which attempts ran, without pauses; concurrent chunks count once.
     attempts : int
-        How often it, or the chunk that was tried most often, has been tried.
+        Number of attempts, of the chunk that has the most.
     chunks : int
-        How many there are; 0 where the step is whole.
+        Number of chunks; 0 for a step without chunks.
     counts : mapping of str to int
-        Chunks by the status of their last attempt.
+        Number of chunks by the status of their last attempt.
     cells : str
-        The cell of a notebook that runs, such as ``"3/10"``.
-    bad : tuple of Attempt
-        Last attempts that did not end well, by chunk.
+        Current cell of a notebook, such as ``"3/10"``.
+    failed : tuple of Attempt
+        Last attempts that did not succeed, by chunk.
     """
 
     name: str
@@ -55,11 +54,11 @@ class StepProgress:
     chunks: int
     counts: Mapping[str, int]
     cells: str
-    bad: tuple[Attempt, ...]
+    failed: tuple[Attempt, ...]
 
     @property
     def detail(self) -> str:
-        """Chunks, cell and attempt, as far as there is something to say."""
+        """Chunks, cell and attempt number, if any."""
         parts = []
         if self.chunks and self.counts:
             others = (f", {count} {status}" for status, count in self.counts.items()
@@ -73,21 +72,9 @@ class StepProgress:
 
 
 def step_progress(job: Job, attempts: Sequence[Attempt], now: float) -> list[StepProgress]:
-    """How the steps of a job stand.
+    """Return the progress of a job's steps in the order of the file, after the installation.
 
-    Parameters
-    ----------
-    job : Job
-        The job.
-    attempts : sequence of Attempt
-        All attempts at its steps.
-    now : float
-        Seconds since 1970.
-
-    Returns
-    -------
-    list of StepState
-        In the order of the file; the installation of requirements first, where there is one.
+    ``now`` is in seconds since 1970.
     """
     of_step: dict[str, list[Attempt]] = {}
     for one in attempts:
@@ -107,13 +94,13 @@ def _one_step_progress(
     last = list({one.chunk: one for one in attempts}.values())
     chunks = 0 if step is None else step.chunk_count
     counts = Counter(one.status for one in last)
-    bad = tuple(one for one in last if one.status not in (DONE, IN_PROGRESS))
+    failed = tuple(one for one in last if one.status not in (DONE, IN_PROGRESS))
     if not last:
         status = NOT_RUN if job.processed else WAITING
     elif counts[IN_PROGRESS]:
         status = IN_PROGRESS
-    elif bad:
-        status = bad[-1].status
+    elif failed:
+        status = failed[-1].status
     elif counts[DONE] >= max(1, chunks):
         status = DONE
     else:
@@ -123,12 +110,12 @@ def _one_step_progress(
         cells = ", ".join(filter(None, (_current_cell(job, one, chunks) for one in last)))
     return StepProgress(
         name, status, _total_seconds(attempts, now), max((one.number for one in last), default=0),
-        chunks, dict(counts), cells, bad,
+        chunks, dict(counts), cells, failed,
     )  # fmt: skip
 
 
 def _total_seconds(attempts: Iterable[Attempt], now: float) -> float:
-    """Seconds in which at least one of some attempts ran."""
+    """Return the seconds during which at least one attempt ran."""
     total, until = 0.0, 0.0
     for begun, ended in sorted((one.started, one.ended or now) for one in attempts):
         total += max(0.0, ended - max(begun, until))
@@ -137,7 +124,7 @@ def _total_seconds(attempts: Iterable[Attempt], now: float) -> float:
 
 
 def _current_cell(job: Job, attempt: Attempt, chunks: int) -> str:
-    """The cell that an attempt at a notebook has come to."""
+    """Return the notebook cell that an attempt is executing."""
     if attempt.status != IN_PROGRESS:
         return ""
     files = attempt_prefix(job, WorkUnit(attempt.step, attempt.chunk, chunks), attempt.number)
@@ -149,21 +136,7 @@ def _current_cell(job: Job, attempt: Attempt, chunks: int) -> str:
 
 
 def render_tree(job: Job, states: Sequence[StepProgress], now: float) -> RenderableType:
-    """A job and its steps as a tree of rich.
-
-    Parameters
-    ----------
-    job : Job
-        The job.
-    states : sequence of StepState
-        Of :func:`step_states`.
-    now : float
-        Seconds since 1970.
-
-    Returns
-    -------
-    rich.console.RenderableType
-    """
+    """Render a job and its steps as a rich tree."""
     from rich.text import Text
     from rich.tree import Tree
 
@@ -184,12 +157,12 @@ def render_tree(job: Job, states: Sequence[StepProgress], now: float) -> Rendera
             label.append(f"  {format_duration(one.seconds):>8}  {one.detail}")
         label.rstrip()
         branch = tree.add(label)
-        for attempt in one.bad[:_MAX_SHOWN]:
+        for attempt in one.failed[:_MAX_SHOWN]:
             if why := _attempt_reason(attempt):
                 branch.add(Text(why, style="red", overflow="fold"))
-        if len(one.bad) > _MAX_SHOWN:
-            branch.add(Text(f"and {len(one.bad) - _MAX_SHOWN} more", style="red"))
-    if job.processed and job.reason and not any(one.bad for one in states):
+        if len(one.failed) > _MAX_SHOWN:
+            branch.add(Text(f"and {len(one.failed) - _MAX_SHOWN} more", style="red"))
+    if job.processed and job.reason and not any(one.failed for one in states):
         tree.add(Text(to_plain_line(job.reason), style="red"))
     return tree
 
@@ -209,38 +182,21 @@ def _job_duration(job: Job, now: float) -> str:
 
 
 class ProgressLines:
-    """What has changed since it was last asked for, as lines; for what is no terminal.
+    """Changes of jobs since the last call, as lines for output that is not a terminal.
 
-    Parameters
-    ----------
-    several : bool
-        Whether each line shall name its job.
+    ``several`` is whether each line names its job.
     """
 
     def __init__(self, *, several: bool = False) -> None:
         self._several = several
-        self._told: dict[tuple[str, str, int], tuple[object, ...]] = {}
+        self._reported: dict[tuple[str, str, int], tuple[object, ...]] = {}
 
     def lines(
         self, job: Job, attempts: Sequence[Attempt], states: Iterable[StepProgress], now: float
     ) -> Iterator[str]:
-        """A line for each step, failed chunk and job whose status is another one.
+        """Yield a line for each step, failed chunk and job whose status has changed.
 
-        Parameters
-        ----------
-        job : Job
-            The job.
-        attempts : sequence of Attempt
-            All attempts at its steps.
-        states : iterable of StepState
-            Of :func:`step_states`.
-        now : float
-            Seconds since 1970.
-
-        Yields
-        ------
-        str
-            ``"14:05:35 extract: done in 2.1 s"``
+        For example ``"14:05:35 extract: done in 2.1 s"``. ``now`` is in seconds since 1970.
         """
         who = f"{job.name} ({job.id[:8]}) " if self._several else ""
         at = time.strftime("%H:%M:%S", time.localtime(now))
@@ -258,25 +214,25 @@ class ProgressLines:
         if job.dashboard and self._is_new((job.id, "", -2), (job.dashboard,)):
             yield f"{at} {who}dashboard {to_plain_line(job.dashboard)}"
         if self._is_new((job.id, "", -1), (job.status,)):
-            took = f" in {_job_duration(job, now)}" if job.processed else ""
+            duration_text = f" in {_job_duration(job, now)}" if job.processed else ""
             why = f": {to_plain_line(job.reason)}" if job.reason else ""
-            yield f"{at} job {job.name} ({job.id[:8]}): {job.status}{took}{why}"
+            yield f"{at} job {job.name} ({job.id[:8]}): {job.status}{duration_text}{why}"
 
     def _is_new(self, key: tuple[str, str, int], value: tuple[object, ...]) -> bool:
-        before = self._told.get(key)
-        self._told[key] = value
+        before = self._reported.get(key)
+        self._reported[key] = value
         return before != value
 
 
 def _step_line(state: StepProgress) -> str:
-    took = "" if state.status == IN_PROGRESS else f" in {format_duration(state.seconds)}"
+    duration_text = "" if state.status == IN_PROGRESS else f" in {format_duration(state.seconds)}"
     detail = f" ({state.detail})" if state.detail else ""
-    why = _attempt_reason(state.bad[-1]) if state.bad and not state.chunks else ""
-    return f"{state.name}: {state.status}{took}{detail}" + (f": {why}" if why else "")
+    why = _attempt_reason(state.failed[-1]) if state.failed and not state.chunks else ""
+    return f"{state.name}: {state.status}{duration_text}{detail}" + (f": {why}" if why else "")
 
 
 def format_duration(seconds: float) -> str:
-    """A time for people.
+    """Format a duration.
 
     Examples
     --------
@@ -291,7 +247,7 @@ def format_duration(seconds: float) -> str:
 
 
 def to_plain_line(text: str) -> str:
-    r"""One line without the characters that a terminal obeys.
+    r"""Return text as one line without terminal control characters.
 
     Examples
     --------

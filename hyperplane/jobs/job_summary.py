@@ -1,4 +1,4 @@
-"""The summary of several jobs, in the documented words."""
+"""Summary of several jobs, in the platform's documented wording."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def format_summary(jobs: Sequence[Job]) -> str:
-    """The documented text on several jobs."""
+    """Format the documented summary of several jobs."""
     count = {status: sum(job.status == status for job in jobs) for status in _STATUSES}
     total = len(jobs)
     processed = sum(job.processed for job in jobs)
@@ -48,19 +48,14 @@ _STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, TIMED_OUT, CANCELLED, FAILED
 
 
 def summarize_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
-    """The summary of jobs, and whether all of them have ended.
+    """Return the summary of jobs, and whether all of them have ended.
 
     Parameters
     ----------
     ids : str, Submitted, JobHandle or iterable of them
-        The jobs, also by the beginning of their ids.
+        The jobs; unique prefixes of ids are accepted.
     store : JobStore, optional
-        Where they are.
-
-    Returns
-    -------
-    text : str
-    ended : bool
+        Store of the jobs; the configured one by default.
 
     Raises
     ------
@@ -68,27 +63,27 @@ def summarize_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
         With every id that no job has.
     """
     store = store or open_store()
-    asked = _to_ids(ids)
-    found = store.get_many(asked)
+    job_ids = _to_ids(ids)
+    found = store.get_many(job_ids)
     faults: list[Fault] = []
-    for one in asked:
+    for one in job_ids:
         if one not in found:
             try:
-                found[one] = store.get(one)  # by the beginning of its id
+                found[one] = store.get(one)  # by a prefix of its id
             except JobError:
-                allowed = "the id of a job; hyperplane job list shows them"
+                allowed = "the id of a job; 'hyperplane job list' shows them"
                 faults.append(Fault("ids", repr(one), allowed))
     check(faults)
     ensure_supervisor(store)
-    jobs = list({found[one].id: found[one] for one in asked}.values())  # each once
+    jobs = list({found[one].id: found[one] for one in job_ids}.values())  # each once
     return format_summary(jobs), all(job.processed for job in jobs)
 
 
 async def watch_jobs(ids: Any, interval: float) -> str:
-    """The summary once all jobs have ended; until then it is shown whenever it has changed."""
-    store, asked, shown = open_store(), _to_ids(ids), ""
+    """Return the summary once all jobs have ended; show it on each change until then."""
+    store, job_ids, shown = open_store(), _to_ids(ids), ""
     while True:
-        text, ended = await asyncio.to_thread(summarize_jobs, asked, store)
+        text, ended = await asyncio.to_thread(summarize_jobs, job_ids, store)
         if shown and (ended or text != shown):
             _clear_output(wait=not ended)
         if ended:
@@ -101,16 +96,16 @@ async def watch_jobs(ids: Any, interval: float) -> str:
 
 
 def _to_ids(ids: Any) -> list[str]:
-    """The ids of jobs; text, and what one submission gave, is one job."""
+    """Return the ids of jobs; text, or the result of one submission, is one job."""
     one = isinstance(ids, str) or hasattr(ids, "id")
     if not one and not is_iterable(ids):
-        allowed = "a list of ids of jobs, or one"
+        allowed = "one job id or a list of job ids"
         raise RequestError([Fault("ids", type(ids).__name__, allowed)])
     return [to_job_id(each) for each in ([ids] if one else ids)]
 
 
 def _clear_output(*, wait: bool) -> None:
-    """Take back what was shown before, in a notebook."""
+    """In a notebook, clear the previous output of the cell."""
     if "ipykernel" in sys.modules:
         from IPython.display import clear_output
 

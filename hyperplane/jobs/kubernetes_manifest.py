@@ -1,4 +1,4 @@
-"""What all manifests for Kubernetes have in common: their text, and what their pods may not."""
+"""YAML text and security settings shared by all Kubernetes manifests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-#: Of a pod, and of its container: no rights that a job does not need.
+#: Pod and container settings that grant no permissions a job does not need.
 SAFE_POD: Mapping[str, Any] = {
     "automountServiceAccountToken": False,
     "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -16,20 +16,20 @@ SAFE_POD: Mapping[str, Any] = {
 SAFE_CONTAINER: Mapping[str, Any] = {
     "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
 }
-#: Texts that every parser of YAML takes for text: to some y is true, and 1e3 a number.
+#: Texts that every YAML parser reads as text: to some, ``y`` is true and ``1e3`` a number.
 _PLAIN_TEXT = re.compile("[A-Za-z][A-Za-z0-9./-]+")
 
 
 def dump_yaml(manifest: Mapping[str, Any]) -> str:
-    """A manifest as text, which every parser takes for the same."""
-    found: str = yaml.dump(
+    """Dump a manifest as YAML that every parser reads alike."""
+    text: str = yaml.dump(
         manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf")
     )
-    return found
+    return text
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts in quotes where some parser may take them for something else; no anchors."""
+    """Dumper that quotes ambiguous texts and writes no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Which jobs there are."""
+"""List the submitted jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hyperplane.jobs.states import (
 from hyperplane.jobs.submitting import ensure_supervisor
 from hyperplane.public_calls import check_call
 
-#: Databases take no larger number.
+#: Largest integer that all databases accept.
 _MAX_LIMIT = 2**31 - 1
 STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, FAILED, TIMED_OUT, CANCELLED)
 
@@ -34,28 +34,29 @@ def list_jobs(
     schedule: str | None = None,
     limit: int | None = 20,
 ) -> list[Job]:
-    """The jobs that were submitted, the last first.
+    """List submitted jobs, most recent first.
 
     Parameters
     ----------
     status : str or iterable of str, optional
-        Only jobs with this status, as ``"in progress"`` or ``"in-progress"``, or with one of these.
+        Only jobs with this status, such as ``"in progress"`` or ``"in-progress"``, or with one of
+        these.
     name : str, optional
         Only jobs of this name.
     schedule : str, optional
         Only runs of this schedule.
     limit : int, optional
-        At most so many; None for all.
+        Maximum number of jobs; None for all.
 
     Returns
     -------
     list of Job
-        As they stand now. Where a team has one store, also those of others and of other machines.
+        Their current state. In a store shared by a team, also jobs of other users and machines.
 
     Raises
     ------
     RequestError
-        When there is no such status, or the limit is none.
+        If a status is unknown or the limit is invalid.
 
     Examples
     --------
@@ -70,11 +71,11 @@ def list_jobs(
             [status] if isinstance(status, str) else list(() if status is None else status)
         )
     except TypeError:
-        given = [status]  # it is no status, and told as such
-    asked = [str(one).replace("-", " ").replace("_", " ") for one in given]
+        given = [status]  # reported below as an unknown status
+    statuses = [str(one).replace("-", " ").replace("_", " ") for one in given]
     faults = [
         Fault("status", repr(one), f"one of {', '.join(STATUSES)}", suggest_names(one, STATUSES))
-        for one in asked
+        for one in statuses
         if one not in STATUSES
     ]
     if limit is not None and (
@@ -89,4 +90,4 @@ def list_jobs(
     check(faults)
     store = open_store()
     ensure_supervisor(store)
-    return store.find(statuses=asked or None, name=name, schedule=schedule, limit=limit)
+    return store.find(statuses=statuses or None, name=name, schedule=schedule, limit=limit)

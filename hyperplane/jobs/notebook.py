@@ -1,8 +1,7 @@
 """Execute a notebook in a step, cell by cell: ``python notebook.py NOTEBOOK OUTPUT``.
 
-It runs as a program of its own and imports nothing of hyperplane: that would be a tenth of the time
-of a short notebook. What it needs to know stands in the environment, as
-:mod:`hyperplane.jobs.environment` has put it there.
+Runs as a separate program and imports nothing of hyperplane, which would take a tenth of the time
+of a short notebook. Its options are in the environment, set by :mod:`hyperplane.jobs.environment`.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    # Modules beside this one are no modules of the notebook.
+    # Modules in this folder must not be importable from the notebook.
     _path = sys.path[:] if sys.flags.safe_path else sys.path[1:]
-    # The files are beside this one, as in a pod, or where the package has them.
+    # The files are in this folder, as in a pod, or in those of the package.
     sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "engines")]
     from cell_errors import describe_error, name_cell  # type: ignore[import-not-found]
     from kernel_folder import KernelFolder, open_kernel_folder  # type: ignore[import-not-found]
@@ -33,32 +32,33 @@ else:
     from hyperplane.jobs.kernel_folder import KernelFolder, open_kernel_folder
 
 PARAMETERS, PROGRESS = "HYPERPLANE_JOB_PARAMETERS", "HYPERPLANE_JOB_PROGRESS"
-#: The kernel that the step chooses; else the notebook names it.
+#: Kernel that the step selects; by default the one that the notebook names.
 KERNEL = "HYPERPLANE_JOB_KERNEL"
-#: The kernel of a notebook that names none.
+#: Kernel of a notebook that names none.
 DEFAULT_KERNEL = "python3"
-#: Set where nobody sees the output: then the log ends with it, in a line that begins so.
+#: Set if the output file cannot be read: the log then ends with the notebook, in lines with this
+#: prefix.
 SEND_VARIABLE, LINE_MARKER = "HYPERPLANE_JOB_SEND_NOTEBOOK", "hyperplane-notebook:"
 _LINE_LENGTH = 8192
-#: What papermill, and jsonschema for it, import where it is installed: the clients of clouds, and a
-#: grammar of addresses. It takes two seconds, and nothing here uses it: notebooks are local files.
+#: Optional imports of papermill and jsonschema (cloud clients, a URI grammar), hidden from them:
+#: they take two seconds, and notebooks here are local files.
 _UNUSED = ("boto3", "gcsfs", "pyarrow", "rfc3987_syntax")
-#: Seconds that a kernel may take to answer: many that start together take turns on few cores.
+#: Seconds that a kernel may take to start: many starting at once share few cores.
 _START_SECONDS = 600
 
 
 def execute(notebook: Path, output: Path) -> None:
-    """Execute a notebook, writing what is done of it after each cell.
+    """Execute a notebook, writing the result after each cell.
 
     Parameters
     ----------
     notebook : Path
-        The notebook; parameters of the job go after its cell tagged ``parameters``.
+        The notebook; parameters of the job follow its cell tagged ``parameters``.
     output : Path
-        Where the executed one is written; after a failure it shows the cell that failed.
+        Path of the executed notebook; after a failure it shows the cell that failed.
     """
     output = output.resolve()
-    # First of all, while this process has one thread and few files: it forks.
+    # First, while this process has one thread and few open files: it forks.
     with open_kernel_folder(output) as place:
         _execute(notebook, output, place)
 
@@ -74,11 +74,11 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
         from papermill.iorw import LocalHandler, papermill_io
         from traitlets.config import Config
     except ImportError as error:
-        sys.exit(f"{error}. Notebooks need more packages: pip install 'hyperplane[jobs]'")
+        sys.exit(f"{error}. Notebooks need additional packages: pip install 'hyperplane[jobs]'")
 
     begun = 0
 
-    class Told(NBClientEngine):  # type: ignore[misc]
+    class ProgressEngine(NBClientEngine):  # type: ignore[misc]
         @classmethod
         def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> Any:
             begin, count = nb_man.cell_start, len(nb_man.nb.cells)
@@ -92,7 +92,7 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
             nb_man.cell_start = cell_start
             return super().execute_managed_notebook(nb_man, kernel_name, **options)
 
-    class Calm(AsyncKernelManager):
+    class UninterruptedKernelManager(AsyncKernelManager):
         @property
         def kernel_spec(self) -> Any:
             return native or super().kernel_spec
@@ -102,21 +102,21 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
             await super()._async_post_start_kernel(**options)
 
         async def _async_interrupt_kernel(self) -> None:
-            """Nothing: at the end no cell runs, and the kernel would write an error of its own."""
+            """Do nothing: at the end no cell runs, and the kernel would log an error."""
 
-    class Output(LocalHandler):  # type: ignore[misc]
+    class NotebookWriter(LocalHandler):  # type: ignore[misc]
         def write(self, text: str, path: str) -> None:
             place.write_output(text)
 
-    papermill_engines.register("hyperplane", Told)
-    papermill_io.register(str(output), Output())
-    # A parameter that no cell declares is no news: every step of a job gets all of them.
+    papermill_engines.register("hyperplane", ProgressEngine)
+    papermill_io.register(str(output), NotebookWriter())
+    # Undeclared parameters are expected: every step of a job gets all of them.
     logging.getLogger("papermill").setLevel(logging.ERROR)
     output.parent.mkdir(parents=True, exist_ok=True)
     parameters = json.loads(os.environ.get(PARAMETERS, "{}"))
     metadata = json.loads(notebook.read_bytes()).get("metadata") or {}
     kernel, language, native = _select_kernel(notebook.name, metadata)
-    if language == "python":  # what is no name there would break the cell; the environment has it
+    if language == "python":  # other names would break the cell; they are in the environment
         parameters = {name: parameters[name] for name in parameters if _is_variable(name)}
     try:
         papermill.execute_notebook(
@@ -131,16 +131,16 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
             stdout_file=sys.stdout,
             stderr_file=sys.stderr,
             cwd=str(Path.cwd()),
-            kernel_manager_class=Calm,
+            kernel_manager_class=UninterruptedKernelManager,
             config=Config({"KernelManager": place.settings()}),
         )
-    # Not their tracebacks: those are of papermill, and the one of the cell is in the message.
+    # Without the tracebacks of papermill; that of the cell is in the message.
     except PapermillExecutionError as error:
         cell = name_cell(output, error.cell_index, error.exec_count)
-        told = describe_error(
+        message = describe_error(
             notebook.name, cell, error.ename, str(error.evalue), list(error.traceback)
         )
-        sys.exit(told)
+        sys.exit(message)
     except DeadKernelError as error:
         cell = name_cell(output, begun, None)
         sys.exit(
@@ -151,7 +151,7 @@ def _execute(notebook: Path, output: Path, place: KernelFolder) -> None:
 
 @contextmanager
 def _hide_modules(names: Iterable[str]) -> Iterator[None]:
-    """For a block, an import of these modules fails as if they were not installed."""
+    """Within a block, make imports of these modules fail as if they were not installed."""
     hidden = [name for name in names if name not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
@@ -162,7 +162,7 @@ def _hide_modules(names: Iterable[str]) -> Iterator[None]:
 
 
 def _select_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, Any]:
-    """The kernel for a notebook, its language, and its specification if none is installed."""
+    """Return the kernel for a notebook, its language, and its specification if not installed."""
     from jupyter_client.kernelspec import NoSuchKernel, get_kernel_spec
 
     chosen = os.environ.get(KERNEL)
@@ -175,19 +175,19 @@ def _select_kernel(name: str, metadata: Mapping[str, Any]) -> tuple[str, str, An
     except NoSuchKernel as error:
         native = None if language.lower() != "python" else _native_kernel()
         if native is None:
-            sys.exit(f"{name}: {error}. jupyter kernelspec list shows those there are")
+            sys.exit(f"{name}: {error}. 'jupyter kernelspec list' shows the installed kernels")
         version = ".".join(map(str, sys.version_info[:3]))
         sys.stderr.write(
-            f"{name} names the kernel {kernel!r}, which is not installed here: it runs with the "
+            f"{name} names the kernel {kernel!r}, which is not installed; it runs with the "
             f"kernel of {sys.executable} (Python {version})\n"
         )
         kernel = DEFAULT_KERNEL
-    # Papermill writes parameters in the language, whose name it knows in lower case.
+    # Papermill knows the language, in which it writes the parameters, in lower case.
     return kernel, "python" if language.lower() == "python" else language, native
 
 
 def _native_kernel() -> Any:
-    """The kernel of this interpreter; None where it has none."""
+    """Return the kernel specification of this interpreter, or None."""
     from jupyter_client.kernelspec import KernelSpec
 
     try:
@@ -198,17 +198,9 @@ def _native_kernel() -> Any:
 
 
 def notebook_language(metadata: Mapping[str, Any]) -> str:
-    """The language that a notebook's metadata states; empty where it states none.
+    """Return the language that a notebook's metadata states; empty if it states none.
 
-    Parameters
-    ----------
-    metadata : mapping
-        That of the notebook.
-
-    Returns
-    -------
-    str
-        Where two names are given, such as of Sage, which calls itself Python, too, the other one.
+    If two names are given, such as for Sage, which also calls itself Python, return the other one.
 
     Examples
     --------
@@ -240,22 +232,22 @@ def _write_progress(cell: int, cells: int) -> None:
 
 
 def _escape_braces(path: Path) -> str:
-    """A path in which papermill finds no place for a parameter."""
+    """Return a path in which papermill finds no placeholder."""
     return str(path.resolve()).replace("{", "{{").replace("}", "}}")
 
 
 def _print_notebook(output: Path) -> None:
-    """Write the executed notebook to the log, if nobody sees it otherwise."""
+    """Print the executed notebook to the log if the file cannot be read otherwise."""
     if os.environ.get(SEND_VARIABLE) and output.exists():
         packed = base64.b64encode(zlib.compress(output.read_bytes())).decode()
-        # In lines that no runtime of containers cuts into pieces.
+        # In lines that container runtimes do not split.
         lines = [packed[at : at + _LINE_LENGTH] for at in range(0, len(packed), _LINE_LENGTH)]
         sys.stdout.write("".join(f"\n{LINE_MARKER}{line}" for line in lines) + "\n")
         sys.stdout.flush()
 
 
 def extract_notebook(log: bytes) -> tuple[bytes, bytes | None]:
-    r"""A log without the notebook at its end, and the notebook; None when there is none.
+    r"""Split a log into its text and the notebook at its end, None if there is none.
 
     Examples
     --------
@@ -269,12 +261,12 @@ def extract_notebook(log: bytes) -> tuple[bytes, bytes | None]:
     lines = log.split(b"\n")
     packed = b"".join(line.removeprefix(mark) for line in lines if line.startswith(mark))
     first = next(at for at, line in enumerate(lines) if line.startswith(mark))
-    # The line before the first one is there to begin it.
+    # The empty line before the first one belongs to the notebook.
     text = lines[: first - 1 if first and not lines[first - 1] else first]
     rest = b"\n".join([*text, *(line for line in lines[first:] if not line.startswith(mark))])
     try:
         return rest, zlib.decompress(base64.b64decode(packed))
-    except (ValueError, zlib.error):  # cut off on its way
+    except (ValueError, zlib.error):  # truncated
         return rest, None
 
 

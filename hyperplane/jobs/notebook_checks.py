@@ -1,4 +1,4 @@
-"""What can be said of notebooks before they run: their kernels, and the parameters they name."""
+"""Check the kernels and declared parameters of notebooks before they run."""
 
 from __future__ import annotations
 
@@ -17,40 +17,32 @@ from hyperplane.jobs.definition.wording import format_value, suggest_names
 from hyperplane.jobs.notebook import DEFAULT_KERNEL, notebook_language
 from hyperplane.jobs.parameter_cells import ParameterCell, read_parameter_cell
 
-#: Variables with which a step has other kernels than this process.
+#: Environment variables with which a step finds other kernels than this process.
 _KERNEL_VARIABLES = {"JUPYTER_PATH", "JUPYTER_DATA_DIR", "HOME", "XDG_DATA_HOME"}
 
 
 @dataclass(frozen=True)
 class _NotebookInfo:
-    """What a notebook says of itself."""
+    """Kernel, language and parameter cell of a notebook."""
 
     kernel: str
     language: str
-    #: Its cell tagged ``parameters``; None where there is no such cell.
+    #: Cell tagged ``parameters``; None if there is none.
     cell: ParameterCell | None
 
 
 def kernel_faults(pipeline: Pipeline) -> list[Fault]:
-    """Kernels that notebooks name and this machine has not.
+    """Return faults for kernels that notebooks name and that are not installed.
 
-    Parameters
-    ----------
-    pipeline : Pipeline
-        The pipeline; one with ``requirements`` may bring kernels of its own, and has no faults.
-
-    Returns
-    -------
-    list of Fault
-        With the kernels that there are.
+    A pipeline with ``requirements`` may install kernels itself and has no faults.
     """
     steps = [] if pipeline.requirements else [s for s in pipeline.steps if s.kind == "notebook"]
     if not steps:
         return []
     if missing := [one for one in ("papermill", "jupyter_client") if not _is_installed(one)]:
         advice = "pip install 'hyperplane[jobs]'"
-        asked = f"a notebook, without the package {missing[0]}"
-        return [Fault(f"step {steps[0].name!r}", asked, "an installation for notebooks", advice)]
+        given = f"a notebook, without the package {missing[0]}"
+        return [Fault(f"step {steps[0].name!r}", given, "an installation for notebooks", advice)]
     kernels = sorted(_installed_kernels())
     return [
         fault
@@ -60,35 +52,24 @@ def kernel_faults(pipeline: Pipeline) -> list[Fault]:
 
 
 def kernel_warnings(pipeline: Pipeline) -> list[str]:
-    """Kernels of Python that notebooks name and this machine has not: its own one runs instead.
-
-    Parameters
-    ----------
-    pipeline : Pipeline
-        The pipeline, without faults of kernels.
-
-    Returns
-    -------
-    list of str
-        One for each kernel.
-    """
+    """Return warnings for missing Python kernels that this environment's kernel replaces."""
     named: dict[str, list[str]] = {}
     for step, notebook in _read_with_local_kernels(pipeline):
         if step.kernel is None and notebook.kernel not in ("", DEFAULT_KERNEL):
             named.setdefault(notebook.kernel, []).append(step.path)
-    here = set(_installed_kernels()) if named else set()
+    installed = set(_installed_kernels()) if named else set()
     version = platform.python_version()
     return [
         f"{', '.join(dict.fromkeys(paths))}: the kernel {format_value(kernel)} is not installed; "
         f"the kernel of this environment (Python {version}) runs instead. Set kernel: in the step "
         "to select another"
         for kernel, paths in named.items()
-        if kernel not in here
+        if kernel not in installed
     ]
 
 
 def _read_with_local_kernels(pipeline: Pipeline) -> list[tuple[Step, _NotebookInfo]]:
-    """Steps with notebooks that find the kernels of this process."""
+    """Return notebook steps that use the kernels of this process."""
     steps = [] if pipeline.requirements else [s for s in pipeline.steps if s.kind == "notebook"]
     read = (
         (step, _read_step_notebook(pipeline, step))
@@ -100,42 +81,30 @@ def _read_with_local_kernels(pipeline: Pipeline) -> list[tuple[Step, _NotebookIn
 
 def _kernel_fault(step: Step, notebook: _NotebookInfo, kernels: list[str]) -> Fault | None:
     where = f"step {step.name!r}: {step.path}"
-    allowed = f"a kernel that is here: {', '.join(kernels) or 'there is none'}"
-    choose = "choose another with kernel: in the step"
+    allowed = f"an installed kernel: {', '.join(kernels) or 'there is none'}"
+    choose = "select another with kernel: in the step"
     if not step.kernel and not notebook.kernel and notebook.language not in ("", "python"):
-        asked = f"no kernel, and the language {format_value(notebook.language)}"
-        return Fault(where, asked, allowed, choose)
+        given_kernel = f"no kernel, and the language {format_value(notebook.language)}"
+        return Fault(where, given_kernel, allowed, choose)
     name = step.kernel or notebook.kernel or DEFAULT_KERNEL
     if name in kernels:
         return None
     near = suggest_names(name, kernels)
     if step.kernel:
-        advice = f"{near} jupyter kernelspec list shows them".strip()
+        advice = f"{near} 'jupyter kernelspec list' shows them".strip()
         return Fault(f"step {step.name!r}: kernel", format_value(name), allowed, advice)
     if notebook.language == "python" and _is_installed("ipykernel"):
-        return None  # that of this environment
-    asked = (
+        return None  # the kernel of this environment is used
+    given_kernel = (
         f"the kernel {format_value(name)}" if notebook.kernel else f"no kernel, so {DEFAULT_KERNEL}"
     )
     if notebook.language:
-        asked += f" of the language {notebook.language}"
-    return Fault(where, asked, allowed, f"{near} {choose}, or install it".strip())
+        given_kernel += f" of the language {notebook.language}"
+    return Fault(where, given_kernel, allowed, f"{near} {choose}, or install it".strip())
 
 
 def notebook_warnings(pipeline: Pipeline, parameters: Iterable[str]) -> list[str]:
-    """What may be a slip: no kernel, parameters that are no variables, or texts for numbers.
-
-    Parameters
-    ----------
-    pipeline : Pipeline
-        The pipeline.
-    parameters : iterable of str
-        Names of the job's parameters.
-
-    Returns
-    -------
-    list of str
-    """
+    """Return warnings: no kernel, parameters that are no variables, or of another type."""
     given = list(parameters)
     steps = [step for step in pipeline.steps if step.kind == "notebook"]
     read = [
@@ -143,7 +112,7 @@ def notebook_warnings(pipeline: Pipeline, parameters: Iterable[str]) -> list[str
     ]
     python = [(step, one) for step, one in read if one.language in ("", "python")]
     found = [
-        f"{step.path} names no kernel: it runs with {DEFAULT_KERNEL}"
+        f"{step.path} names no kernel; it runs with {DEFAULT_KERNEL}"
         for step, one in python
         if not one.kernel and not step.kernel
     ]
@@ -159,7 +128,7 @@ def notebook_warnings(pipeline: Pipeline, parameters: Iterable[str]) -> list[str
 
 
 def _type_warning(step: Step, notebook: _NotebookInfo, given: Sequence[str]) -> str:
-    """Parameters that come as text where the notebook's default is a number, list or the like."""
+    """Warn of parameters that arrive as text although the notebook's default is not text."""
     of_chunks = ["chunk_id"] * bool(step.chunk_count) + ["item"] * bool(step.foreach)
     types = notebook.cell.types if notebook.cell else {}
     wrong = {name: types[name] for name in (*given, *of_chunks) if name in types}
@@ -169,19 +138,16 @@ def _type_warning(step: Step, notebook: _NotebookInfo, given: Sequence[str]) -> 
     name, kind = next(iter(wrong.items()))
     made = {"int": f"int({name})", "float": f"float({name})", "bool": f'{name}.lower() == "true"'}
     return (
-        f"{step.path}: parameters arrive as text (str), where the cell tagged parameters has other "
+        f"{step.path}: parameters arrive as text (str), but the cell tagged parameters has other "
         f"types: {shown_types}; convert them in a later cell, as with {name} = "
         f"{made.get(kind, f'json.loads({name})')}"
     )
 
 
 def read_declared_parameters(path: Path) -> tuple[str, frozenset[str]]:
-    """The language of a notebook, and the variables that its cell tagged ``parameters`` assigns.
+    """Return the language of a notebook and the variables of its cell tagged ``parameters``.
 
-    Raises
-    ------
-    ValueError
-        When it cannot be read.
+    Raises ValueError if the notebook cannot be read.
     """
     notebook = _read_notebook(path)
     if notebook is None:
@@ -190,7 +156,7 @@ def read_declared_parameters(path: Path) -> tuple[str, frozenset[str]]:
 
 
 def is_variable(name: str) -> bool:
-    """Whether a parameter can be a variable of a notebook in Python."""
+    """Whether a parameter can be a variable of a Python notebook."""
     return name.isidentifier() and not keyword.iskeyword(name)
 
 
@@ -199,7 +165,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _installed_kernels() -> Iterable[str]:
-    from jupyter_client.kernelspec import KernelSpecManager  # it takes a while
+    from jupyter_client.kernelspec import KernelSpecManager  # slow import
 
     found: Iterable[str] = KernelSpecManager().find_kernel_specs()
     return found
@@ -210,7 +176,7 @@ def _read_step_notebook(pipeline: Pipeline, step: Step) -> _NotebookInfo | None:
 
 
 def _read_notebook(path: Path) -> _NotebookInfo | None:
-    """What a notebook says of itself; None when it cannot be read any more."""
+    """Read a notebook's kernel, language and parameter cell; None if it cannot be read."""
     try:
         document = json.loads(path.read_bytes())
         metadata = _as_mapping(document.get("metadata"))

@@ -1,4 +1,4 @@
-"""Somebody is told of a job that has failed for good."""
+"""Send the failure notifications of a job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hyperplane.errors import Fault, HyperplaneError, RequestError
 from hyperplane.jobs import slack
 from hyperplane.jobs.states import Job
 
-#: Characters of the end of a log that go into a message.
+#: Characters of the end of a log that a message contains.
 MAX_TAIL = 2500
 _SLACK_PREFIX = "slack:"
 
@@ -18,31 +18,31 @@ _log = logging.getLogger(__name__)
 
 
 def notify(job: Job, log_tail: str, environment: Mapping[str, str], targets: Iterable[str]) -> None:
-    """Tell somebody of a job that has failed.
+    """Send notifications of a failed job.
 
-    It waits for servers, for minutes in the worst case; what goes wrong is logged and raises
-    nothing, because the job has ended as it has.
+    Waits for servers, for minutes in the worst case. Errors are logged and not raised: the job has
+    already ended.
 
     Parameters
     ----------
     job : Job
-        The job, as it has ended.
+        The job, after its end.
     log_tail : str
         The end of the log of the step that failed.
     environment : mapping of str to str
-        Where ``SLACK_TOKEN`` and ``WEBHOOK_URL`` are: that of whoever submitted the job.
+        Environment of the submission, with ``SLACK_TOKEN`` and ``WEBHOOK_URL``.
     targets : iterable of str
-        Whom, as ``hyperplane.jobs.notify`` names them: ``"slack:#channel"`` or ``"webhook"``.
+        Targets as in ``hyperplane.jobs.notify``: ``"slack:#channel"`` or ``"webhook"``.
     """
     text = format_message(job, log_tail)
     for target in targets:
         try:
             _send(target, text, environment)
         except HyperplaneError as error:
-            _log.warning("nobody was told of job %s through %s: %s", job.id, target, error)
-        except Exception as error:  # noqa: BLE001 - a job must not suffer, whatever it is
+            _log.warning("no notification of job %s sent to %s: %s", job.id, target, error)
+        except Exception as error:  # noqa: BLE001 - must not affect the job
             kind = type(error).__name__  # its text may hold a secret
-            _log.warning("nobody was told of job %s through %s: %s", job.id, target, kind)
+            _log.warning("no notification of job %s sent to %s: %s", job.id, target, kind)
 
 
 def _send(target: str, text: str, environment: Mapping[str, str]) -> None:
@@ -58,15 +58,15 @@ def _send(target: str, text: str, environment: Mapping[str, str]) -> None:
 
 
 def format_message(job: Job, log_tail: str) -> str:
-    """What is said of a job: its name, id, time and reason, and the end of its log."""
+    """Format the message: the job's name, id, end time and reason, and the end of its log."""
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(job.ended or time.time()))
     rows = {"job": job.name, "id": job.id, "ended": at, "reason": job.reason or job.status}
     if job.schedule:
         rows["schedule"] = job.schedule
     rows["log"] = f"hyperplane job logs {job.id[:8]}"
-    said = f"Job *{slack.escape_markup(job.name)}* {job.status}\n{slack.format_table(rows)}"
+    text = f"Job *{slack.escape_markup(job.name)}* {job.status}\n{slack.format_table(rows)}"
     tail = log_tail.strip()
     if not tail:
-        return said
+        return text
     cut = tail if len(tail) <= MAX_TAIL else "..." + tail[-MAX_TAIL:]
-    return f"{said}\nThe end of the log:\n```\n{slack.escape_markup(cut)}\n```"
+    return f"{text}\nThe end of the log:\n```\n{slack.escape_markup(cut)}\n```"

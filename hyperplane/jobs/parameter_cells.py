@@ -1,4 +1,4 @@
-"""The cell of a notebook tagged ``parameters``: its variables, and the types of their defaults."""
+"""Read a notebook's cell tagged ``parameters``: its variables and their default types."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 _ASSIGNED = re.compile(r"^([A-Za-z_]\w*)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
-#: Lines of IPython that are no Python: magics, commands of a shell and questions.
+#: IPython lines that are not Python: magics, shell commands and help queries.
 _MAGIC = re.compile(r"^([ \t]*)[%!?].*$", re.MULTILINE)
-#: Functions that make of a text what a notebook wants.
+#: Functions that convert text to other types.
 _CONVERTERS = {
     "bool", "date", "datetime", "datetime64", "Decimal", "eval", "float", "float32", "float64",
     "fromisoformat", "Fraction", "int", "int32", "int64", "isinstance", "literal_eval", "loads",
@@ -22,21 +22,21 @@ _DISPLAYS: dict[type[ast.AST], str] = {
     ast.List: "list", ast.Dict: "dict", ast.Tuple: "tuple", ast.Set: "set",
 }  # fmt: skip
 _SCALARS = {"bool", "float", "int"}
-#: Of a text that is no Python, has a null byte, or is nested too deep for the parser.
+#: Errors of invalid source text, null bytes, and nesting too deep for the parser.
 _PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True)
 class ParameterCell:
-    """What the first cell tagged ``parameters`` assigns.
+    """Assignments of the first cell tagged ``parameters``.
 
     Parameters
     ----------
     names : frozenset of str
-        The variables.
+        The assigned variables.
     types : mapping of str to str
-        Variable to the type of its default, where that is neither text nor None and no other cell
-        converts the variable.
+        Default type by variable, for defaults that are neither text nor None and that no other cell
+        converts.
     """
 
     names: frozenset[str]
@@ -44,7 +44,7 @@ class ParameterCell:
 
 
 def read_parameter_cell(cells: Iterable[Any]) -> ParameterCell | None:
-    """The cell of a notebook in Python; None where no cell has the tag."""
+    """Return the tagged cell of a Python notebook; None if there is none."""
     tagged, others = None, []
     for cell in cells:
         source = cell["source"]
@@ -80,7 +80,7 @@ def _parse(text: str) -> ast.Module | None:
 
 
 def _find_defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Variables that are assigned a value, with its type as :func:`_type_of` gives it."""
+    """Yield assigned variables with the type of their value (:func:`_literal_type`)."""
     for node in tree.body:
         targets: list[Any] = node.targets if isinstance(node, ast.Assign) else []
         if isinstance(node, ast.AnnAssign):
@@ -96,7 +96,7 @@ def _find_defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _literal_type(value: Any) -> str:
-    """The type of a number, a truth value, a list or the like; empty for all else."""
+    """Return the type of a number, boolean or collection literal; else an empty string."""
     if isinstance(value, ast.UnaryOp):  # -1
         value = value.operand
     if isinstance(value, ast.Constant):
@@ -106,7 +106,7 @@ def _literal_type(value: Any) -> str:
 
 
 def _find_converted(text: str) -> Iterator[str]:
-    """Variables that a cell gives to a function that converts text, or compares with a text."""
+    """Yield variables that a cell passes to a converter or compares with text."""
     tree = _parse(text)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call):
@@ -115,7 +115,7 @@ def _find_converted(text: str) -> Iterator[str]:
                 values = [*node.args, *(each.value for each in node.keywords)]
                 inner = [one for each in values for one in ast.walk(each)]
                 yield from (one.id for one in inner if isinstance(one, ast.Name))
-            # n.lower(), n.split(",") and the like are made for texts.
+            # A variable with a method of str, such as n.lower(), is used as text.
             owner = getattr(node.func, "value", None)
             if isinstance(owner, ast.Name) and hasattr(str, str(getattr(node.func, "attr", ""))):
                 yield owner.id

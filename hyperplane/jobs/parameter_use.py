@@ -1,4 +1,4 @@
-"""Parameters of a job that none of its steps reads: a misspelt name changes nothing, silently."""
+"""Find parameters of a job that no step reads: a misspelled name has no effect otherwise."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from hyperplane.jobs.source_reads import (
     find_words,
 )
 
-#: Files that are looked at for one step, and bytes of the longest.
+#: Maximum files that are followed for one step, and maximum bytes of one file.
 _MAX_FILES, _MAX_FILE_BYTES = 50, 1 << 23
-#: How like a name must be where a step may read what is not seen: a slip, and no other word.
+#: Minimum similarity of a reported name if a step may read more than its source shows.
 _TYPO_RATIO = 0.75
 _SHELLS = {"bash", "sh", "dash", "zsh", "ksh"}
 _READERS = {
     ".py": analyze_python, ".sh": analyze_bash, ".bash": analyze_bash,
     ".js": analyze_javascript, ".mjs": analyze_javascript, ".cjs": analyze_javascript,
 }  # fmt: skip
-#: Packages that read variables with names of their own only.
+#: Packages that read only environment variables with names of their project.
 _CLOSED_PACKAGES = {
     "IPython", "dask", "distributed", "hyperplane", "hyperplane_gpu", "joblib", "matplotlib",
     "numpy", "pandas", "pyarrow", "scipy", "sklearn", "tqdm", "xarray", "yaml", "zarr",
@@ -44,7 +44,7 @@ _CLOSED_PACKAGES = {
 def find_unread_parameters(
     pipeline: Pipeline, parameters: Iterable[str], source: str | None = None
 ) -> list[str]:
-    """Say which parameters no step of a pipeline reads.
+    """Describe the parameters that no step of a pipeline reads.
 
     Parameters
     ----------
@@ -53,14 +53,14 @@ def find_unread_parameters(
     parameters : iterable of str
         Names of the job's parameters.
     source : str, optional
-        The text of the function that is submitted, if one is.
+        Source of the submitted function, if any.
 
     Returns
     -------
     list of str
-        A sentence for each parameter that no step names, if one reads a name much like it, or if
-        all that the steps run is seen. A step that runs or imports what is not seen may read any
-        parameter from its environment: there only what looks like a slip is reported.
+        One sentence per parameter that no step names, if a step reads a similar name or if
+        everything that the steps run has been analyzed. A step that runs or imports unknown code
+        may read any parameter: then only likely typing errors are reported.
     """
     given = list(parameters)
     if not given:
@@ -83,7 +83,7 @@ def find_unread_parameters(
 
 
 def _suggest_name(name: str, reads: ParameterReads, given: set[str]) -> str:
-    """A question that names the nearest parameter that is read and not given."""
+    """Suggest the most similar parameter that is read and not given."""
     known = {variable_name(one): one for one in sorted(reads.names)}
     variable = variable_name(name)
     if not reads.complete:
@@ -117,7 +117,7 @@ def _command_reads(
 ) -> ParameterReads:
     program = Path(argv[0]).name
     is_python = re.fullmatch(r"python[\d.]*", program) is not None
-    if argv[1:3] == ("-m", PROGRAM):  # a function; its module may have others that it calls
+    if argv[1:3] == ("-m", PROGRAM):  # a function, which may call others of its module
         return UNKNOWN if source is None else replace(analyze_python(source), complete=False)
     if argv[1:2] == ("-c",) and len(argv) > 2 and (is_python or program in _SHELLS):
         reads = analyze_python(argv[2]) if is_python else analyze_bash(argv[2])
@@ -149,10 +149,10 @@ def _notebook_reads(path: Path, folder: Path) -> ParameterReads:
 
 
 def _follow_files(reads: ParameterReads, folders: list[Path], seen: set[Path]) -> ParameterReads:
-    """What a program reads together with the files here that it imports or runs."""
-    left = [reads]
-    while left:
-        one = left.pop()
+    """Return what a program reads, including the local files that it imports or runs."""
+    pending = [reads]
+    while pending:
+        one = pending.pop()
         found, complete = [], True
         for module in one.modules:
             file = _module_file(module, folders)
@@ -172,7 +172,7 @@ def _follow_files(reads: ParameterReads, folders: list[Path], seen: set[Path]) -
             text = _read_text(file) if len(seen) <= _MAX_FILES else None
             more = UNKNOWN if text is None else _READERS[file.suffix](text)
             reads |= more
-            left.append(more)
+            pending.append(more)
     return reads
 
 
@@ -191,7 +191,7 @@ def _is_closed_package(module: str) -> bool:
 
 
 def _find_program(word: str, folders: list[Path]) -> Path | None:
-    """The program here that a word names."""
+    """Return the program file that a word of a command names."""
     name = re.sub(r"^(\$\{?\w+\}?|\.)/", "", word)
     if not name or len(name) > 1000 or "\0" in name:
         return None

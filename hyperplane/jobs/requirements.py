@@ -1,4 +1,4 @@
-"""Packages that a pipeline asks for: installed beside those that are there, once for each list."""
+"""Virtual environments for the requirements of pipelines, one per list of packages."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ from hyperplane.errors import Fault
 from hyperplane.jobs.definition.models import Pipeline, Step
 from hyperplane.jobs.home import jobs_folder
 
-#: The step that installs.
+#: Name of the step that installs the requirements.
 INSTALL_STEP = "(pip install)"
 
 
 def name_faults(pipeline: Pipeline) -> list[Fault]:
-    """A step of the user that is called as the one that installs."""
+    """Return a fault if a step has the name of the installation step."""
     if pipeline.requirements is None or all(step.name != INSTALL_STEP for step in pipeline.steps):
         return []
-    return [Fault("steps", repr(INSTALL_STEP), "another name: the step that installs has this one")]
+    return [
+        Fault(
+            "steps",
+            repr(INSTALL_STEP),
+            "another name: this one is reserved for the installation of requirements",
+        )
+    ]
 
 
 def add_install_step(pipeline: Pipeline, python: str) -> tuple[Step, ...]:
-    """The steps of a pipeline, and before all of them the one that installs."""
+    """Return the steps of a pipeline, preceded by the installation of its requirements."""
     if pipeline.requirements is None:
         return pipeline.steps
     file = Path(pipeline.root, pipeline.requirements)
@@ -44,7 +50,7 @@ def add_install_step(pipeline: Pipeline, python: str) -> tuple[Step, ...]:
 
 
 def select_interpreter(pipeline: Pipeline, python: str) -> str:
-    """The interpreter that finds the packages."""
+    """Return the Python interpreter that has the required packages."""
     if pipeline.requirements is None:
         return python
     return str(
@@ -53,6 +59,6 @@ def select_interpreter(pipeline: Pipeline, python: str) -> str:
 
 
 def _environment_folder(file: Path, python: str) -> Path:
-    asked = file.read_bytes() if file.exists() else b""
-    name = hashlib.sha256(asked + python.encode() + platform.python_version().encode())
+    requirements = file.read_bytes() if file.exists() else b""
+    name = hashlib.sha256(requirements + python.encode() + platform.python_version().encode())
     return jobs_folder() / "environments" / name.hexdigest()[:16]

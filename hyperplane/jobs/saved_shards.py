@@ -1,4 +1,4 @@
-"""Which chunks of a step are there already, as committed shards of what it saves."""
+"""Find chunks of a step whose output is already saved as committed shards."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ _SHARD_RECORD = re.compile(r"shards-([0-9]+)-[^/]+/records/[0-9]+\.json")
 
 
 class SavedShards(NamedTuple):
-    """What is there of what the chunks of a step save.
+    """Saved shards of a step's output.
 
     Parameters
     ----------
     chunks : set of int
-        The chunks whose shard is committed, by an earlier job just like this one. None when
-        nothing, or something else, is there; and none when the last job of these steps had other
-        parameters, or there was none: what is there is made of something else then.
+        Chunks whose shard was committed by an earlier run of the same steps. Empty if the last such
+        run had other parameters or there was none: saved shards then have other content.
     wrong : str
-        Why no chunk can save its shard there; empty when nothing is known to be in the way.
+        Why no chunk can save its shard; empty if no obstacle is known.
     """
 
     chunks: set[int]
@@ -36,29 +35,20 @@ class SavedShards(NamedTuple):
 
 
 def find_saved_shards(step: Step, job: Job, store: JobStore) -> SavedShards:
-    """What is there of what a step saves.
-
-    Parameters
-    ----------
-    step : Step
-        A step with ``output``.
-    job : Job
-        Its job.
-    store : JobStore
-        Where earlier jobs are.
-    """
-    # It imports pyarrow, which is a third of the start of a supervisor; few steps have an output.
+    """Find the saved shards of a step with ``output``."""
+    # Imported here: pyarrow takes a third of a supervisor's start time, and few steps have an
+    # output.
     from hyperplane.storage import missing_shards
 
     output, count = step.output or "", step.chunk_count
-    # A path is one of the folder that the step runs in.
+    # Paths are relative to the step's working folder.
     url = output if "://" in output else str(Path(working_folder(job.pipeline, step), output))
     try:
-        published, under_way = _read_output_state(url)
+        published, in_progress = _read_output_state(url)
         if published is not None and published.shards != count:
             return SavedShards(set(), _shard_count_message(output, published.shards, count))
-        # Of a run in another number of shards each shard is another one.
-        if under_way - {count} or not store.is_rerun(job):
+        # With another number of shards, each shard has other content.
+        if in_progress - {count} or not store.is_rerun(job):
             return SavedShards(set())
         return SavedShards(set(range(count)) - set(missing_shards(url)))
     except HyperplaneError:
@@ -66,7 +56,7 @@ def find_saved_shards(step: Step, job: Job, store: JobStore) -> SavedShards:
 
 
 def _read_output_state(url: str) -> tuple[Manifest | None, set[int]]:
-    """What is published at a place, and in how many shards something is being saved there."""
+    """Return the published manifest, and the shard counts of saves in progress."""
     from hyperplane.storage.place import commits_of
     from hyperplane.storage.target import target_of
 
@@ -80,6 +70,6 @@ def _shard_count_message(output: str, shards: int | None, count: int) -> str:
     saved = "as a whole" if shards is None else f"in {shards} shards"
     same = "" if shards is None else f"write chunks: {shards}, "
     return (
-        f"{output} is there, saved {saved}, and the step makes {count} shards of it: {same}remove "
-        "it, name another output, or leave output: out if the step overwrites what is there"
+        f"{output} already exists, saved {saved}, but the step saves {count} shards: {same}remove "
+        "it, set another output, or omit output: if the step overwrites existing data"
     )

@@ -1,4 +1,4 @@
-"""Messages to Slack: with a token, or through a webhook; neither stands in any error."""
+"""Send messages to Slack with a token or a webhook; errors contain neither."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ import tenacity
 from hyperplane.errors import Fault, HyperplaneError, check
 from hyperplane.public_calls import warn_caller
 
-#: Seconds that a server may take to answer, and may ask to wait before the next attempt.
+#: Timeout of a request in seconds, and maximum requested delay before a retry.
 TIMEOUT = 10.0
 MAX_WAIT = 30.0
-#: How often a message is sent at most.
+#: Maximum number of attempts to send a message.
 MAX_ATTEMPTS = 4
-#: Characters that Slack shows of a message.
+#: Maximum characters of a Slack message.
 _MAX_TEXT_LENGTH = 40_000
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
 
 
 class SlackError(HyperplaneError, RuntimeError):
-    """A message did not arrive."""
+    """A message was not delivered."""
 
 
 def __getattr__(name: str) -> Any:
@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _RetryableError(Exception):
-    """The server may take it next time; perhaps it has said when."""
+    """The server may accept the message later; ``after`` is the delay it asks for."""
 
     def __init__(self, why: str, after: float | None = None) -> None:
         super().__init__(why)
@@ -47,30 +47,30 @@ class _RetryableError(Exception):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the token to whatever place it names."""
+    """Refuse redirects: they would send the token to another host."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 
 def send_with_token(token: str, text: str, channel: str) -> None:
-    """Send a message with a token of Slack.
+    """Send a message with a Slack token.
 
     Parameters
     ----------
     token : str
         The token.
     text : str
-        The message, in Slack's own markup.
+        The message in Slack markup.
     channel : str
-        ``"#channel"`` or an id; that of ``hyperplane.slack.channel`` when empty.
+        ``"#channel"`` or an id; by default ``hyperplane.slack.channel``.
 
     Raises
     ------
     RequestError
-        When there is no token or no channel, or ``hyperplane.slack.api`` is no URL.
+        If the token or the channel is missing, or ``hyperplane.slack.api`` is not a URL.
     SlackError
-        When Slack does not take it.
+        If Slack does not accept the message.
     """
     api = str(dask.config.get("hyperplane.slack.api", default="https://slack.com/api"))
     own = dask.config.get("hyperplane.slack.channel", default=None) or ""
@@ -78,11 +78,11 @@ def send_with_token(token: str, text: str, channel: str) -> None:
     faults = [*_url_faults("hyperplane.slack.api", url, shown=True), *_text_faults(text, channel)]
     if not _is_secret(token):
         advice = "set the variable SLACK_TOKEN to the token of a bot of your workspace"
-        faults.append(Fault("SLACK_TOKEN", _describe_secret(token), "a token in one line", advice))
+        faults.append(Fault("SLACK_TOKEN", _describe_secret(token), "a one-line token", advice))
     where = channel if isinstance(channel, str) and channel else own
     if not where:
-        advice = "name one, or set hyperplane.slack.channel"
-        faults.append(Fault("channel", "nothing", "'#channel' or the id of one", advice))
+        advice = "pass a channel, or set hyperplane.slack.channel"
+        faults.append(Fault("channel", "nothing", "'#channel' or a channel id", advice))
     check(faults)
     headers = {"Authorization": f"Bearer {token}"}
     answer = _post(url, {"channel": where, "text": _truncate(text)}, headers)
@@ -90,10 +90,10 @@ def send_with_token(token: str, text: str, channel: str) -> None:
         said = json.loads(answer)
         ok, why = said.get("ok") is True, str(said.get("error", "no reason"))
     except (ValueError, AttributeError):
-        ok, why = False, "an answer that is not Slack's"
+        ok, why = False, "the response is not from Slack"
     if not ok:
         raise SlackError(
-            f"Slack does not take the message for {where}: {_without_secret(why, token)}"
+            f"Slack did not accept the message for {where}: {_without_secret(why, token)}"
         )
 
 
@@ -103,49 +103,45 @@ def send_to_webhook(url: str, text: str, channel: str = "") -> None:
     Parameters
     ----------
     url : str
-        The webhook; who knows it can write, so it is shown nowhere.
+        The webhook; its URL is a secret and never shown.
     text : str
-        The message, in Slack's own markup.
+        The message in Slack markup.
     channel : str
-        The webhook's own when empty.
+        By default that of the webhook.
 
     Raises
     ------
     RequestError
-        When there is no webhook, or it is no URL.
+        If there is no webhook, or it is not a URL.
     SlackError
-        When the server does not take it.
+        If the server does not accept the message.
     """
     check([*_url_faults("WEBHOOK_URL", url, shown=False), *_text_faults(text, channel)])
     _post(url, {"text": _truncate(text), **({"channel": channel} if channel else {})}, {})
 
 
 def _text_faults(text: object, channel: object) -> list[Fault]:
-    """A fault for a message and a channel that are no text."""
+    """Return faults if the message or the channel is not text."""
     faults = []
     if not isinstance(text, str):
         faults.append(Fault("message", repr(text)[:80], "text", "write str(message)"))
     if not isinstance(channel, str):
-        faults.append(Fault("channel", repr(channel)[:80], "'#channel' or the id of one"))
+        faults.append(Fault("channel", repr(channel)[:80], "'#channel' or a channel id"))
     return faults
 
 
 def format_table(values: Mapping[str, Any]) -> str:
-    r"""A mapping as an aligned table in a block of code.
+    r"""Format a mapping as an aligned table in a code block.
 
     Parameters
     ----------
     values : mapping
-        Labels and values, one a line; or, where all values are lists, columns.
-
-    Returns
-    -------
-    str
+        Labels and values, one per line; or columns, if all values are lists.
 
     Raises
     ------
     RequestError
-        When it is no mapping.
+        If it is not a mapping.
 
     Examples
     --------
@@ -178,7 +174,7 @@ def format_table(values: Mapping[str, Any]) -> str:
 
 
 def escape_markup(text: str) -> str:
-    """Text in which Slack sees no markup, nor the end of a block of code.
+    """Escape text so that Slack sees no markup and no end of a code block.
 
     Examples
     --------
@@ -206,7 +202,7 @@ def _truncate(text: str) -> str:
 
 
 def _url_faults(where: str, url: str, *, shown: bool) -> list[Fault]:
-    """What is wrong with a URL; secrets go over lines that nobody reads, or stay here."""
+    """Return faults of a URL; secrets require encryption or a local server."""
     asked = repr(url) if shown else _describe_secret(url)
     try:
         parts = urlsplit(url)
@@ -225,7 +221,7 @@ def _is_secret(token: str) -> bool:
 
 
 def _describe_secret(secret: str) -> str:
-    return "something not shown here" if secret else "nothing"
+    return "a value not shown" if secret else "nothing"
 
 
 def _without_secret(text: str, secret: str) -> str:
@@ -233,8 +229,8 @@ def _without_secret(text: str, secret: str) -> str:
 
 
 def _post(url: str, document: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
-    """Send a document, again where that may help; what the server answers."""
-    request = urllib.request.Request(  # noqa: S310 - the caller has looked at the URL
+    """Post a document with retries, and return the response."""
+    request = urllib.request.Request(  # noqa: S310 - the caller checks the URL
         url,
         data=json.dumps(document).encode(),
         headers={"Content-Type": "application/json; charset=utf-8", **headers},
@@ -249,13 +245,15 @@ def _post(url: str, document: Mapping[str, Any], headers: Mapping[str, str]) -> 
     try:
         return retrying(_post_once, request)
     except _RetryableError as error:
-        raise SlackError(f"{host} did not take a message, {MAX_ATTEMPTS} times: {error}") from None
+        raise SlackError(
+            f"{host} did not accept the message in {MAX_ATTEMPTS} attempts: {error}"
+        ) from None
     except _PermanentError as error:
-        raise SlackError(f"{host} does not take the message: {error}") from None
+        raise SlackError(f"{host} did not accept the message: {error}") from None
 
 
 class _PermanentError(Exception):
-    """The server will not take it next time either."""
+    """The server will not accept the message later either."""
 
 
 def _retry_seconds(state: tenacity.RetryCallState) -> float:
@@ -267,7 +265,7 @@ def _retry_seconds(state: tenacity.RetryCallState) -> float:
 
 
 def _post_once(request: urllib.request.Request) -> bytes:
-    # Errors of urllib hold the whole URL, which may be a secret: none of them goes further.
+    # Errors of urllib contain the URL, which may be a secret: none is chained.
     opener = urllib.request.build_opener(_NoRedirect)
     try:
         with opener.open(request, timeout=TIMEOUT) as answer:
@@ -282,8 +280,10 @@ def _post_once(request: urllib.request.Request) -> bytes:
         advice = ", and redirects are not followed" if 300 <= code < 400 else ""
         raise _PermanentError(f"HTTP {code}{advice}") from None
     except TimeoutError:
-        # It may have arrived: once more could be twice.
-        raise _PermanentError(f"no answer in {TIMEOUT:g} s; it may have arrived") from None
+        # Not retried: the message may have arrived, and would be sent twice.
+        raise _PermanentError(
+            f"no response in {TIMEOUT:g} s; the message may have arrived"
+        ) from None
     except urllib.error.URLError as error:
         if isinstance(error.reason, TimeoutError):
             raise _RetryableError(f"no connection in {TIMEOUT:g} s") from None

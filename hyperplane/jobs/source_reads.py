@@ -1,4 +1,4 @@
-"""What the text of a program shows of the parameters that it reads: Python, bash and JavaScript."""
+"""Find parameters that Python, bash and JavaScript programs read, from their source."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 
 from hyperplane.jobs.environment import PARAMETER_PREFIX, variable_name
 
-#: Modules of Python's library that start programs or run text; these see the environment, too.
+#: Standard library modules that start programs or run text, which then read the environment, too.
 _OPEN_MODULES = {"subprocess", "pty", "runpy", "importlib", "code", "codeop", "ctypes"}
-#: Functions with which a program reads, runs or hands on what its text does not show.
+#: Functions through which a program may read names that its source does not show.
 _OPEN_NAMES = {"eval", "exec", "compile", "__import__", "globals", "locals", "vars"}
 _OPEN_OS_NAMES = re.compile(
     r"system|popen|exec\w+|spawn\w+|posix_spawnp?|expandvars|environb|getenvb"
 )
 _ENVIRON = {"environ", "getenv"}
-#: Commands of a shell that read no variable but those in their words.
+#: Shell commands that read no variables except those in their words.
 _CLOSED_COMMANDS = frozenset(
     re.split(
         " ",
@@ -42,20 +42,20 @@ _MAGIC = re.compile(rf"^\s*%({_MAGICS})\b(.*)")
 
 @dataclass(frozen=True)
 class ParameterReads:
-    """What a program reads.
+    """Parameters that a program may read.
 
     Parameters
     ----------
     names : frozenset of str
         Parameters that it reads by name.
     variables : frozenset of str
-        Variables of a notebook, which parameters become.
+        Variables of a notebook; parameters become variables there.
     words : frozenset of str
-        Words in it that may name a parameter, as variables have them.
+        Words that may name a parameter, spelled as variables.
     complete : bool
-        Whether it can read no other parameter; else it runs or imports what is not seen.
+        Whether it can read no other parameter; False if it runs or imports unknown code.
     modules : frozenset of str
-        Modules of Python that it imports.
+        Python modules that it imports.
     files : frozenset of str
         Words that may be paths of programs that it runs.
     """
@@ -78,24 +78,24 @@ class ParameterReads:
         )
 
     def mentions(self, parameter: str) -> bool:
-        """Whether a parameter is named in it, in one of the forms that a step finds."""
+        """Whether the program names a parameter in one of the forms that a step finds."""
         variable = variable_name(parameter)
         return parameter in self.variables or bool(
             {variable, PARAMETER_PREFIX + variable} & self.words
         )
 
 
-#: Of a program whose text cannot be read.
+#: Result for a program whose source cannot be read.
 UNKNOWN = ParameterReads(complete=False)
 
 
 def find_words(text: str) -> frozenset[str]:
-    """The words of a text, as variables have them."""
+    """Return the words of a text, spelled as variables."""
     return frozenset(variable_name(word) for word in _WORD.findall(text))
 
 
 def analyze_python(text: str) -> ParameterReads:
-    """What a program in Python reads of its environment.
+    """Find what a Python program reads of its environment.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def analyze_python(text: str) -> ParameterReads:
             complete &= not (isinstance(node.value, ast.Name) and node.value.id in ("os", "path"))
             complete &= not (isinstance(node.value, ast.Attribute) and name == "expandvars")
         elif name in _ENVIRON and id(node) not in seen:
-            complete = False  # all of the environment, or a variable whose name is not seen
+            complete = False  # reads all variables, or one whose name is not a literal
     complete &= not any(module.split(".")[0] in _OPEN_MODULES for module in modules)
     return ParameterReads(
         frozenset(names),
@@ -143,7 +143,7 @@ def analyze_python(text: str) -> ParameterReads:
 
 
 def _single_variable_uses(node: ast.AST) -> Iterator[ast.AST]:
-    """Uses of the environment by which one variable is read whose name is seen."""
+    """Yield nodes that read one variable with a literal name."""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         yield node.value
     elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
@@ -160,7 +160,7 @@ def _parameter_names(text: str) -> set[str]:
 
 
 def analyze_cells(cells: list[str]) -> ParameterReads:
-    """What the cells of a notebook in Python read, whose parameters are variables, too."""
+    """Find what the cells of a Python notebook read; parameters are variables there, too."""
     found = ParameterReads()
     for cell in cells:
         text, complete = _strip_magics(cell)
@@ -170,7 +170,7 @@ def analyze_cells(cells: list[str]) -> ParameterReads:
         except (SyntaxError, ValueError, RecursionError):
             tree = ast.Module([], [])
         variables = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        if not complete:  # a magic may name one in its own way
+        if not complete:  # a magic may use a variable in other ways
             variables |= set(_WORD.findall(cell))
             reads = replace(reads, words=reads.words | find_words(cell), complete=False)
         found |= replace(reads, variables=frozenset(variables))
@@ -178,7 +178,7 @@ def analyze_cells(cells: list[str]) -> ParameterReads:
 
 
 def _strip_magics(cell: str) -> tuple[str, bool]:
-    """A cell as Python, and whether that is all that it does."""
+    """Return a cell as Python, and whether the cell does nothing else."""
     lines, complete = [], True
     for number, line in enumerate(cell.splitlines()):
         magic = _MAGIC.match(line)
@@ -197,7 +197,7 @@ def _strip_magics(cell: str) -> tuple[str, bool]:
 
 
 def analyze_bash(text: str) -> ParameterReads:
-    """What a script for a shell reads of its environment.
+    """Find what a shell script reads of its environment.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def analyze_bash(text: str) -> ParameterReads:
 
 
 def analyze_javascript(text: str) -> ParameterReads:
-    """What a program in JavaScript reads of its environment.
+    """Find what a JavaScript program reads of its environment.
 
     Examples
     --------

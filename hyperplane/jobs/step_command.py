@@ -1,4 +1,4 @@
-"""What is run for a step: program and arguments, and where."""
+"""Commands of steps: program, arguments, working folder, and paths of their files."""
 
 from __future__ import annotations
 
@@ -13,21 +13,15 @@ from hyperplane.jobs.states import Job, WorkUnit
 
 @dataclass(frozen=True)
 class SubmissionEnvironment:
-    """What whoever submits a job hands over, and which stands in no file.
-
-    Parameters
-    ----------
-    environment : mapping of str to str
-        What steps run in.
-    """
+    """Environment that a job was submitted with; it is passed to the supervisor, not stored."""
 
     environment: Mapping[str, str] = field(repr=False)
 
 
 def attempt_prefix(job: Job, unit: WorkUnit, number: int) -> Path:
-    """Where the files of an attempt begin."""
+    """Return the path of an attempt's files without their suffix."""
     names = [step.name for step in job.pipeline.steps]
-    # The step that installs is none of them; without a number its folder is nobody else's.
+    # The step that installs requirements has no index, so its folder is distinct.
     place = f"{names.index(unit.step):03d}-" if unit.step in names else ""
     folder = job.place / "steps" / f"{place}{_slug(unit.step)}"
     if unit.chunks:
@@ -36,7 +30,7 @@ def attempt_prefix(job: Job, unit: WorkUnit, number: int) -> Path:
 
 
 def build_arguments(job: Job, step: Step, unit: WorkUnit, python: str) -> tuple[str, ...]:
-    """Program and arguments of a step."""
+    """Return program and arguments of a step."""
     path = str(Path(job.pipeline.root, step.path))
     if step.kind == "notebook":
         output = str(notebook_output_path(job, step, unit))
@@ -49,7 +43,7 @@ def build_arguments(job: Job, step: Step, unit: WorkUnit, python: str) -> tuple[
 
 
 def notebook_output_path(job: Job, step: Step, unit: WorkUnit) -> Path:
-    """Where an executed notebook is written; each chunk has its own."""
+    """Return the path of the executed notebook; each chunk has a separate one."""
     if step.output_path is None:
         return attempt_prefix(job, unit, 1).parent / Path(step.path).name
     path = Path(job.pipeline.root, step.output_path)
@@ -57,7 +51,7 @@ def notebook_output_path(job: Job, step: Step, unit: WorkUnit) -> Path:
 
 
 def working_folder(pipeline: Pipeline, step: Step) -> str:
-    """Where a step runs."""
+    """Return the folder in which a step runs."""
     return str(Path(pipeline.root, step.working_dir or pipeline.working_dir or "."))
 
 

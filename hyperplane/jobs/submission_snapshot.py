@@ -1,8 +1,8 @@
-"""What belongs to a job of its submission, kept in the job's folder for whoever carries it on.
+"""Snapshot of the submitter's settings, stored in the job's folder.
 
-The supervisor has the configuration of whoever started it, and its environment after a kill. Both
-may be another one than that of the submission, so what a job needs of them is kept with the job:
-its settings, the sizes of its pools, and those variables that hold no secrets.
+The supervisor has the configuration of the process that started it, and after a kill another
+environment. Therefore the settings of a job, the sizes of its pools and the environment variables
+that hold no secrets are stored with the job.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from hyperplane.spec.settings import JobSettings
 
 _FILE_NAME = "submission.json"
-#: The settings that belong to a job; the others are those of the machine.
+#: Settings that are stored with a job; the others are settings of the machine.
 JOB_SETTINGS = ("retry_wait", "retry_wait_most", "grace", "chunks_at_once", "secrets", "notify",
             "log_limit")  # fmt: skip
-#: Variables that say which programs and packages there are, and how they count and spell. Nobody
-#: has secrets there, and a step that begins without them is another step.
+#: Variables that select programs, packages, locale and thread counts. They hold no secrets, and
+#: without them a step would behave differently.
 _PLAIN_VARIABLES = re.compile(
     r"PATH|PYTHONPATH|LD_LIBRARY_PATH|DYLD_LIBRARY_PATH|NODE_PATH|JUPYTER_PATH|JUPYTER_DATA_DIR|"
     r"VIRTUAL_ENV|CONDA_PREFIX|CONDA_DEFAULT_ENV|JAVA_HOME|SPARK_HOME|HADOOP_HOME|CUDA_HOME|"
@@ -42,20 +42,20 @@ _PLAIN_VARIABLES = re.compile(
 
 @dataclass(frozen=True)
 class SubmissionSnapshot:
-    """What is kept of a submission.
+    """Settings and environment of a submission.
 
     Parameters
     ----------
     settings : JobSettings
-        Those of the job, and beside them those of this process.
+        Settings of the job, completed with those of this process.
     pools : mapping of str to Resources
-        What the pools that steps name have, as the submission knew them.
+        Sizes of the pools that steps name, at submission.
     environment : mapping of str to str, or None
-        The plain variables; None when nothing was kept.
+        Variables without secrets; None if nothing was stored.
     runner : mapping
-        The options of the runner.
+        Options of the runner.
     notes : tuple of str
-        Warnings of the submission for the job's log.
+        Warnings for the job's log.
     """
 
     settings: JobSettings
@@ -65,7 +65,7 @@ class SubmissionSnapshot:
     notes: tuple[str, ...] = ()
 
     def with_pool_resources(self, step: Step) -> Step:
-        """A step with the cores, memory and GPUs of its pool in place of the pool's name."""
+        """Return a step with the resources of its pool in place of the pool's name."""
         pool = self.pools.get(step.resources.pool or "")
         if pool is None:
             return step
@@ -73,7 +73,7 @@ class SubmissionSnapshot:
         return step.model_copy(update={"resources": pool.model_copy(update={"gpus": gpus})})
 
     def apply_to(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """An environment with the plain variables of the submission in place of its own.
+        """Replace the plain variables of an environment by those of the submission.
 
         Examples
         --------
@@ -95,23 +95,23 @@ def save_snapshot(
     runner: Mapping[str, Any],
     notes: Sequence[str] = (),
 ) -> None:
-    """Keep what a job needs of this configuration and of an environment.
+    """Store the settings, pools and environment of a job.
 
     Parameters
     ----------
     job : Job
         The job.
     environment : mapping of str to str
-        What its steps run in.
+        Environment of the job's steps.
     runner : mapping
-        The options of its runner, as :func:`hyperplane.jobs.runners.settle` gives them.
+        Options of its runner, as :func:`hyperplane.jobs.runners.resolve_options` returns them.
     notes : sequence of str
-        Warnings for the log of its first step.
+        Warnings for the log of the first step.
 
     Raises
     ------
     JobError
-        When nothing can be written into the job's folder.
+        If the job's folder cannot be written.
     """
     settings = config.jobs().model_dump(mode="json")
     document = {
@@ -126,11 +126,11 @@ def save_snapshot(
 
 
 def read_running_system(job: Job) -> str:
-    """The running system whose supervisor carries a job on; empty where that is not kept.
+    """Return the running system whose supervisor runs a job; empty if unknown.
 
-    It is a boot and a process namespace, as
-    :func:`hyperplane.engines.running_system.running_system` has it:
-    two containers may have one host name, and with it one name of a machine.
+    It identifies a boot and a process namespace, as
+    :func:`hyperplane.engines.running_system.running_system` returns it: two containers may share a
+    host name, which is part of a machine's name.
     """
     try:
         return str(json.loads(Path(job.folder, _FILE_NAME).read_text())["system"])
@@ -139,15 +139,15 @@ def read_running_system(job: Job) -> str:
 
 
 def adopt_job(job: Job) -> None:
-    """Make a job one of this running system; the job is claimed by this process."""
+    """Assign a job, claimed by this process, to this running system."""
     try:
         document = json.loads(Path(job.folder, _FILE_NAME).read_text())
         if document.get("system") != running_system():
             _write(job, {**document, "system": running_system()})
-    except JobError as error:  # a full disk, for which whoever claims jobs waits
+    except JobError as error:  # the caller waits while the disk is full
         raise error.__cause__ or error from None
     except (OSError, ValueError, AttributeError):
-        return  # nothing is kept of it
+        return  # there is no snapshot
 
 
 def _write(job: Job, document: Mapping[str, Any]) -> None:
@@ -164,18 +164,18 @@ def _write(job: Job, document: Mapping[str, Any]) -> None:
 
 
 def folder_error(job: Job, error: OSError) -> JobError:
-    """The error of a job whose folder cannot be made or written."""
+    """Return the error of a job whose folder cannot be created or written."""
     return JobError(job.id, f"its folder {job.place} cannot be used ({error.strerror})")
 
 
 def load_snapshot(job: Job) -> SubmissionSnapshot:
-    """What is kept of a job; where that is nothing, all is as this process has it."""
+    """Load the snapshot of a job; without one, use the settings of this process."""
     settings = config.jobs()
     try:
         document = json.loads(Path(job.folder, _FILE_NAME).read_text())
-        settled = document["settings"]
-        # One that was submitted with an earlier version has fewer.
-        known = {name: settled[name] for name in JOB_SETTINGS if name in settled}
+        stored = document["settings"]
+        # Jobs submitted with an earlier version have fewer settings.
+        known = {name: stored[name] for name in JOB_SETTINGS if name in stored}
         return SubmissionSnapshot(
             type(settings)(**{**settings.model_dump(), **known}),
             {name: Resources(**sizes) for name, sizes in document["pools"].items()},
@@ -188,20 +188,20 @@ def load_snapshot(job: Job) -> SubmissionSnapshot:
 
 
 def _pool_resources(job: Job) -> dict[str, dict[str, float]]:
-    """What the pools that steps name have; without those that are gone since the submission."""
-    found = {}
+    """Return the sizes of the pools that steps name, without pools removed since."""
+    sizes = {}
     for name in {step.resources.pool for step in job.pipeline.steps if step.resources.pool}:
         with suppress(UnknownPool):
             pool = config.get_pool(name)
             cores, ram_gb = pool.allocatable_cores, pool.allocatable_ram_gb
-            found[name] = {"cores": cores, "ram_gb": ram_gb, "gpus": pool.gpus}
-    return found
+            sizes[name] = {"cores": cores, "ram_gb": ram_gb, "gpus": pool.gpus}
+    return sizes
 
 
 def _plain_variables(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are no secret by their name, nor by their form, nor to any step."""
-    nobody = Step(name="nobody", kind="command", argv=("true",))
-    shown = without_other_secrets(nobody, job.pipeline.steps, environment)
+    """Return variables that neither by name nor by content hold a secret."""
+    without_secrets = Step(name="none", kind="command", argv=("true",))
+    shown = without_other_secrets(without_secrets, job.pipeline.steps, environment)
     return {
         name: text
         for name, text in shown.items()

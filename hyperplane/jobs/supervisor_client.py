@@ -1,4 +1,4 @@
-"""How a submission finds the supervisor, or starts one, and hands it what stands in no file."""
+"""Find, start and notify the supervisor."""
 
 from __future__ import annotations
 
@@ -24,49 +24,51 @@ from hyperplane.errors import JobError
 from hyperplane.jobs.home import jobs_folder, store_url, this_machine
 from hyperplane.jobs.step_command import SubmissionEnvironment
 
-#: Where Dask finds the configuration of the process that started it.
+#: Variable with the Dask configuration of the parent process.
 INHERITED_CONFIG = "DASK_INTERNAL_INHERIT_CONFIG"
-#: Seconds that a new supervisor may take to answer.
+#: Seconds that a new supervisor may take to respond.
 START_SECONDS = 60.0
-#: Times that a new one asks for the lock of the only one.
+#: Attempts of a new supervisor to get the lock.
 _LOCK_ATTEMPTS = 20
-#: Seconds that a client may take to say what it has to say.
+#: Seconds that a client may take to send its request.
 _REQUEST_SECONDS = 10.0
-#: Bytes at the end of its log of which the last line is shown.
+#: Bytes at the end of the log in which its last line is searched.
 _LAST_LINE_BYTES = 500
-#: Bytes that a socket's path may have.
+#: Maximum bytes of a socket's path.
 _MAX_SOCKET_PATH = 100
 
 
-def notify_supervisor(job_id: str = "", handed: SubmissionEnvironment | None = None) -> None:
-    """Tell the supervisor that there is something to do; start one when there is none.
+def notify_supervisor(job_id: str = "", submission: SubmissionEnvironment | None = None) -> None:
+    """Notify the supervisor of a change; start one if none is running.
 
     Parameters
     ----------
     job_id : str
-        A job, and
-    handed : Handed, optional
-        what is handed over for it.
+        Id of a job that is being submitted or resumed.
+    submission : SubmissionEnvironment, optional
+        Environment of that job.
 
     Raises
     ------
     JobError
-        When none can be started; the job waits.
+        If no supervisor can be started.
     """
-    message = json.dumps({job_id: asdict(handed)} if handed else {}).encode()
+    message = json.dumps({job_id: asdict(submission)} if submission else {}).encode()
     deadline, started = time.monotonic() + START_SECONDS, -START_SECONDS
     while not _send(message):
         if time.monotonic() > deadline:
             log = _supervisor_file(".log")
-            last = f" ends with: {words}" if (words := _read_last_line(log)) else ""
-            wrong = f"no supervisor of jobs answers within {START_SECONDS:g} s; its log {log}{last}"
-            advice = "hyperplane job list starts another one, for the jobs that are submitted"
+            last = f" ends with: {line}" if (line := _read_last_line(log)) else ""
+            wrong = (
+                f"the job supervisor did not respond in {START_SECONDS:g} s; its log {log}{last}"
+            )
+            advice = "'hyperplane job list' starts another supervisor for submitted jobs"
             raise JobError(job_id, f"{wrong}; {advice}")
         if time.monotonic() - started > START_SECONDS / 3 and supervisor_pid() is None:
             try:
                 _start_supervisor()
             except OSError as error:
-                wrong = f"no supervisor of jobs can be started: {error.strerror}"
+                wrong = f"the job supervisor cannot be started: {error.strerror}"
                 raise JobError(job_id, f"{wrong} ({error.filename})") from error
             started = time.monotonic()
         time.sleep(0.02)
@@ -83,13 +85,10 @@ def _read_last_line(log: Path) -> str:
 
 
 def supervisor_pid(system: str | None = None) -> int | None:
-    """The number of the supervisor's process; None when there is none.
+    """Return the process number of the running supervisor; None if there is none.
 
-    Parameters
-    ----------
-    system : str, optional
-        Whose supervisor: a boot and process namespace, as
-        :func:`hyperplane.engines.running_system.running_system` gives it; this one by default.
+    ``system`` is the running system of the supervisor, as
+    :func:`hyperplane.engines.running_system.running_system` returns it; by default this one.
     """
     file = _supervisor_file(".lock", system)
     try:
@@ -99,33 +98,33 @@ def supervisor_pid(system: str | None = None) -> int | None:
         return None
     except BlockingIOError:
         with contextlib.suppress(FileNotFoundError):
-            told = file.read_text()
-            return int(told) if told.isdigit() else 0  # or it has just begun
+            text = file.read_text()
+            return int(text) if text.isdigit() else 0  # 0: it has just started
     return None
 
 
 @contextlib.contextmanager
 def hold_supervisor_lock() -> Iterator[bool]:
-    """Be the only supervisor for a block, if there is no other."""
+    """Hold the lock of the only supervisor for a block; yield whether this was possible."""
     file = _supervisor_file(".lock")
-    for _ in range(_LOCK_ATTEMPTS):  # others may look at this moment whether there is one
+    for _ in range(_LOCK_ATTEMPTS):  # other processes may be checking the lock
         with file.open("a") as lock:
             if not _lock_current_file(lock, file):
                 time.sleep(0.05)
                 continue
-            with contextlib.suppress(OSError):  # a full disk: its number is not known then
+            with contextlib.suppress(OSError):  # on a full disk the number remains unknown
                 os.ftruncate(lock.fileno(), 0)
                 os.write(lock.fileno(), str(os.getpid()).encode())
             try:
                 yield True
-            finally:  # each boot and each container has another file: they would be many
+            finally:  # else each boot and each container would leave a file
                 file.unlink(missing_ok=True)
             return
     yield False
 
 
 def _lock_current_file(lock: IO[str], file: Path) -> bool:
-    """Lock an open file; whether that can be done, and it is still the one of its name."""
+    """Lock an open file; return whether that worked and the path still refers to the file."""
     with contextlib.suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(lock.fileno()), file.stat())
@@ -133,15 +132,17 @@ def _lock_current_file(lock: IO[str], file: Path) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def listen(told: Callable[[dict[str, SubmissionEnvironment]], None]) -> AsyncIterator[None]:
-    """Hear of jobs for a block."""
+async def listen(
+    receive: Callable[[dict[str, SubmissionEnvironment]], None],
+) -> AsyncIterator[None]:
+    """Receive notifications for a block."""
 
-    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(
             ValueError, TypeError, AttributeError, OSError, asyncio.TimeoutError
         ):
             message = json.loads(await asyncio.wait_for(reader.read(), _REQUEST_SECONDS))
-            told({job_id: SubmissionEnvironment(**handed) for job_id, handed in message.items()})
+            receive({job_id: SubmissionEnvironment(**fields) for job_id, fields in message.items()})
             writer.write(b"heard")
             await writer.drain()
         writer.close()
@@ -149,7 +150,7 @@ async def listen(told: Callable[[dict[str, SubmissionEnvironment]], None]) -> As
     path = _supervisor_file(".sock")
     path.unlink(missing_ok=True)
     with _socket_address(path) as address:
-        server = await asyncio.start_unix_server(hear, address, limit=1 << 24)
+        server = await asyncio.start_unix_server(handle, address, limit=1 << 24)
     try:
         yield
     finally:
@@ -171,14 +172,14 @@ def _send(message: bytes) -> bool:
 
 
 def _start_supervisor() -> None:
-    # It has the configuration of whoever submits first, whether from files or set in a program.
+    # The supervisor gets the configuration of this process, whether from files or set in a program.
     environment = {
         **os.environ,
         INHERITED_CONFIG: dask.config.serialize(dask.config.config),
     }
     program = [sys.executable, "-m", "hyperplane.jobs.supervisor"]
     with _supervisor_file(".log").open("ab") as log:
-        # By way of a shell that ends at once, so that it is nobody's child.
+        # Started through a shell that exits at once, so that it is not a child of this process.
         subprocess.run(  # noqa: S603 - a list of arguments, all of them ours
             ["/bin/sh", "-c", '"$@" &', "hyperplane-supervisor", *program],
             env=environment,
@@ -192,20 +193,20 @@ def _start_supervisor() -> None:
 
 
 def _supervisor_file(suffix: str, system: str | None = None) -> Path:
-    """A file of the supervisor of this user, machine, running system and store.
+    """Return a file of the supervisor of this user, machine, running system and store.
 
-    Two containers of one host name have one home and one store, but each has its supervisor. Their
-    log is one file, so that it is found after the next start of the machine.
+    Two containers with one host name may share a home and a store, but each has a supervisor. They
+    share the log, so that it is found again after a reboot.
     """
-    told = f"{this_machine()} {store_url()}"
+    key = f"{this_machine()} {store_url()}"
     if suffix != ".log":
-        told += f" {running_system() if system is None else system}"
-    return jobs_folder() / f"supervisor-{hashlib.sha256(told.encode()).hexdigest()[:8]}{suffix}"
+        key += f" {running_system() if system is None else system}"
+    return jobs_folder() / f"supervisor-{hashlib.sha256(key.encode()).hexdigest()[:8]}{suffix}"
 
 
 @contextlib.contextmanager
 def _socket_address(path: Path) -> Iterator[str]:
-    """The path of a socket in few enough bytes."""
+    """Yield the path of a socket, shortened if it exceeds the limit."""
     if len(os.fsencode(path)) <= _MAX_SOCKET_PATH:
         yield str(path)
         return

@@ -150,7 +150,7 @@ def test_slips_are_told_once_on_standard_error(run: Run, folder: Path) -> None:
         answer = run("job", *command, "book.ipynb", "-p", "yaer=2")
         assert answer.code == 0
         assert answer.err.splitlines() == [
-            "warning: book.ipynb names no kernel: it runs with python3",
+            "warning: book.ipynb names no kernel; it runs with python3",
             "warning: no step reads the parameter 'yaer': did you mean year?",
         ]
     book["metadata"] = {"kernelspec": {"name": "julia-9", "display_name": "x"}}

@@ -139,8 +139,8 @@ def test_what_kubernetes_does_not_take_is_refused_at_once(run: Run) -> None:
         (["say.sh", "--cron", "* * * * *", "--runner=kubernetes", "--install"], ["kubectl apply"]),
         (["say.sh", "--cron", "61 * * * *"], ["numbers from 0 to 59"]),
         (["none.sh", "--cron", "* * * * *"], ["a file that is there"]),
-        (["say.sh", "--cron", "* * * * *", "--name", "a b"], ["letter or digit at both ends"]),
-        (["say.sh", "--cron", "* * * * *", "-p", "a=b\nc"], ["arguments of one line"]),
+        (["say.sh", "--cron", "* * * * *", "--name", "a b"], ["ending with a letter or digit"]),
+        (["say.sh", "--cron", "* * * * *", "-p", "a=b\nc"], ["arguments without line breaks"]),
     ],
 )
 def test_what_cannot_be_scheduled_is_told(arguments: list[str], told: list[str], run: Run) -> None:

@@ -158,7 +158,7 @@ def test_jobs_are_listed_the_last_first(run: Run, monkeypatch: pytest.MonkeyPatc
 def test_an_id_that_no_job_has_is_told(command: list[str], run: Run) -> None:
     answer = run("job", *command, "zzzz")
     assert answer.code == 1
-    assert "there is no such job" in answer.err
+    assert "no such job" in answer.err
     assert "Traceback" not in answer.err
 
 

@@ -98,7 +98,7 @@ def test_a_job_that_runs_is_not_resumed(tmp_path):
     job = submitted(bash("waits", "until [ -e go ]; do sleep 0.02; done"), max_retries=0)
     while job.status != IN_PROGRESS:
         time.sleep(0.02)
-    with pytest.raises(JobError, match="it is in progress already; to begin anew, cancel it"):
+    with pytest.raises(JobError, match="already in progress; cancel it"):
         job.resume()
     (tmp_path / "go").touch()
     assert job.wait(LIMIT) == DONE
@@ -149,13 +149,13 @@ def test_parameters_that_no_process_could_get_are_refused():
         }
     )
     assert {fault.asked for fault in found.values()} == {
-        "120012 bytes", "text with a lone surrogate", "list", "'\\udfff'", "text with a zero byte",
+        "120012 bytes", "text with a lone surrogate", "list", "'\\udfff'", "text with a NUL character",
     }  # fmt: skip
     str(RequestError(list(found.values()))).encode()
     (together,) = parameter_faults({"a": "x" * 70_000, "b": "y" * 70_000})
     assert (together.where, together.asked) == ("parameters", "140018 bytes")
     for one in (found["parameters['long']"], together):
-        assert "write a file and give its path" in str(RequestError([one]))
+        assert "to a file and pass its path" in str(RequestError([one]))
 
 
 def test_the_longest_parameter_arrives():
@@ -224,7 +224,7 @@ def test_an_output_is_set_for_a_job_that_there_is():
     made = kept()
     outputs.set_output("value", made.id[:13])
     assert outputs.get_output(made.id) == "value"
-    with pytest.raises(JobError, match="there is no such job"):
+    with pytest.raises(JobError, match="no such job"):
         outputs.set_output("value", "no-such-job")
     cancel(made.id)
 
@@ -283,7 +283,7 @@ def test_logs_are_those_of_what_failed_or_ended_last():
     for chunk, status in enumerate((DONE, FAILED, DONE)):
         attempt(made, "c", 1, status, began=40 + chunk, text=status, chunk=chunk)
     assert job.logs() == job.logs("c") == FAILED
-    with pytest.raises(JobError, match="step 'd' has written nothing; the steps are 'a', 'b'"):
+    with pytest.raises(JobError, match="step 'd' has no log; the steps are 'a', 'b'"):
         job.logs("d")
     (made.place / "a.-1.2.log").unlink()
     with pytest.raises(JobError, match=r"cannot be read \(No such file or directory\)"):
@@ -312,7 +312,7 @@ def test_only_the_end_of_a_log_is_read(tmp_path, monkeypatch):
 @pytest.mark.parametrize("lines", [-1, 1.5, "3", True])
 def test_lines_are_a_number(lines):
     made = kept()
-    with pytest.raises(RequestError, match="a whole number from 0"):
+    with pytest.raises(RequestError, match="a whole number, at least 0"):
         JobHandle(made.id).logs(lines=lines)
     cancel(made.id)
 

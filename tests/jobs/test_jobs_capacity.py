@@ -99,7 +99,7 @@ def test_those_who_wait_for_a_slot_hold_up_nobody_who_needs_memory():
         for _, release in made.values():
             release.set()
         await asyncio.gather(*(task for task, _ in made.values()))
-        assert room._free == room._all
+        assert room._free == room._total
 
     ended(main())
 
@@ -115,8 +115,8 @@ def test_who_gives_up_waiting_holds_up_nobody():
         made["b"][0].cancel()  # while it has what it needs
         made["a"][1].set()
         await asyncio.gather(*(task for task, _ in made.values()), return_exceptions=True)
-        assert room._free == room._all
-        assert not room._lines
+        assert room._free == room._total
+        assert not room._queues
 
     ended(main())
 
@@ -127,11 +127,11 @@ def test_a_turn_that_came_with_the_cancellation_is_given_back():
         one = room.demand(step(cores=1))
         made = await begun(room, order, ("a", one), ("b", one))
         made["a"][1].set()
-        while room._lines:  # until the turn is b's, which has not run since
+        while room._queues:  # until the turn is b's, which has not run since
             await asyncio.sleep(0)
         made["b"][0].cancel()
         await asyncio.gather(*(task for task, _ in made.values()), return_exceptions=True)
-        assert room._free == room._all
+        assert room._free == room._total
 
     ended(main())
 
@@ -220,7 +220,7 @@ def test_eight_thousand_waiting_steps_cost_little():
 
         await asyncio.gather(*(unit(number) for number in range(8_000)))
         assert sorted(done) == list(range(8_000))
-        assert room._free == room._all
+        assert room._free == room._total
 
     # Seconds of the processor: 0.3, and far more than 10 if each looked at all others.
     began = time.process_time()

@@ -89,7 +89,7 @@ def test_jobs_run_where_they_were_submitted_until_their_container_is_gone(contai
     wait_for(lambda: lines(tmp_path, "begun"))
     # A supervisor of that name looks while none looks after the job, but its step runs.
     assert one.ask("os.kill(supervisor_client.supervisor_pid(), signal.SIGKILL)") == "None"
-    assert "it is in progress already" in two.ask(f"JobHandle('{id_}').resume()")
+    assert "already in progress" in two.ask(f"JobHandle('{id_}').resume()")
     two.send("start('short', 'sleep 1.5').wait(150)")
     assert two.heard() == "done"
     assert len(lines(tmp_path, "begun")) == 1
@@ -107,7 +107,7 @@ def test_one_machine_ends_a_job_of_another_but_no_process_of_its_own(container, 
     first, second = one.heard(), two.heard()
     wait_for(lambda: lines(tmp_path, "0") and lines(tmp_path, "1"))
     assert [lines(tmp_path, str(each))[0].split()[0] for each in range(2)] == ["one", "two"]
-    assert "its files are on" in two.ask(f"JobHandle('{first}').resume()")
+    assert "files of this job are on" in two.ask(f"JobHandle('{first}').resume()")
     assert two.ask(f"JobHandle('{first}').cancel()") == "None"
     assert one.ask(f"JobHandle('{first}').wait(150)") == "cancelled"
     assert two.ask(f"JobHandle('{second}').status") == "in progress"

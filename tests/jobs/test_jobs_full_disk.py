@@ -159,11 +159,11 @@ def test_what_waits_says_so_once_and_ever_more_rarely():
     assert delays[:3] == [backoff.FIRST_DELAY, 2 * backoff.FIRST_DELAY, 4 * backoff.FIRST_DELAY]
     assert delays[-1] == backoff.MAX_DELAY
     assert said == [
-        "waiting: /home/ada/jobs: No space left on device: make room on its disk; "
-        "the job goes on then"
+        "waiting: /home/ada/jobs: No space left on device: free space on that disk; "
+        "the job then continues"
     ]
     patience.record_success()
-    assert said[1:] == ["going on"]
+    assert said[1:] == ["resuming"]
     assert patience.record_failure(full) == backoff.FIRST_DELAY
 
 
@@ -288,7 +288,7 @@ def test_a_log_keeps_its_beginning_and_its_end(tmp_path):
     log = run_around(tmp_path / "attempt-1", "bash", "-c", text, limit=100_000)
     assert 50_000 <= len(log) <= 100_000 + (1 << 16)
     head, _, rest = log.partition(b"\n[hyperplane: ")
-    number, _, tail = rest.partition(b" bytes are left out: hyperplane.jobs.log_limit]\n")
+    number, _, tail = rest.partition(b" bytes omitted: hyperplane.jobs.log_limit]\n")
     first = head.decode().splitlines()
     last = tail.decode().splitlines()
     assert first == [f"line {i}" for i in range(1, len(first) + 1)]

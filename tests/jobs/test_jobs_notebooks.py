@@ -55,7 +55,7 @@ def test_a_kernel_that_is_not_here_is_told_before_anything_is_submitted():
     good = step("good", "1", kernelspec=PYTHON)
     first, second = faults(bash("a", "true"), bad, r, good)
     assert (first.where, first.asked) == ("step 'bad': bad.ipynb", "the kernel 'pyhton3'")
-    assert first.allowed.startswith("a kernel that is here: ")
+    assert first.allowed.startswith("an installed kernel: ")
     assert "python3" in first.allowed
     assert first.advice.startswith("did you mean python3? ")
     assert (second.where, second.asked) == ("step 'r': r.ipynb", "no kernel, and the language 'r'")
@@ -79,7 +79,7 @@ def test_an_installation_without_notebooks_is_told(monkeypatch):
 
 def test_a_notebook_that_names_no_kernel_runs_with_python3():
     made = step("plain", "print(year)", tagged="year = '1'")
-    warned = "plain.ipynb names no kernel: it runs with python3"
+    warned = "plain.ipynb names no kernel; it runs with python3"
     assert told(made) == [warned]
     with pytest.warns(UserWarning, match=warned):
         job = submit(Pipeline.from_steps("p", [made]), parameters={"year": 7}, max_retries=0)
@@ -92,7 +92,7 @@ def test_no_python3_for_a_notebook_that_names_no_kernel(monkeypatch):
     monkeypatch.setattr(notebook_checks, "_installed_kernels", list)
     (fault,) = faults(step("plain", "1"))
     assert fault.asked == "no kernel, so python3"
-    assert fault.allowed == "a kernel that is here: there is none"
+    assert fault.allowed == "an installed kernel: there is none"
 
 
 def test_a_misspelt_parameter_is_told_with_the_nearest_name():
@@ -133,7 +133,7 @@ def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():
     first, second = told(made, **parameters)
     assert first.startswith("parameter 'model-name' is not a valid Python variable name")
     assert second.startswith("parameter 'class' is no name")
-    with pytest.warns(UserWarning, match="no name of a variable"):
+    with pytest.warns(UserWarning, match="not a valid Python variable name"):
         job = ran(made, parameters=parameters, max_retries=0)
     assert job.status == DONE, job.logs()
     assert job.logs().splitlines()[0] == "2 a b c"
@@ -153,7 +153,7 @@ def test_a_kernel_of_python_that_is_not_here_is_replaced_with_one_warning():
     assert len(caught) == 1
     assert job.status == DONE, job.logs()
     said, printed = job.logs().splitlines()[:2]
-    assert "names the kernel 'conda-root-py', which is not installed here: it runs with" in said
+    assert "names the kernel 'conda-root-py', which is not installed; it runs with" in said
     assert printed == f"{sys.executable} 7"
 
 
@@ -167,7 +167,7 @@ def test_a_kernel_of_another_language_that_is_not_here_is_refused():
     first, second = faults(*made)
     assert first.asked == "the kernel 'ir' of the language r"
     assert second.asked == "the kernel 'sagemath' of the language sage"
-    assert first.advice == "choose another with kernel: in the step, or install it"
+    assert first.advice == "select another with kernel: in the step, or install it"
     chosen = [one.model_copy(update={"kernel": "python3"}) for one in made]
     assert told(*chosen) == []
     new_job(Pipeline.from_steps("p", chosen))

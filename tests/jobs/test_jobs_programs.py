@@ -128,7 +128,7 @@ def test_a_secret_reaches_the_step_and_nothing_else(tmp_path, monkeypatch, jobs_
     gone = ": No such file or directory"
     assert [line for line in found.stderr.splitlines() if not line.endswith(gone)] == []
     assert "s3cr3t-of-this-test" not in (tmp_path / "ps.txt").read_text()
-    with pytest.raises(RequestError, match="a secret that is there"):
+    with pytest.raises(RequestError, match="an existing secret"):
         submitted(bash("uses", "true", secrets=("NO_SUCH_SECRET",)))
 
 

@@ -87,7 +87,7 @@ def test_a_step_stands_as_its_last_attempt(status, job):
     state = step_progress(job(), tried, 110.0)[0]
     assert (state.status, state.seconds, state.attempts) == (status, 6.0, 2)
     assert state.detail == "attempt 2"
-    assert len(state.bad) == (status != DONE)
+    assert len(state.failed) == (status != DONE)
 
 
 def test_the_time_of_a_step_is_that_in_which_attempts_at_it_ran(job):
@@ -165,8 +165,8 @@ def test_the_tree_has_job_steps_dashboard_and_reasons(job):
 
 
 def test_a_job_that_ended_for_no_step_says_why(job):
-    shown = text(job(TIMED_OUT, ended=105.0, reason="its timeout of 5 s is over"), [])
-    assert "its timeout of 5 s is over" in shown
+    shown = text(job(TIMED_OUT, ended=105.0, reason="exceeded its timeout of 5 s"), [])
+    assert "exceeded its timeout of 5 s" in shown
     assert "5.0 s" in shown
 
 

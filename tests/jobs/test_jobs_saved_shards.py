@@ -87,7 +87,7 @@ def test_an_output_in_another_number_of_shards_is_told_before_a_chunk_runs(tmp_p
     assert {path.name: path.read_text() for path in (tmp_path / "ran").iterdir()} == dict.fromkeys(
         "01", "x"
     )
-    assert "squares is there, saved in 2 shards, and the step makes 3" in job.job.reason
+    assert "squares already exists, saved in 2 shards, but the step saves 3" in job.job.reason
     assert "write chunks: 2" in job.job.reason
     assert len(job.attempts) <= 2
     assert {(one.status, one.fault) for one in job.attempts} == {(FAILED, "input")}
@@ -99,7 +99,7 @@ def test_an_output_in_another_number_of_shards_is_told_before_a_chunk_runs(tmp_p
 def test_an_output_that_was_saved_whole_is_told_too():
     hyperplane.save(pd.DataFrame({"n": [1]}), "squares", format="parquet")
     job = ran(step())
-    assert "squares is there, saved as a whole, and the step makes 2" in job.job.reason
+    assert "squares already exists, saved as a whole, but the step saves 2" in job.job.reason
 
 
 def test_shards_of_another_number_are_not_taken_for_those_of_the_step(tmp_path):

@@ -116,7 +116,7 @@ def test_what_is_no_webhook_is_refused_and_not_shown(url, monkeypatch):
 @pytest.mark.parametrize("token", ["s3cret\n", "s3cret ü", "s3cret x"])
 def test_a_token_that_is_none_is_refused_and_not_shown(token, server, monkeypatch):
     monkeypatch.setenv("SLACK_TOKEN", token)
-    assert "a token in one line" in refused(utils.SlackHelper().post_message, "x", "#data")
+    assert "a one-line token" in refused(utils.SlackHelper().post_message, "x", "#data")
     assert server.got == []
 
 
@@ -134,7 +134,7 @@ def test_the_wait_that_the_server_asks_for_is_kept(server, no_pauses):
 def test_faults_that_pass_are_tried_again_and_then_told(code, server, no_pauses):
     server.answers = [Answer(code, "s3cret") for _ in range(9)]
     said = refused(utils.post_message, "x")
-    assert said == f"127.0.0.1 did not take a message, 4 times: HTTP {code}"
+    assert said == f"127.0.0.1 did not accept the message in 4 attempts: HTTP {code}"
     assert len(server.got) == slack.MAX_ATTEMPTS
     assert len(no_pauses) == slack.MAX_ATTEMPTS - 1
     assert all(0 < pause <= slack.MAX_WAIT for pause in no_pauses)
@@ -166,7 +166,7 @@ def test_a_server_that_does_not_answer_is_given_up_and_not_asked_twice(server, m
     over = threading.Event()
     server.answers = [Answer(when=over), Answer(when=over)]
     try:
-        assert "it may have arrived" in refused(utils.post_message, "x")
+        assert "may have arrived" in refused(utils.post_message, "x")
         wait_until(lambda: server.got)  # the server may be slower than its client is patient
     finally:
         over.set()

@@ -60,9 +60,7 @@ def test_the_folder_of_another_user_is_an_error_that_says_what_to_set():
         (place / "jobs").mkdir(0o700)
         with dask.config.set({"hyperplane.jobs.home": str(place / "jobs")}):
             said = as_other_user(jobs_folder)
-    assert (
-        "the folder cannot be used (it belongs to another user); set hyperplane.jobs.home" in said
-    )
+    assert "cannot use this folder (it belongs to another user); set hyperplane.jobs.home" in said
 
 
 def test_a_user_has_the_name_of_the_system_and_else_a_number(monkeypatch):
@@ -84,6 +82,6 @@ def test_an_executed_notebook_in_the_folder_of_another_user_is_an_error_that_say
         output.touch(0o644)
         said = as_other_user(lambda: KernelFolder(Path("/x"), output, -1).write_output("[]"))
     assert said.splitlines()[-1] == (
-        f"PermissionError: the executed notebook {output} cannot be written: Permission denied. "
-        "Set notebook_output_path to a file that you may write"
+        f"PermissionError: cannot write the executed notebook {output}: Permission denied. "
+        "Set notebook_output_path to a writable file"
     )
