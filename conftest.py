@@ -122,9 +122,9 @@ def pytest_collection():
 
 
 def pytest_sessionfinish(session):
-    from hyperplane.jobs import wake
+    from hyperplane.jobs import supervisor_client
 
-    if pid := wake.running():
+    if pid := supervisor_client.supervisor_pid():
         with suppress(ProcessLookupError):  # it lingers for some seconds only
             os.kill(pid, signal.SIGTERM)
     _private.undo()

@@ -105,10 +105,10 @@ class SlackHelper:
         ------
         RequestError
             When there is no channel.
-        NotSent
+        SlackError
             When Slack does not take it.
         """
-        slack.by_token(self._token, message, channel)
+        slack.send_with_token(self._token, message, channel)
 
     @check_call
     def post_table(self, message_dict: Mapping[str, Any], channel: str = "") -> None:
@@ -123,10 +123,10 @@ class SlackHelper:
 
         Raises
         ------
-        RequestError, NotSent
+        RequestError, SlackError
             As for :meth:`post_message`.
         """
-        slack.by_token(self._token, slack.table(message_dict), channel)
+        slack.send_with_token(self._token, slack.format_table(message_dict), channel)
 
 
 @check_call
@@ -144,10 +144,10 @@ def post_message(message: str, channel: str = "") -> None:
     ------
     RequestError
         When there is no webhook.
-    NotSent
+    SlackError
         When the server does not take it.
     """
-    slack.by_webhook(os.environ.get("WEBHOOK_URL", ""), message, channel)
+    slack.send_to_webhook(os.environ.get("WEBHOOK_URL", ""), message, channel)
 
 
 @check_call
@@ -163,10 +163,12 @@ def post_table(message_dict: Mapping[str, Any], channel: str = "") -> None:
 
     Raises
     ------
-    RequestError, NotSent
+    RequestError, SlackError
         As for :func:`post_message`.
     """
-    slack.by_webhook(os.environ.get("WEBHOOK_URL", ""), slack.table(message_dict), channel)
+    slack.send_to_webhook(
+        os.environ.get("WEBHOOK_URL", ""), slack.format_table(message_dict), channel
+    )
 
 
 def __dir__() -> list[str]:

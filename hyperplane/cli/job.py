@@ -29,7 +29,7 @@ from hyperplane.cli.options import settings_of
 from hyperplane.cli.output import JsonOption, write_json
 from hyperplane.errors import Fault, check
 from hyperplane.jobs import submitting
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import OPEN, Job
 from hyperplane.public_calls import stating
 
@@ -94,7 +94,7 @@ def run(
             file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
             max_retries=max_retries, schedule=schedule, runner=runner, runner_options=options,
         )  # fmt: skip
-    store = the_store()
+    store = open_store()
     from hyperplane.cli.job_foreground import run_here  # it needs the packages for jobs
 
     _finish([asyncio.run(run_here(store, job, options, quiet=as_json))], store, as_json)
@@ -135,15 +135,15 @@ def submit(
     if dry_run:
         job_render.show_local(job, as_json)
         return
-    store = the_store()
+    store = open_store()
     if no_overlap and (earlier := store.find(schedule=schedule, statuses=OPEN, limit=1)):
-        submitting.look_after(store)
+        submitting.ensure_supervisor(store)
         if as_json:
             write_json({"id": None, "run_id": None, "going_on": earlier[0].id})
         else:
             typer.echo(f"nothing submitted: job {earlier[0].id} of {schedule} is not over")
         return
-    sent = submitting.send(job, warn=False, runner_options=options)  # warned already
+    sent = submitting.submit_job(job, warn=False, runner_options=options)  # warned already
     if as_json and not wait:
         write_json({"id": sent.id, "run_id": sent.run_id})
     elif not as_json:
@@ -161,7 +161,7 @@ def watch(ids: IdsArgument, as_json: JsonOption = False) -> None:
 
     Exit code: that of the first job that is not done.
     """
-    store = the_store()
+    store = open_store()
     found = list(dict.fromkeys(store.get(one).id for one in ids))
     _watch(store, found, as_json)
 
@@ -172,7 +172,7 @@ app.command()(job_look.logs)
 @app.command()
 def cancel(ids: IdsArgument, as_json: JsonOption = False) -> None:
     """End jobs, with all processes of their steps."""
-    store = the_store()
+    store = open_store()
     found = list({job.id: job for job in map(store.get, ids)}.values())
     asked = [submitting.cancel(job.id, by="with hyperplane job cancel") for job in found]
     if as_json:
@@ -194,7 +194,7 @@ def resume(id_: IdArgument, wait: WaitOption = False, as_json: JsonOption = Fals
     elif not as_json:
         typer.echo(f"job  {sent.id}\nrun  {sent.run_id}")
     if wait:
-        store = the_store()
+        store = open_store()
         _watch(store, [sent.id], as_json)
 
 

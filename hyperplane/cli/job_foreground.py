@@ -15,15 +15,20 @@ import typer
 from hyperplane.cli.job_options import INTERRUPTED
 from hyperplane.cli.job_screen import Screen
 from hyperplane.errors import HyperplaneError, JobStoreError
-from hyperplane.jobs import cancelling
-from hyperplane.jobs.kept import folder_error, keep
-from hyperplane.jobs.processes import Command, Process
-from hyperplane.jobs.programs import traces
-from hyperplane.jobs.runners import settle
-from hyperplane.jobs.states import CANCELLED, IN_PROGRESS, Job, Unit
+from hyperplane.jobs import cancel_marker
+from hyperplane.jobs.processes import Command, LocalProcess
+from hyperplane.jobs.runners import resolve_options
+from hyperplane.jobs.states import CANCELLED, IN_PROGRESS, Job, WorkUnit
+from hyperplane.jobs.step_command import attempt_prefix
 from hyperplane.jobs.store import JobStore
-from hyperplane.jobs.submitting import cancelled, handed_over, look_after, unread
-from hyperplane.jobs.supervisor import Supervisor, claimed
+from hyperplane.jobs.submission_snapshot import folder_error, save_snapshot
+from hyperplane.jobs.submitting import (
+    cancellation_reason,
+    capture_environment,
+    ensure_supervisor,
+    unread_parameter_warnings,
+)
+from hyperplane.jobs.supervisor import Supervisor, claim_job
 
 #: Seconds between looks whether jobs have lost their supervisor.
 _LOOK_AFTER = 5.0
@@ -44,27 +49,32 @@ async def run_here(
     The first Ctrl-C, SIGTERM or SIGHUP, and a terminal or pipe that is gone, cancel it politely;
     the second one kills what still runs.
     """
-    handed = handed_over()
+    handed = capture_environment()
     try:
-        claim = claimed(job.place)
+        claim = claim_job(job.place)
     except OSError as error:
         raise folder_error(job, error) from error
     try:
         # For the supervisor that continues the job when this terminal is killed.
-        keep(job, handed.environment, settle(job.runner, runner_options), unread(job))
+        save_snapshot(
+            job,
+            handed.environment,
+            resolve_options(job.runner, runner_options),
+            unread_parameter_warnings(job),
+        )
         store.add(job)
     except HyperplaneError:  # nothing is kept, so nothing is left
         claim.close()
         shutil.rmtree(job.place, ignore_errors=True)
         raise
     supervisor = Supervisor(store, handed, only=job.id, claim=claim)
-    supervisor.told({job.id: handed})
+    supervisor.receive({job.id: handed})
     ends = _Ends(store, job, supervisor)
     loop = asyncio.get_running_loop()
     for number in _BY_SIGNAL:
         loop.add_signal_handler(number, ends.asked, number)
     try:
-        work = asyncio.ensure_future(supervisor.work())
+        work = asyncio.ensure_future(supervisor.run())
         await asyncio.sleep(0)  # it has the job in hand now
         ends.ready()
         with Screen(store, [job.id], quiet=quiet) as screen:
@@ -84,8 +94,8 @@ async def run_here(
                 await asyncio.wait({work}, timeout=pause)
                 if work.done():
                     work.result()
-                    if supervisor.unwritten is not None:
-                        now = _unwritten(now, supervisor.unwritten)
+                    if supervisor.write_error is not None:
+                        now = _unwritten(now, supervisor.write_error)
                         break
     finally:
         for number in _BY_SIGNAL:
@@ -97,7 +107,7 @@ def _unwritten(job: Job, error: BaseException) -> Job:
     """A job that was cancelled and whose store cannot say so yet."""
     typer.echo(f"job {job.id} is cancelled, which could not be written down: {error}", err=True)
     try:
-        cancelling.mark(job)
+        cancel_marker.set_marker(job)
     except OSError:
         typer.echo(f"when it can: hyperplane job cancel {job.id[:8]}", err=True)
     return dataclasses.replace(job, status=CANCELLED)
@@ -125,7 +135,7 @@ class _Ends:
             self.supervisor.cancel_all(self._why)
 
     def polite(self, by: str) -> None:
-        self._why = self._why or cancelled(by)
+        self._why = self._why or cancellation_reason(by)
         if self._ready:
             self.supervisor.cancel_all(self._why)
 
@@ -133,10 +143,10 @@ class _Ends:
         chunks = {step.name: step.chunk_count for step in
                   self.job.pipeline.steps}  # fmt: skip
         running = [
-            Process(Command((), {}, "", traces(self.job, unit, one.number)))
+            LocalProcess(Command((), {}, "", attempt_prefix(self.job, unit, one.number)))
             for one in self.store.attempts(self.job.id)
             if one.status == IN_PROGRESS
-            for unit in (Unit(one.step, one.chunk, chunks.get(one.step, 0)),)
+            for unit in (WorkUnit(one.step, one.chunk, chunks.get(one.step, 0)),)
         ]
         await asyncio.gather(*(process.end(0.0) for process in running))
 
@@ -148,7 +158,7 @@ def watch_until_end(store: JobStore, ids: Sequence[str], *, quiet: bool) -> list
         try:
             while not jobs or not all(job.processed for job in jobs):
                 if time.monotonic() - looked > _LOOK_AFTER:
-                    look_after(store)
+                    ensure_supervisor(store)
                     looked = time.monotonic()
                 jobs, pause = screen.look()
                 time.sleep(0 if all(job.processed for job in jobs) else pause)
@@ -156,7 +166,7 @@ def watch_until_end(store: JobStore, ids: Sequence[str], *, quiet: bool) -> list
             screen.close_eyes()
             raise typer.Exit(INTERRUPTED) from None
         except KeyboardInterrupt:
-            found = store.many(ids).values()
+            found = store.get_many(ids).values()
             going = " ".join(job.id[:8] for job in found if not job.processed)
             typer.echo(f"\nnot watched any more, but going on: {going}", err=True)
             raise typer.Exit(INTERRUPTED) from None

@@ -16,10 +16,10 @@ from hyperplane.cli.job_screen import LOOK
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.errors import Fault, JobError, check
 from hyperplane.jobs import listing
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
+from hyperplane.jobs.job_progress import format_duration, to_plain_line
 from hyperplane.jobs.states import DONE, IN_PROGRESS, Attempt, Job
-from hyperplane.jobs.submitting import look_after
-from hyperplane.jobs.tree import duration, plain
+from hyperplane.jobs.submitting import ensure_supervisor
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
@@ -54,7 +54,7 @@ def _show(jobs: Sequence[Job]) -> None:
     left = max(0, Console().width - _FIXED)
     texts = {
         "name": [job.name for job in jobs],
-        "pipeline": [plain(job.pipeline_name) for job in jobs],
+        "pipeline": [to_plain_line(job.pipeline_name) for job in jobs],
     }
     if left < 3 * 8:
         del texts["pipeline"]
@@ -68,9 +68,9 @@ def _show(jobs: Sequence[Job]) -> None:
     table.columns[-2].max_width = max(8, left)
     now = time.time()
     for job, *named in zip(jobs, *texts.values(), strict=True):
-        took = duration((job.ended or now) - job.started) if job.started else ""
+        took = format_duration((job.ended or now) - job.started) if job.started else ""
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.submitted))
-        reason = plain(job.reason)[:200]
+        reason = to_plain_line(job.reason)[:200]
         table.add_row(job.id[:8], *named, job.status, at, reason, took)
     show(table)
 
@@ -91,7 +91,7 @@ def logs(
     """
     if lines is not None and lines < 1:
         check([Fault("--lines", str(lines), "at least 1")])
-    store = the_store()
+    store = open_store()
     job = store.get(id_)
     wanted = _Wanted(step, chunk, attempt)
     wanted.check(job)
@@ -146,7 +146,7 @@ def _follow(store: JobStore, job: Job, wanted: _Wanted, lines: int | None) -> No
     shown, looked = "", 0.0
     while True:
         if time.monotonic() - looked > 5:
-            look_after(store)
+            ensure_supervisor(store)
             looked = time.monotonic()
         ended = store.get(job.id).processed  # before the logs: nothing is written after that
         for one in wanted.of(store.attempts(job.id)):

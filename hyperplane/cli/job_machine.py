@@ -18,8 +18,8 @@ from hyperplane.cli.hold import Signals
 from hyperplane.cli.job_options import EXIT_CODES
 from hyperplane.cli.output import write_json
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT
-from hyperplane.jobs.tree import plain
 
 if TYPE_CHECKING:
     from hyperplane.asl.events import Event
@@ -86,11 +86,14 @@ def run_machine_file(file: Path, given: str | None, tasks: Sequence[str], *, as_
 
 def _tell(event: Event) -> None:
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in event.path)
-    parts = [event.at.astimezone().strftime("%H:%M:%S"), f"{plain(where[1:])}: {event.kind}"]
+    parts = [
+        event.at.astimezone().strftime("%H:%M:%S"),
+        f"{to_plain_line(where[1:])}: {event.kind}",
+    ]
     if event.kind == "retried":
         parts.append(f"(attempt {event.attempt} in {event.wait:g} s)")
     if event.error:
-        parts.append(plain(f"{event.error}: {event.cause}"[:300]))
+        parts.append(to_plain_line(f"{event.error}: {event.cause}"[:300]))
     typer.echo(" ".join(parts), err=True)
 
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from hyperplane.errors import Fault, RequestError, check
+from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT, Job
-from hyperplane.jobs.submitting import new_job, warnings_of
-from hyperplane.jobs.tree import plain
+from hyperplane.jobs.submitting import job_warnings, new_job
 from hyperplane.units import parse_seconds
 
 #: As those of ``timeout`` and of a shell whose program was interrupted.
@@ -109,8 +109,8 @@ def asked_job(
         check([*faults, *error.faults])
         raise
     check(faults)
-    for warning in warnings_of(job):
-        typer.echo(f"warning: {plain(warning)}", err=True)
+    for warning in job_warnings(job):
+        typer.echo(f"warning: {to_plain_line(warning)}", err=True)
     return job
 
 

@@ -24,10 +24,10 @@ from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.errors import Fault, check
 from hyperplane.jobs import requirements, runners
 from hyperplane.jobs.definition.models import Step
-from hyperplane.jobs.environment import grown, secret_variables, variables
-from hyperplane.jobs.programs import arguments, folder_of, notebook_output
+from hyperplane.jobs.environment import cluster_variable, secret_variables, step_variables
 from hyperplane.jobs.runners.base import Document
-from hyperplane.jobs.states import Job, Unit
+from hyperplane.jobs.states import Job, WorkUnit
+from hyperplane.jobs.step_command import build_arguments, notebook_output_path, working_folder
 
 
 def render(
@@ -106,7 +106,7 @@ def _show_documents(documents: Sequence[Document]) -> None:
 
 def show_local(job: Job, as_json: bool) -> None:
     """Show the steps of a job as this machine would run them: no values of variables."""
-    steps = requirements.steps(job.pipeline, sys.executable)
+    steps = requirements.add_install_step(job.pipeline, sys.executable)
     documents = [_document(job, step) for step in steps]
     if as_json:
         own = {"name": job.name, "root": job.pipeline.root, "max_retries": job.max_retries}
@@ -127,15 +127,15 @@ def show_local(job: Job, as_json: bool) -> None:
 
 def _document(job: Job, step: Step) -> dict[str, Any]:
     chunks = step.chunk_count
-    unit = Unit(step.name, 0 if chunks else -1, chunks)
-    python = requirements.interpreter(job.pipeline, sys.executable)
-    names = {**variables(job, step, unit, 1), **grown(step, 0)}
+    unit = WorkUnit(step.name, 0 if chunks else -1, chunks)
+    python = requirements.select_interpreter(job.pipeline, sys.executable)
+    names = {**step_variables(job, step, unit, 1), **cluster_variable(step, 0)}
     document: dict[str, Any] = {
         "name": step.name,
         "kind": step.kind,
         "after": list(step.depends_on),
-        "argv": list(arguments(job, step, unit, python)),
-        "folder": folder_of(job.pipeline, step),
+        "argv": list(build_arguments(job, step, unit, python)),
+        "folder": working_folder(job.pipeline, step),
         "chunks": chunks,
         "max_parallel": step.max_parallel,
         "retries": step.retries,
@@ -146,7 +146,7 @@ def _document(job: Job, step: Step) -> dict[str, Any]:
         "secret_variables": sorted(secret_variables(dict.fromkeys(step.secrets, ""))),
     }
     if step.kind == "notebook":
-        document["output"] = str(notebook_output(job, step, unit))
+        document["output"] = str(notebook_output_path(job, step, unit))
     return document
 
 

@@ -14,10 +14,10 @@ from hyperplane import config
 from hyperplane.cli.job_options import ParametersOption, asked_job
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.errors import Fault, check
-from hyperplane.jobs import manifests, schedules
-from hyperplane.jobs.cron import read_cron
-from hyperplane.jobs.environment import secrets
-from hyperplane.jobs.home import home, the_store
+from hyperplane.jobs import cron_job_manifest, schedules
+from hyperplane.jobs.cron import parse_cron
+from hyperplane.jobs.environment import find_secrets
+from hyperplane.jobs.home import jobs_folder, open_store
 from hyperplane.jobs.schedules import Schedule
 from hyperplane.jobs.states import Job
 
@@ -64,7 +64,7 @@ def schedule(
         schedules.remove(name)
         write_json({"removed": name}) if as_json else typer.echo(f"{name} is removed")
     elif file is not None and cron is not None:
-        when = read_cron(cron)
+        when = parse_cron(cron)
         if when.warning:
             typer.echo(f"warning: {when.warning}", err=True)
         job = asked_job(file, parameter=parameter, here=runner == "cron")
@@ -110,7 +110,7 @@ def _for_cron(
     argv = [program, "job", "submit", "--schedule", name, "--name", name]
     argv += ["--no-overlap"] * no_overlap
     argv += [word for key, value in job.parameters.items() for word in ("-p", f"{key}={value}")]
-    log = home() / f"schedule-{name}.log"
+    log = jobs_folder() / f"schedule-{name}.log"
     made = Schedule(
         name, cron, (*argv, str(file.absolute())), job.pipeline.root, _environment(), str(log)
     )
@@ -129,14 +129,14 @@ def _environment() -> tuple[tuple[str, str], ...]:
     """What cron does not hand over, and jobs need to find their programs and their state."""
     folder = str(Path(sys.executable).parent)
     return (("PATH", f"{folder}:/usr/local/bin:/usr/bin:/bin"),
-            ("DASK_HYPERPLANE__JOBS__HOME", str(home())))  # fmt: skip
+            ("DASK_HYPERPLANE__JOBS__HOME", str(jobs_folder())))  # fmt: skip
 
 
 def _warn_of_the_environment(job: Job) -> None:
     """Say what works here and not under cron, which starts with next to no variables."""
     settings = config.jobs()
     wanted = sorted({name for step in job.pipeline.steps for name in step.secrets})
-    _, missing = secrets(wanted, {}, settings.secrets)
+    _, missing = find_secrets(wanted, {}, settings.secrets)
     for name in missing:
         where = f"write it to a file {settings.secrets}/{name}"
         typer.echo(f"warning: cron does not know the secret {name}; {where}", err=True)
@@ -161,7 +161,7 @@ def _print_manifest(
     inside = str(path.relative_to(root)) if path.is_relative_to(root) else str(file)
     argv = ["hyperplane", "job", "run", "--schedule", name, "--name", name]
     argv += [word for key, value in job.parameters.items() for word in ("-p", f"{key}={value}")]
-    text = manifests.cron_job(
+    text = cron_job_manifest.render_cron_job(
         name, cron, [*argv, inside], image=image, folder=folder, overlap=not no_overlap
     )
     if as_json:
@@ -171,8 +171,8 @@ def _print_manifest(
 
 
 def _list(as_json: bool) -> None:
-    lines = schedules.installed()
-    store = the_store()
+    lines = schedules.read_installed()
+    store = open_store()
     last = {name: next(iter(store.find(schedule=name, limit=1)), None) for name in lines}
     if as_json:
         write_json([

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hyperplane.jobs.handle import JobHandle
+from hyperplane.jobs.job_progress import ProgressLines, render_tree, step_progress
 from hyperplane.jobs.states import DONE, FAILED, IN_PROGRESS, TIMED_OUT, Job
-from hyperplane.jobs.tree import Changes, as_tree, step_states
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
@@ -39,7 +39,7 @@ class Screen:
 
     def __init__(self, store: JobStore, ids: Sequence[str], *, quiet: bool) -> None:
         self.store, self.ids, self.quiet = store, ids, quiet
-        self._changes = Changes(several=len(ids) > 1)
+        self._changes = ProgressLines(several=len(ids) > 1)
         self._live: Any = None
         if not quiet and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
             from rich.console import Console
@@ -69,7 +69,7 @@ class Screen:
             When there is nobody to show them to any more.
         """
         began = time.monotonic()
-        found = self.store.many(self.ids)
+        found = self.store.get_many(self.ids)
         jobs = [found[one] for one in self.ids]
         if not self.quiet:
             self._show(jobs)
@@ -88,9 +88,9 @@ class Screen:
         trees = []
         for job in jobs:
             attempts = self.store.attempts(job.id)
-            states = step_states(job, attempts, now)
+            states = step_progress(job, attempts, now)
             if self._live is not None:
-                trees.append(as_tree(job, states, now))
+                trees.append(render_tree(job, states, now))
                 continue
             for line in self._changes.lines(job, attempts, states, now):
                 typer.echo(line)
@@ -123,13 +123,13 @@ def document(job: Job, store: JobStore) -> dict[str, Any]:
             "attempts": state.attempts,
             "chunks": state.chunks,
             "chunks_done": state.counts.get(DONE, 0) if state.chunks else 0,
-            "reasons": [one.reason for one in state.bad],
+            "reasons": [one.reason for one in state.failed],
             "logs": [
                 str(job.place / one.log)
                 for one in attempts
                 if one.step == state.name and one.log and one.status != IN_PROGRESS
             ],
         }
-        for state in step_states(job, attempts, time.time())
+        for state in step_progress(job, attempts, time.time())
     ]
     return {**job.as_dict(), "steps": steps}

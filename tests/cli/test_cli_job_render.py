@@ -11,7 +11,7 @@ import pytest
 import yaml
 from terminal import Run
 
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
 
 PIPELINE = """
 pipeline:
@@ -42,10 +42,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("command", [["render"], ["submit", "--dry-run"]])
 def test_steps_are_shown_and_nothing_is_kept(command: list[str], run: Run, folder: Path) -> None:
-    before = len(the_store().find())
+    before = len(open_store().find())
     answer = run("job", *command, "shown.yaml", "-p", "month=private")
     assert answer.code == 0
-    assert len(the_store().find()) == before
+    assert len(open_store().find()) == before
     text = answer.out.replace("\n", "").replace(" ", "")
     assert f"bash'{folder}/ab.sh'" in text.replace("'" + str(folder) + "/a b", "")
     assert "MONTH" in text

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from terminal import Run
 
-from hyperplane.jobs.home import home, the_store
+from hyperplane.jobs.home import jobs_folder, open_store
 from hyperplane.jobs.states import DONE
 
 GOLDEN = Path(__file__).parents[1] / "jobs" / "golden" / "schedule.yaml"
@@ -56,12 +56,12 @@ def test_the_line_submits_a_run_of_the_schedule(run: Run, folder: Path) -> None:
     command = line.split(None, 5)[5].replace("\\%", "%")
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(Path.home())}
     subprocess.run(["/bin/sh", "-c", command], cwd="/", env=environment, check=True)
-    said = (home() / "schedule-half-hourly.log").read_text()
-    (job,) = the_store().find(schedule="half-hourly")
+    said = (jobs_folder() / "schedule-half-hourly.log").read_text()
+    (job,) = open_store().find(schedule="half-hourly")
     assert job.id in said
     assert (job.name, dict(job.parameters)) == ("half-hourly", {"month": "50% of it's"})
     deadline = time.monotonic() + 150
-    while not (now := the_store().get(job.id)).processed and time.monotonic() < deadline:
+    while not (now := open_store().get(job.id)).processed and time.monotonic() < deadline:
         time.sleep(0.05)
     assert now.status == DONE
 
@@ -139,8 +139,8 @@ def test_what_kubernetes_does_not_take_is_refused_at_once(run: Run) -> None:
         (["say.sh", "--cron", "* * * * *", "--runner=kubernetes", "--install"], ["kubectl apply"]),
         (["say.sh", "--cron", "61 * * * *"], ["numbers from 0 to 59"]),
         (["none.sh", "--cron", "* * * * *"], ["a file that is there"]),
-        (["say.sh", "--cron", "* * * * *", "--name", "a b"], ["letter or digit at both ends"]),
-        (["say.sh", "--cron", "* * * * *", "-p", "a=b\nc"], ["arguments of one line"]),
+        (["say.sh", "--cron", "* * * * *", "--name", "a b"], ["ending with a letter or digit"]),
+        (["say.sh", "--cron", "* * * * *", "-p", "a=b\nc"], ["arguments without line breaks"]),
     ],
 )
 def test_what_cannot_be_scheduled_is_told(arguments: list[str], told: list[str], run: Run) -> None:

@@ -11,7 +11,7 @@ import dask.config
 import pytest
 from terminal import Begin, Run
 
-from hyperplane.jobs.home import the_store
+from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, IN_PROGRESS, OPEN
 
 
@@ -35,8 +35,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 
 def until(job_id: str, status: str) -> None:
     deadline = time.monotonic() + 150
-    while the_store().get(job_id).status != status:
-        assert time.monotonic() < deadline, the_store().get(job_id)
+    while open_store().get(job_id).status != status:
+        assert time.monotonic() < deadline, open_store().get(job_id)
         time.sleep(0.05)
 
 
@@ -56,7 +56,7 @@ def test_submitting_prints_both_ids_and_does_not_wait(run: Run) -> None:
     answer = run("job", "submit", "long.sh", "--name", "sent")
     assert answer.code == 0
     words = answer.out.split()
-    job = the_store().get(words[1])
+    job = open_store().get(words[1])
     assert words == ["job", job.id, "run", job.run_id]
     assert (job.name, job.status in OPEN) == ("sent", True)
     assert run("job", "cancel", job.id, "--json").json == [{"id": job.id, "status": CANCELLED}]
@@ -113,7 +113,7 @@ def test_who_stops_watching_leaves_the_job_going(run: Run, begin: Begin) -> None
     answer = watching.end()
     assert answer.code == 130
     assert sent["id"][:8] in answer.err
-    assert the_store().get(sent["id"]).status == IN_PROGRESS
+    assert open_store().get(sent["id"]).status == IN_PROGRESS
     run("job", "cancel", sent["id"])
 
 
@@ -158,7 +158,7 @@ def test_jobs_are_listed_the_last_first(run: Run, monkeypatch: pytest.MonkeyPatc
 def test_an_id_that_no_job_has_is_told(command: list[str], run: Run) -> None:
     answer = run("job", *command, "zzzz")
     assert answer.code == 1
-    assert "there is no such job" in answer.err
+    assert "no such job" in answer.err
     assert "Traceback" not in answer.err
 
 
@@ -166,7 +166,7 @@ def test_an_id_that_no_job_has_is_told(command: list[str], run: Run) -> None:
 def test_nothing_is_cancelled_when_one_of_several_ids_is_wrong(run: Run) -> None:
     sent = run("job", "submit", "long.sh", "--json").json
     assert run("job", "cancel", sent["id"], "zzzz").code == 1
-    assert not the_store().get(sent["id"]).cancelled
+    assert not open_store().get(sent["id"]).cancelled
     run("job", "cancel", sent["id"])
 
 
@@ -174,7 +174,7 @@ def test_nothing_is_cancelled_when_one_of_several_ids_is_wrong(run: Run) -> None
 @pytest.mark.usefixtures("alone")
 def test_a_run_of_a_schedule_waits_for_none_and_overlaps_with_none(run: Run) -> None:
     first = run("job", "submit", "long.sh", "--schedule", "nightly", "--no-overlap", "--json").json
-    assert the_store().get(first["id"]).schedule == "nightly"
+    assert open_store().get(first["id"]).schedule == "nightly"
     second = run("job", "submit", "long.sh", "--schedule", "nightly", "--no-overlap", "--json")
     assert (second.code, second.json) == (0, {"id": None, "run_id": None, "going_on": first["id"]})
     assert (
