@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from hyperplane.collections.frames.sources.parquet import ParquetPart, Piece
+from hyperplane.collections.frames.sources.parquet_partition import ParquetPart, Piece
 from hyperplane.shards.identity import Shard, rows_of
 
 

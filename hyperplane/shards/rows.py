@@ -12,11 +12,11 @@ import pyarrow as pa
 from hyperplane.collections.frames.convert import column_to_pandas
 from hyperplane.collections.frames.read import planned
 from hyperplane.collections.frames.sources import formats
-from hyperplane.collections.frames.sources.parquet import ParquetPart
-from hyperplane.collections.frames.sources.plan import UNDIVIDED
+from hyperplane.collections.frames.sources.byte_ranges import SpanPart
+from hyperplane.collections.frames.sources.parquet_partition import ParquetPart
+from hyperplane.collections.frames.sources.partition_sizes import UNDIVIDED
 from hyperplane.collections.frames.sources.reader import reading
 from hyperplane.collections.frames.sources.request import Request
-from hyperplane.collections.frames.sources.spans import SpanPart
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.shards import parquet_rows, text_rows

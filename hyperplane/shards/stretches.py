@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from hyperplane.collections.frames.sources.spans import Span
+from hyperplane.collections.frames.sources.byte_ranges import Span
 
 #: Bytes that are read and decoded at once.
 PIECE = 1 << 25

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hyperplane.collections.frames.sources import samples
-from hyperplane.collections.frames.sources.csv import CsvDecoder
+from hyperplane.collections.frames.sources.byte_ranges import Span, SpanPart
+from hyperplane.collections.frames.sources.csv_decoder import CsvDecoder
 from hyperplane.collections.frames.sources.reader import reading
-from hyperplane.collections.frames.sources.spans import Span, SpanPart
 from hyperplane.errors import Fault, ReadError, RequestError
 from hyperplane.shards import quotes
 from hyperplane.shards.identity import Shard

@@ -18,7 +18,7 @@ from dask.dataframe.utils import clear_known_categories
 from dask.delayed import delayed
 
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import folders
+from hyperplane.collections.frames.sources import hive_partitions
 from hyperplane.collections.frames.sources.footers import READERS
 from hyperplane.errors import (
     DataError,
@@ -159,7 +159,7 @@ def _with_keys(
 ) -> tuple[Sequence[PartFile], Sequence[pa.Schema]]:
     """Parts and their schemas with the columns that are in the names of folders."""
     columns = {name for schema in schemas for name in schema.names}
-    keys, kinds, lacking = folders.keys([file.part.name for file in files], columns)
+    keys, kinds, lacking = hive_partitions.keys([file.part.name for file in files], columns)
     if not kinds:
         return files, schemas
     types = {name: pa.int64() if kind.is_integer() else pa.string() for name, kind in kinds.items()}

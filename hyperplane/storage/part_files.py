@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import parquet
 
-from hyperplane.collections.frames.sources.folders import Keys
 from hyperplane.collections.frames.sources.footers import leaf_count
+from hyperplane.collections.frames.sources.hive_partitions import Keys
 from hyperplane.errors import ReadError
 from hyperplane.storage.avro import read_avro
 from hyperplane.storage.manifest import Part

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from scale import scaled
 
 import hyperplane
-from hyperplane.collections.frames.sources import plan, samples
+from hyperplane.collections.frames.sources import partition_sizes, samples
 from hyperplane.errors import HyperplaneError
 
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch):
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "WORTHWHILE", 1)
     with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
         yield
 

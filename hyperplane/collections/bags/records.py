@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from hyperplane.collections.bags.errors import cut, places
 from hyperplane.collections.bags.files import Part, Span
 from hyperplane.collections.bags.lines import chunks, line_number
+from hyperplane.collections.bags.messages import cut, places
 from hyperplane.errors import BadLines, BadLinesWarning
 from hyperplane.units import plural
 

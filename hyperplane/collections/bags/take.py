@@ -13,7 +13,7 @@ from dask.bag import Bag
 from dask.base import tokenize
 
 from hyperplane.collections.bags.graph import bag_faults, graph_of
-from hyperplane.collections.bags.parallel import quick_scheduler
+from hyperplane.collections.bags.scheduler import quick_scheduler
 from hyperplane.collections.in_use import threads
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hyperplane.collections.bags.errors import cut
+from hyperplane.collections.bags.messages import cut
 from hyperplane.errors import Fault, WrongType
 
 UTC = "datetime64[us, UTC]"

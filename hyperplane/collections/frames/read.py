@@ -11,9 +11,9 @@ from hyperplane.collections.frames.sources import (
     avro_plan,
     csv_plan,
     formats,
-    jsonl,
+    jsonl_plan,
     parquet_plan,
-    plan,
+    partition_sizes,
     types,
 )
 from hyperplane.collections.frames.sources.arguments import places_faults
@@ -137,7 +137,9 @@ def read(
     >>> frame.compute().price.to_list()
     [9.5, 12.0]
     """
-    size, faults = plan.size_of(plan.USUAL if partition_size is None else partition_size)
+    size, faults = partition_sizes.size_of(
+        partition_sizes.USUAL if partition_size is None else partition_size
+    )
     faults += places_faults(urls)
     faults += _choices(schema=schema, decimals=decimals, on_error=on_error)
     check(faults)
@@ -185,7 +187,7 @@ def planned(files: Sequence[File], kind: str, request: Request, **text: Any) -> 
         return parquet_plan.plan(files, request)
     if kind == "avro":
         return avro_plan.plan_files(files, request)
-    plan_text = csv_plan.plan if kind == "csv" else jsonl.plan
+    plan_text = csv_plan.plan if kind == "csv" else jsonl_plan.plan
     return plan_text(files, request, TextOptions(**given))
 
 

@@ -14,7 +14,7 @@ from hyperplane.collections.frames.collection_size import (
     sampled_size,
     size_before_filters,
 )
-from hyperplane.collections.frames.sources.plan import size_of
+from hyperplane.collections.frames.sources.partition_sizes import size_of
 from hyperplane.collections.in_use import memory_per_thread, threads
 from hyperplane.errors import Fault
 from hyperplane.parquet_index import check_index

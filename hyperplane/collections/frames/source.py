@@ -20,7 +20,7 @@ from hyperplane.collections.frames.column_names import unescape
 from hyperplane.collections.frames.convert import from_pandas
 from hyperplane.collections.frames.parts import Part
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources.plan import USUAL
+from hyperplane.collections.frames.sources.partition_sizes import USUAL
 from hyperplane.errors import DataError, Fault, RequestError
 from hyperplane.parquet_index import check_index
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from zarr_stores import month, write
 
 from hyperplane.array import open_zarr_many, propose_chunks, rechunk
-from hyperplane.collections.arrays.chunking import TOGETHER, joined_length, proposed
-from hyperplane.collections.arrays.steps import largest, rechunk_peak, rechunk_steps
+from hyperplane.collections.arrays.chunk_sizes import TOGETHER, joined_length, proposed
+from hyperplane.collections.arrays.rechunk_steps import largest, rechunk_peak, rechunk_steps
 from hyperplane.errors import RequestError
 
 AXES = st.lists(

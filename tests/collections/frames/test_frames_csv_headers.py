@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hyperplane
-from hyperplane.collections.frames.sources.inference import distinct
+from hyperplane.collections.frames.sources.csv_inference import distinct
 from hyperplane.dataframe import read
 
 NAMES = ["a", "a.1", "a.2", "a.1.1", "", "Unnamed: 1", "Unnamed: 2", "Unnamed: 1.1"]

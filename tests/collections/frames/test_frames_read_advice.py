@@ -10,7 +10,7 @@ import pytest
 from hyperplane.collections.frames.join import join
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sort import sort_values
-from hyperplane.collections.frames.sources import times
+from hyperplane.collections.frames.sources import time_formats
 from hyperplane.errors import ReadError, RequestError
 
 SIZES = ["S", "M", "L", "XL"]
@@ -98,9 +98,9 @@ def test_the_first_value_that_is_no_time_is_blamed(tmp_path, values, message):
 
 def test_a_late_value_in_the_other_order_names_the_format_of_all():
     texts = pl.Series("t", ["01.02.2026", None, "31.01.2026"])
-    form = times.TimeFormat(written="%m.%d.%Y")
+    form = time_formats.TimeFormat(written="%m.%d.%Y")
     with pytest.raises(ReadError, match=r"parse_dates={'t': '%d\.%m\.%Y'}") as caught:
-        times.column(texts, form, "a.csv", lambda row: f"line {row + 2}")
+        time_formats.column(texts, form, "a.csv", lambda row: f"line {row + 2}")
     assert "'31.01.2026', which is no time in the format %m.%d.%Y (line 4)" in str(caught.value)
 
 

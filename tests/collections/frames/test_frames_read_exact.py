@@ -11,7 +11,7 @@ import pytest
 
 import hyperplane
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import json_decoder, json_types, plan, samples
+from hyperplane.collections.frames.sources import json_decoder, json_types, partition_sizes, samples
 from hyperplane.errors import ReadError, RequestError
 
 
@@ -107,7 +107,7 @@ def test_periods_are_no_numbers(tmp_path):
 
 
 def test_a_mark_of_byte_order_within_a_file_is_a_character(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "WORTHWHILE", 1)
     texts = [f"\ufeffx{number}" for number in range(50)]
     (tmp_path / "a.csv").write_text("\ufeffa\n" + "".join(f"{text}\n" for text in texts))
     found = read(tmp_path / "a.csv", partition_size="1B")

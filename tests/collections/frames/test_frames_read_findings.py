@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import json_decoder, plan, quoting, samples
+from hyperplane.collections.frames.sources import csv_quotes, json_decoder, partition_sizes, samples
 from hyperplane.errors import ReadError
 
 LARGE = 2**63 + 5
@@ -97,16 +97,18 @@ def test_a_file_whose_head_never_ends_is_not_read_to_its_end(tmp_path, monkeypat
     block=st.integers(1, 9),
 )
 def test_what_a_writer_quotes_is_sound(monkeypatch, rows, block):
-    monkeypatch.setattr(quoting, "BLOCK", block)
+    monkeypatch.setattr(csv_quotes, "BLOCK", block)
     text = pd.DataFrame(rows, columns=["a", "b"]).to_csv(index=False).encode()
-    assert quoting.is_sound(text, b",")
-    assert quoting.unclosed(text, b",") is None
+    assert csv_quotes.is_sound(text, b",")
+    assert csv_quotes.unclosed(text, b",") is None
     ends = {text.find(b"\n") + 1} | {
         len(pd.DataFrame(rows[:n], columns=["a", "b"]).to_csv(index=False).encode())
         for n in range(len(rows) + 1)
     }
     for stop in range(len(text) + 1):
-        assert quoting.last_end(text[:stop], b",") == max([e for e in ends if e <= stop], default=0)
+        assert csv_quotes.last_end(text[:stop], b",") == max(
+            [e for e in ends if e <= stop], default=0
+        )
 
 
 @pytest.mark.parametrize(
@@ -252,7 +254,7 @@ def test_a_type_that_the_caller_set_is_not_blamed_on_the_sample(tmp_path):
 
 
 def test_the_line_of_a_short_row_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "WORTHWHILE", 1)
     (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 200_000 + "1\n" + "1,2\n" * 200_000)
     wrong = (
         r"line 200002 of the file: Expected 2 columns, got 1: '1'; correct the line, "

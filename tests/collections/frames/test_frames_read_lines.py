@@ -9,7 +9,7 @@ import dask
 import pytest
 
 import hyperplane
-from hyperplane.collections.frames.sources import plan, samples, text_errors
+from hyperplane.collections.frames.sources import partition_sizes, samples, text_errors
 from hyperplane.dataframe import read
 from hyperplane.errors import ReadError
 
@@ -18,7 +18,7 @@ ROWS = 4_000
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "WORTHWHILE", 1)
     monkeypatch.setattr(samples, "HEAD", 3_000)
     monkeypatch.setattr(samples, "INSIDE", 100)
     monkeypatch.setattr(samples, "GLANCE", 1_000)

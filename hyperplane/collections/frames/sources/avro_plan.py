@@ -9,15 +9,15 @@ from itertools import pairwise
 import polars as pl
 import pyarrow as pa
 
-from hyperplane.collections.frames.sources import folders, plan, schemas, types
-from hyperplane.collections.frames.sources.avro import SYNC, AvroDecoder, Header, header
+from hyperplane.collections.frames.sources import hive_partitions, partition_sizes, schemas, types
+from hyperplane.collections.frames.sources.avro_decoder import SYNC, AvroDecoder, Header, header
+from hyperplane.collections.frames.sources.byte_ranges import Span, SpanPart
+from hyperplane.collections.frames.sources.column_mapping import Recipe, may_lose
 from hyperplane.collections.frames.sources.filters import columns_of
 from hyperplane.collections.frames.sources.footers import READERS
 from hyperplane.collections.frames.sources.reader import reading
-from hyperplane.collections.frames.sources.recipe import Recipe, may_lose
 from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.collections.frames.sources.samples import Sample
-from hyperplane.collections.frames.sources.spans import Span, SpanPart
 from hyperplane.errors import ReadError, check
 from hyperplane.stores.places import File
 
@@ -52,22 +52,22 @@ def plan_files(files: Sequence[File], request: Request) -> Table:
     check(faults)
     columns, faults = schemas.merged(list(shapes.values()), request.mixing)
     check(faults)
-    keys, key_kinds, lacking = folders.keys([file.path for file, _ in found], columns)
+    keys, key_kinds, lacking = hive_partitions.keys([file.path for file, _ in found], columns)
     columns = {**columns, **key_kinds}
     filters, chosen = request.checked(columns, list(columns))
     looked_at = {name: columns[name] for name in columns_of(filters)}
     check(schemas.unreadable(shapes.values(), {**chosen, **looked_at}))
     density = _density(found, chosen)
     total = int(sum(file.size for file, _ in found) * density)
-    aim = plan.target(total, request.partition_size)
+    aim = partition_sizes.target(total, request.partition_size)
     spans: list[Span] = []
-    recipes: dict[tuple[str, folders.Keys], Recipe] = {}
+    recipes: dict[tuple[str, hive_partitions.Keys], Recipe] = {}
     for file, head in found:
         fixed = keys.get(file.path, ())
         if (head.schema, fixed) not in recipes:
             recipes[head.schema, fixed] = _recipe(head, dict(fixed), chosen, looked_at)
         spans += _spans(file, head, recipes[head.schema, fixed], density, aim)
-    groups = plan.joined(
+    groups = partition_sizes.joined(
         spans, [span.nbytes for span in spans], request.partition_size, request.files(spans)
     )
     parts = [SpanPart(tuple(group), filters, request.on_error) for group in groups]

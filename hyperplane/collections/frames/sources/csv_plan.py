@@ -12,15 +12,15 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.collections.frames.sources import (
-    inference,
-    quoting,
+    csv_inference,
+    csv_quotes,
     samples,
     schemas,
     text_errors,
     text_plan,
-    times,
+    time_formats,
 )
-from hyperplane.collections.frames.sources.csv import (
+from hyperplane.collections.frames.sources.csv_decoder import (
     BOM,
     CsvDecoder,
     CsvForm,
@@ -28,11 +28,11 @@ from hyperplane.collections.frames.sources.csv import (
     parsed,
     row_error,
 )
-from hyperplane.collections.frames.sources.missing import missing_values
+from hyperplane.collections.frames.sources.missing_values import missing_values
 from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.collections.frames.sources.samples import GLANCE, Sample
 from hyperplane.collections.frames.sources.text_plan import Content, Kinds, TextOptions
-from hyperplane.collections.frames.sources.times import TimeFormat
+from hyperplane.collections.frames.sources.time_formats import TimeFormat
 from hyperplane.errors import Fault, ReadError, check
 from hyperplane.stores.naming import suffix_of
 from hyperplane.stores.places import File
@@ -126,7 +126,7 @@ def _seen(sample: Sample, options: TextOptions) -> _Seen:
     else:
         names = list(options.names)
     breaking = options.multiline or samples.breaks_lines(sample.head[start:])
-    distinct = inference.distinct(names)
+    distinct = csv_inference.distinct(names)
     missing = missing_values(options.na_values, distinct)[0]
     form = CsvForm(distinct, separator, options.encoding, breaking, missing)
     if not sample.close:
@@ -151,7 +151,7 @@ def _typed(text: bytes, form: CsvForm) -> pa.Table:
     def as_text(names: Collection[str]) -> pa.Table:
         return parsed(text, form, dict.fromkeys(names, pa.string()))
 
-    return inference.as_pandas(parsed(text, form, None), text, as_text)
+    return csv_inference.as_pandas(parsed(text, form, None), text, as_text)
 
 
 def _separator(file: File, options: TextOptions) -> str:
@@ -159,12 +159,12 @@ def _separator(file: File, options: TextOptions) -> str:
 
 
 def _last_end(file: File, text: bytes, options: TextOptions) -> int:
-    return quoting.last_end(text, _separator(file, options).encode(options.encoding))
+    return csv_quotes.last_end(text, _separator(file, options).encode(options.encoding))
 
 
 def _check_quotes(sample: Sample, start: int, separator: str, encoding: str) -> None:
     data = sample.head[start:]
-    at = quoting.unclosed(data, separator.encode(encoding))
+    at = csv_quotes.unclosed(data, separator.encode(encoding))
     if at is not None:
         place = text_errors.numbered(sample.file, start, data.count(b"\n", 0, at) + 1)
         raise ReadError(sample.file.url, text_errors.quote(place, text_errors.begun(data, at)))
@@ -209,8 +209,8 @@ def _kinds(names: Sequence[str], seen: Sequence[_Seen]) -> tuple[Kinds, set[str]
     optional: set[str] = set()
     for name in names:
         columns = [table.column(name) for table in tables if name in table.column_names]
-        found = set().union(*map(inference.families, columns))
-        kinds[name] = inference.kind(found, complete)
+        found = set().union(*map(csv_inference.families, columns))
+        kinds[name] = csv_inference.kind(found, complete)
         if not complete or any(column.null_count for column in columns):
             optional.add(name)
     return kinds, optional
@@ -219,11 +219,11 @@ def _kinds(names: Sequence[str], seen: Sequence[_Seen]) -> tuple[Kinds, set[str]
 def _formats(
     kinds: Kinds, seen: Sequence[_Seen], parse_dates: Any
 ) -> tuple[dict[str, TimeFormat], list[Fault]]:
-    asked, faults = times.asked(parse_dates, kinds)
+    asked, faults = time_formats.asked(parse_dates, kinds)
     formats = {}
     for name, written in asked.items():
         texts = [_texts(one, name) for one in seen if one.tables and name in one.form.names]
-        found = times.found(name, pl.concat(texts), written) if texts else TimeFormat()
+        found = time_formats.found(name, pl.concat(texts), written) if texts else TimeFormat()
         if isinstance(found, Fault):
             faults.append(found)
         else:

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.collections.frames.sources.filters import Bound
-from hyperplane.collections.frames.sources.names import column
+from hyperplane.collections.frames.sources.polars_columns import column
 from hyperplane.public_calls import warn_caller
 from hyperplane.units import plural
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from hyperplane.collections.frames.sources import json_types, text_errors, times
-from hyperplane.collections.frames.sources.csv import BLOCK, LARGE_BLOCK
+from hyperplane.collections.frames.sources import json_types, text_errors, time_formats
+from hyperplane.collections.frames.sources.byte_ranges import Span
+from hyperplane.collections.frames.sources.csv_decoder import BLOCK, LARGE_BLOCK
 from hyperplane.collections.frames.sources.json_uniform import uniform_frame
-from hyperplane.collections.frames.sources.spans import Span
-from hyperplane.collections.frames.sources.times import TimeFormat
+from hyperplane.collections.frames.sources.time_formats import TimeFormat
 from hyperplane.errors import ReadError
 from hyperplane.stores.places import File
 
@@ -78,7 +78,7 @@ class JsonDecoder:
         place = partial(_place, data, span)
         text_errors.check_full(frame, self.full, span.file.url, place)
         return frame.with_columns(
-            times.column(frame.get_column(name), forms[name], span.file.url, place)
+            time_formats.column(frame.get_column(name), forms[name], span.file.url, place)
             for name in wanted
             if name in forms
         )

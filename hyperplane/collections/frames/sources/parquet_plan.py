@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from hyperplane.collections.frames.parts import Bounds
 from hyperplane.collections.frames.sources import (
-    folders,
     footers,
+    hive_partitions,
     index_ranges,
     schemas,
     types,
 )
+from hyperplane.collections.frames.sources.column_mapping import Recipe, may_lose
 from hyperplane.collections.frames.sources.filters import (
     Bound,
     Filters,
@@ -24,9 +25,8 @@ from hyperplane.collections.frames.sources.filters import (
     may_match,
 )
 from hyperplane.collections.frames.sources.footers import Footer
-from hyperplane.collections.frames.sources.parquet import ParquetPart, Piece
-from hyperplane.collections.frames.sources.plan import joined
-from hyperplane.collections.frames.sources.recipe import Recipe, may_lose
+from hyperplane.collections.frames.sources.parquet_partition import ParquetPart, Piece
+from hyperplane.collections.frames.sources.partition_sizes import joined
 from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.errors import Fault, check
 from hyperplane.stores.places import File
@@ -117,7 +117,7 @@ def plan(files: Sequence[File], request: Request) -> Table:
     families = _families(found, request.decimals)
     columns, faults = schemas.merged([family.shape for family in families], request.mixing)
     check(faults)
-    keys, key_kinds, lacking = folders.keys([footer.file.path for footer in found], columns)
+    keys, key_kinds, lacking = hive_partitions.keys([footer.file.path for footer in found], columns)
     columns = {**columns, **key_kinds}
     filters, chosen = request.checked(columns, _usual(columns))
     looked_at = {name: columns[name] for name in columns_of(filters)}

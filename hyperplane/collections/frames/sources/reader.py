@@ -13,8 +13,8 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.collections.frames.convert import to_pandas
-from hyperplane.collections.frames.sources.names import columns
-from hyperplane.collections.frames.sources.recipe import InexactValue
+from hyperplane.collections.frames.sources.column_mapping import InexactValue
+from hyperplane.collections.frames.sources.polars_columns import columns
 from hyperplane.errors import ReadError
 from hyperplane.stores import naming
 from hyperplane.stores.secrets import said

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from hyperplane.collections.frames.sources import filters as row_filters
 from hyperplane.collections.frames.sources import types
-from hyperplane.collections.frames.sources.errors import joined, tell_skipped
+from hyperplane.collections.frames.sources.read_errors import joined, tell_skipped
 from hyperplane.errors import DataError, Fault, ReadError, check
 from hyperplane.units import is_iterable
 

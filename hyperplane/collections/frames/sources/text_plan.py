@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 import polars as pl
 
-from hyperplane.collections.frames.sources import folders, plan, samples, schemas
+from hyperplane.collections.frames.sources import hive_partitions, partition_sizes, samples, schemas
+from hyperplane.collections.frames.sources.byte_ranges import Decoder, Span, SpanPart
+from hyperplane.collections.frames.sources.column_mapping import Recipe
 from hyperplane.collections.frames.sources.filters import Filters, columns_of, near
-from hyperplane.collections.frames.sources.recipe import Recipe
 from hyperplane.collections.frames.sources.request import Request, Table
-from hyperplane.collections.frames.sources.spans import Decoder, Span, SpanPart
 from hyperplane.errors import Fault, check
 from hyperplane.stores.places import File
 
@@ -142,12 +142,12 @@ def table(
     declared: Mapping[str, Any],
 ) -> Table:
     """Cut and join files into parts."""
-    keys, key_kinds, lacking = folders.keys([one.file.path for one in contents], kinds)
+    keys, key_kinds, lacking = hive_partitions.keys([one.file.path for one in contents], kinds)
     every = {**kinds, **key_kinds}
     filters, chosen = request.checked(every, list(every))
     looked_at = {name: every[name] for name in columns_of(filters)}
     total = sum(content.memory for content in contents)
-    aim = plan.target(total, request.partition_size)
+    aim = partition_sizes.target(total, request.partition_size)
     spans: list[Span] = []
     for content in contents:
         values = dict(keys.get(content.file.path, ()))
@@ -178,7 +178,7 @@ def _spans(content: Content, decoder: Decoder, recipe: Recipe, aim: float) -> li
 
 def _parts(spans: Sequence[Span], filters: Filters, request: Request) -> list[SpanPart]:
     sizes = [max(1, span.nbytes) for span in spans]
-    groups = plan.joined(spans, sizes, request.partition_size, request.files(spans))
+    groups = partition_sizes.joined(spans, sizes, request.partition_size, request.files(spans))
     return [SpanPart(tuple(group), filters, request.on_error) for group in groups]
 
 

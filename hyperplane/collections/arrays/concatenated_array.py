@@ -13,9 +13,9 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 
-from hyperplane.collections.arrays.chunking import joined_length
-from hyperplane.collections.arrays.opening import THREADS, Opened
-from hyperplane.collections.arrays.reading import Part, dask_array
+from hyperplane.collections.arrays.chunk_sizes import joined_length
+from hyperplane.collections.arrays.open_stores import THREADS, Opened
+from hyperplane.collections.arrays.stored_variable import Part, dask_array
 
 
 @functools.cache

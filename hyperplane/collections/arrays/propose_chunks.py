@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperplane.collections.arrays.chunking import proposed
+from hyperplane.collections.arrays.chunk_sizes import proposed
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import check_call
 from hyperplane.units import format_bytes, parse_bytes, whole_number

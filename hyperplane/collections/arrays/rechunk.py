@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from hyperplane.collections.arrays.proposing import memory_limit
-from hyperplane.collections.arrays.steps import Chunks, largest, rechunk_steps
+from hyperplane.collections.arrays.propose_chunks import memory_limit
+from hyperplane.collections.arrays.rechunk_steps import Chunks, largest, rechunk_steps
 from hyperplane.errors import Fault, RequestError
 from hyperplane.public_calls import check_call
 from hyperplane.units import format_bytes, whole_number

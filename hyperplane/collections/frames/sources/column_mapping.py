@@ -13,7 +13,7 @@ from polars.io.plugins import register_io_source
 
 from hyperplane.collections.frames.sources import filters as row_filters
 from hyperplane.collections.frames.sources.filters import Filters
-from hyperplane.collections.frames.sources.names import column, columns
+from hyperplane.collections.frames.sources.polars_columns import column, columns
 
 _SMALL = (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16)
 

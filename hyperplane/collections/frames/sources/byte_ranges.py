@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import polars as pl
 
 from hyperplane.collections.frames.parts import Bounds
-from hyperplane.collections.frames.sources.file_parts import FilePart
+from hyperplane.collections.frames.sources.column_mapping import Recipe
+from hyperplane.collections.frames.sources.file_partition import FilePart
 from hyperplane.collections.frames.sources.filters import Filters
-from hyperplane.collections.frames.sources.recipe import Recipe
 from hyperplane.collections.frames.sources.request import OnError
 from hyperplane.stores.places import File
 

@@ -12,9 +12,9 @@ from typing import Any
 import xarray as xr
 import zarr
 
-from hyperplane.collections.arrays.asking import advice_on
-from hyperplane.collections.arrays.reading import Part
-from hyperplane.collections.arrays.stores import KeepingStore
+from hyperplane.collections.arrays.arguments import advice_on
+from hyperplane.collections.arrays.stored_variable import Part
+from hyperplane.collections.arrays.zarr_stores import KeepingStore
 from hyperplane.errors import Fault, RequestError
 from hyperplane.stores.contact import reach, waiting
 from hyperplane.stores.listing import place_of

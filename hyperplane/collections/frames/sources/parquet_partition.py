@@ -11,11 +11,11 @@ import polars as pl
 from pyarrow import parquet
 
 from hyperplane.collections.frames.parts import Bounds
-from hyperplane.collections.frames.sources.file_parts import FilePart
+from hyperplane.collections.frames.sources.column_mapping import Recipe
+from hyperplane.collections.frames.sources.file_partition import FilePart
 from hyperplane.collections.frames.sources.filters import Filters
 from hyperplane.collections.frames.sources.index_ranges import IndexRange
-from hyperplane.collections.frames.sources.names import columns
-from hyperplane.collections.frames.sources.recipe import Recipe
+from hyperplane.collections.frames.sources.polars_columns import columns
 from hyperplane.collections.frames.sources.request import OnError
 from hyperplane.stores.places import File
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hyperplane.collections.arrays.asking import (
+from hyperplane.collections.arrays.arguments import (
     faults_of,
     named,
     stores_of,
@@ -106,20 +106,20 @@ def open_zarr_many(
     check(faults_of(*words, data_vars, coords, load, decoding))
     names, tree, dims = named(urls, combine, concat_dim, storage_options)
 
-    from hyperplane.collections.arrays import combining
-    from hyperplane.collections.arrays.opening import THREADS, open_all
-    from hyperplane.collections.arrays.tidying import tidy
+    from hyperplane.collections.arrays import combine_datasets
+    from hyperplane.collections.arrays.cleanup import tidy
+    from hyperplane.collections.arrays.open_stores import THREADS, open_all
 
     stores = stores_of(names, storage_options, load)
     opened = open_all(names, stores, group, decoding, storage_options)
-    rules = combining.Rules(compat, join, combine_attrs, data_vars, coords)
+    rules = combine_datasets.Rules(compat, join, combine_attrs, data_vars, coords)
     if combine == "merge":
-        result = combining.merge(opened, rules)
+        result = combine_datasets.merge(opened, rules)
     elif combine == "concat":
-        result = combining.concat(opened, concat_dim, rules)
+        result = combine_datasets.concat(opened, concat_dim, rules)
     elif combine == "nested":
-        result = combining.nested(opened, tree, dims, rules)
+        result = combine_datasets.nested(opened, tree, dims, rules)
     else:
-        result = combining.by_coords(opened, rules)
+        result = combine_datasets.by_coords(opened, rules)
     result = tidy(result, [one.lazy for one in opened])
     return result.load(scheduler="threads", num_workers=THREADS) if load else result

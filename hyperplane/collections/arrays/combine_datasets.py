@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import xarray as xr
 
-from hyperplane.collections.arrays.conflicts import REFUSALS, combined_attrs, explained
-from hyperplane.collections.arrays.joining import Pieces
-from hyperplane.collections.arrays.opening import Opened
-from hyperplane.collections.arrays.settling import settle
-from hyperplane.collections.arrays.tiles import extended_types, in_a_row, tile_dimension
+from hyperplane.collections.arrays.chunk_grid import extended_types, in_a_row, tile_dimension
+from hyperplane.collections.arrays.combine_errors import REFUSALS, combined_attrs, explained
+from hyperplane.collections.arrays.concatenated_array import Pieces
+from hyperplane.collections.arrays.conflicts import settle
+from hyperplane.collections.arrays.open_stores import Opened
 
 
 @dataclass(frozen=True)

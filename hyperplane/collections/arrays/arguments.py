@@ -19,7 +19,7 @@ from hyperplane.stores.contact import StoreUnreachable
 from hyperplane.stores.secrets import given, said
 
 if TYPE_CHECKING:
-    from hyperplane.collections.arrays.stores import KeepingStore
+    from hyperplane.collections.arrays.zarr_stores import KeepingStore
 
 _ALLOWED = {
     "combine": ("by_coords", "concat", "merge", "nested"),
@@ -108,7 +108,12 @@ def stores_of(
     names: Sequence[str], storage_options: Mapping[str, Any] | None, load: bool
 ) -> list[KeepingStore]:
     """The stores behind URLs; nothing is read yet."""
-    from hyperplane.collections.arrays.stores import ELSEWHERE, KeepingStore, in_memory, store_of
+    from hyperplane.collections.arrays.zarr_stores import (
+        ELSEWHERE,
+        KeepingStore,
+        in_memory,
+        store_of,
+    )
 
     found, faults = [], []
     for number, url in enumerate(names):

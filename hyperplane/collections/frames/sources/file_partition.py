@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from hyperplane.collections.frames.sources.errors import tell_skipped, worker_here
+from hyperplane.collections.frames.sources.column_mapping import Finish, Recipe, scanned, together
 from hyperplane.collections.frames.sources.filters import Filters
+from hyperplane.collections.frames.sources.read_errors import tell_skipped, worker_here
 from hyperplane.collections.frames.sources.reader import reading
-from hyperplane.collections.frames.sources.recipe import Finish, Recipe, scanned, together
 from hyperplane.collections.frames.sources.request import OnError
 from hyperplane.errors import ReadError
 from hyperplane.stores.places import File

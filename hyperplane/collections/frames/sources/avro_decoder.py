@@ -21,7 +21,7 @@ from hyperplane.collections.frames.sources.avro_schema import (
     fields,
 )
 from hyperplane.collections.frames.sources.avro_values import arrow_values
-from hyperplane.collections.frames.sources.spans import Span
+from hyperplane.collections.frames.sources.byte_ranges import Span
 from hyperplane.errors import ReadError
 from hyperplane.optional import need
 from hyperplane.stores.places import File

@@ -7,13 +7,13 @@ from typing import Any
 
 import polars as pl
 
-from hyperplane.collections.frames.sources import samples, text_plan, times
+from hyperplane.collections.frames.sources import samples, text_plan, time_formats
 from hyperplane.collections.frames.sources.json_decoder import JsonDecoder, parsed
 from hyperplane.collections.frames.sources.json_types import as_text, kind_of
 from hyperplane.collections.frames.sources.request import Request, Table
 from hyperplane.collections.frames.sources.samples import Sample
 from hyperplane.collections.frames.sources.text_plan import Content, Kinds, TextOptions
-from hyperplane.collections.frames.sources.times import TimeFormat
+from hyperplane.collections.frames.sources.time_formats import TimeFormat
 from hyperplane.errors import Fault, ReadError, check
 from hyperplane.stores.places import File
 from hyperplane.units import plural
@@ -108,12 +108,12 @@ def _memory(values: Sequence[Any], kind: pl.DataType) -> int:
 def _formats(
     kinds: Kinds, values: dict[str, list[Any]], parse_dates: Any
 ) -> tuple[dict[str, TimeFormat], list[Fault]]:
-    asked, faults = times.asked(parse_dates, kinds)
+    asked, faults = time_formats.asked(parse_dates, kinds)
     formats = {}
     for name, written in asked.items():
         held = [as_text(value) for value in values.get(name, ())]
         texts = pl.Series(name, held, dtype=pl.String)
-        found = times.found(name, texts, written)
+        found = time_formats.found(name, texts, written)
         if isinstance(found, Fault):
             faults.append(found)
         else:

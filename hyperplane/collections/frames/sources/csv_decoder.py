@@ -13,10 +13,15 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from hyperplane.collections.frames.sources import inference, quoting, text_errors, times
-from hyperplane.collections.frames.sources.missing import USUAL, MissingValues
-from hyperplane.collections.frames.sources.spans import Span
-from hyperplane.collections.frames.sources.times import TimeFormat
+from hyperplane.collections.frames.sources import (
+    csv_inference,
+    csv_quotes,
+    text_errors,
+    time_formats,
+)
+from hyperplane.collections.frames.sources.byte_ranges import Span
+from hyperplane.collections.frames.sources.missing_values import USUAL, MissingValues
+from hyperplane.collections.frames.sources.time_formats import TimeFormat
 from hyperplane.errors import ReadError
 from hyperplane.stores.places import File
 
@@ -111,15 +116,15 @@ class CsvDecoder:
         place = partial(record_place, self.form, data, span.file, span.start)
         text_errors.check_full(frame, self.full, span.file.url, place)
         return frame.with_columns(
-            times.column(frame.get_column(name), form, span.file.url, place)
+            time_formats.column(frame.get_column(name), form, span.file.url, place)
             for name, form in self.times
             if name in wanted
         )
 
     def _check_quotes(self, data: bytes, span: Span) -> None:
-        if quoting.is_sound(data, self.form.between):
+        if csv_quotes.is_sound(data, self.form.between):
             return
-        at = quoting.unclosed(data, self.form.between)
+        at = csv_quotes.unclosed(data, self.form.between)
         wrong = ""
         if at is not None:
             place = text_errors.numbered(span.file, span.start, data.count(b"\n", 0, at) + 1)
@@ -140,11 +145,11 @@ class CsvDecoder:
     def _check_whole(self, data: bytes, types: dict[str, pa.DataType], span: Span) -> None:
         """Refuse hexadecimal numbers, which pyarrow takes for whole ones and pandas for text."""
         whole = [name for name, kind in types.items() if pa.types.is_integer(kind)]
-        if not whole or not inference.may_be_hexadecimal(data):
+        if not whole or not csv_inference.may_be_hexadecimal(data):
             return
         texts = parsed(data, self.form, dict.fromkeys(whole, pa.string()))
         for name in whole:
-            row = inference.first_hexadecimal(texts.column(name))
+            row = csv_inference.first_hexadecimal(texts.column(name))
             if row is not None:
                 held = texts.column(name)[row].as_py()
                 place = record_place(self.form, data, span.file, span.start, row)
@@ -156,13 +161,13 @@ class CsvDecoder:
         suspect = [
             name
             for name, column in zip(table.column_names, table.columns, strict=True)
-            if name not in self.asked and inference.may_be_inexact(column)
+            if name not in self.asked and csv_inference.may_be_inexact(column)
         ]
         if not suspect:
             return
         texts = parsed(data, self.form, dict.fromkeys(suspect, pa.string()))
         for name in suspect:
-            row = inference.first_inexact(table.column(name), texts.column(name))
+            row = csv_inference.first_inexact(table.column(name), texts.column(name))
             if row is not None:
                 held = texts.column(name)[row].as_py()
                 place = record_place(self.form, data, span.file, span.start, row)
@@ -191,7 +196,7 @@ class CsvDecoder:
 
 def record_place(form: CsvForm, data: bytes, file: File, start: int, number: int) -> str:
     """The line of a file in which a record of a span begins, by its number from 0."""
-    offset = quoting.record_start(data, form.between, number)
+    offset = csv_quotes.record_start(data, form.between, number)
     return text_errors.numbered(file, start, data.count(b"\n", 0, offset) + 1)
 
 
