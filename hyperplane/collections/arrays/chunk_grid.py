@@ -15,10 +15,10 @@ import pandas as pd
 import xarray as xr
 
 #: Kinds of types whose values stay what they are when missing ones are added to them.
-KINDS = "cfiumMO"
+EXTENDABLE_KINDS = "cfiumMO"
 
 
-def tile_dimension(datasets: Sequence[xr.Dataset]) -> Hashable | None:
+def find_grid_dimension(datasets: Sequence[xr.Dataset]) -> Hashable | None:
     """The dimension that divides variables among data sets, if they are divided by one alone.
 
     Parameters
@@ -55,24 +55,26 @@ def tile_dimension(datasets: Sequence[xr.Dataset]) -> Hashable | None:
         for name, variable in one.variables.items()
         if dim in variable.dims and name != dim
     }
-    if not divided or not all(_alike(datasets, name) for name in divided):
+    if not divided or not all(_is_extendable(datasets, name) for name in divided):
         return None
     return dim
 
 
-def _alike(datasets: Sequence[xr.Dataset], name: Hashable) -> bool:
+def _is_extendable(datasets: Sequence[xr.Dataset], name: Hashable) -> bool:
     """Whether all data sets hold the variable, in one form that can be extended."""
     if any(name not in one.variables for one in datasets):
         return False
-    found = [one.variables[name] for one in datasets]
+    variables = [one.variables[name] for one in datasets]
     same_place = len({name in one.coords for one in datasets}) == 1
     return same_place and all(
-        one.dims == found[0].dims and one.dtype == found[0].dtype and one.dtype.kind in KINDS
-        for one in found
+        one.dims == variables[0].dims
+        and one.dtype == variables[0].dtype
+        and one.dtype.kind in EXTENDABLE_KINDS
+        for one in variables
     )
 
 
-def extended_types(dataset: xr.Dataset, dim: Hashable) -> dict[Hashable, np.dtype[Any]]:
+def find_extended_dtypes(dataset: xr.Dataset, dim: Hashable) -> dict[Hashable, np.dtype[Any]]:
     """The types of variables once missing values are added along a dimension."""
     types = {}
     for name, variable in dataset.variables.items():
@@ -82,7 +84,7 @@ def extended_types(dataset: xr.Dataset, dim: Hashable) -> dict[Hashable, np.dtyp
     return types
 
 
-def in_a_row(datasets: Sequence[xr.Dataset], dim: Hashable) -> tuple[list[int], pd.Index]:
+def order_along(datasets: Sequence[xr.Dataset], dim: Hashable) -> tuple[list[int], pd.Index]:
     """The order in which data sets follow each other, and the index that they make together."""
     indexes = [one.indexes[dim] for one in datasets]
     whole = functools.reduce(pd.Index.union, indexes)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from hyperplane.units import parse_bytes
 
 #: Small stores are read together up to this many bytes, and this many stores, in one chunk.
-TOGETHER = parse_bytes("32MB")
-STORES = 32
+MAX_JOINT_CHUNK = parse_bytes("32MB")
+MAX_STORES_PER_CHUNK = 32
 
 
-def joined_length(lengths: Sequence[int], stored: int, row: int) -> int:
+def choose_joint_chunk_length(lengths: Sequence[int], stored: int, row: int) -> int:
     """Positions of each chunk along a dimension that several stores fill one after the other.
 
     Parameters
@@ -37,14 +37,14 @@ def joined_length(lengths: Sequence[int], stored: int, row: int) -> int:
     30
     """
     usual = max(1, math.ceil(sum(lengths) / len(lengths)))
-    together = min(STORES, TOGETHER // max(1, usual * row))
+    together = min(MAX_STORES_PER_CHUNK, MAX_JOINT_CHUNK // max(1, usual * row))
     if together > 1:
         return min(usual * together, max(1, sum(lengths)))
     stored = min(max(1, stored), usual)
-    return stored * max(1, TOGETHER // max(1, stored * row))
+    return stored * max(1, MAX_JOINT_CHUNK // max(1, stored * row))
 
 
-def proposed(
+def choose_chunk_sizes(
     shape: Sequence[int], units: Sequence[int], whole: Sequence[int], elements: int
 ) -> tuple[int, ...] | None:
     """Chunks of at most so many elements, in whole units, about equally many along each axis.
@@ -94,17 +94,17 @@ def proposed(
         else:
             break
     chunks = [
-        _equal(size, chunk, unit) for size, chunk, unit in zip(shape, chunks, units, strict=True)
+        _equalize(size, chunk, unit) for size, chunk, unit in zip(shape, chunks, units, strict=True)
     ]
     # Equal chunks are smaller: perhaps there is room now for fewer along another axis.
     for axis in sorted(range(len(shape)), key=lambda axis: -math.ceil(shape[axis] / chunks[axis])):
         most = elements // (math.prod(chunks) // chunks[axis]) // units[axis] * units[axis]
         if chunks[axis] < min(most, shape[axis]):
-            chunks[axis] = _equal(shape[axis], most, units[axis])
+            chunks[axis] = _equalize(shape[axis], most, units[axis])
     return tuple(chunks)
 
 
-def _equal(size: int, chunk: int, unit: int) -> int:
+def _equalize(size: int, chunk: int, unit: int) -> int:
     """The smallest multiple of a unit that cuts an axis into as many chunks."""
     count = max(1, math.ceil(size / chunk))
     return max(1, min(size, math.ceil(math.ceil(size / count) / unit) * unit))

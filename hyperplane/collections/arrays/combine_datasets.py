@@ -9,15 +9,23 @@ from typing import Any, cast
 
 import xarray as xr
 
-from hyperplane.collections.arrays.chunk_grid import extended_types, in_a_row, tile_dimension
-from hyperplane.collections.arrays.combine_errors import REFUSALS, combined_attrs, explained
-from hyperplane.collections.arrays.concatenated_array import Pieces
-from hyperplane.collections.arrays.conflicts import settle
-from hyperplane.collections.arrays.open_stores import Opened
+from hyperplane.collections.arrays.chunk_grid import (
+    find_extended_dtypes,
+    find_grid_dimension,
+    order_along,
+)
+from hyperplane.collections.arrays.combine_errors import (
+    COMBINE_ERRORS,
+    combine_attrs_of,
+    explain_combine_error,
+)
+from hyperplane.collections.arrays.concatenated_array import ArraySources
+from hyperplane.collections.arrays.conflicts import resolve_conflicts
+from hyperplane.collections.arrays.open_stores import OpenedStore
 
 
 @dataclass(frozen=True)
-class Rules:
+class CombineOptions:
     """How data sets are combined, in the words of :func:`xarray.merge` and :func:`xarray.concat`.
 
     Parameters
@@ -33,144 +41,152 @@ class Rules:
     coords: Any
 
 
-def merge(opened: Sequence[Opened], rules: Rules) -> xr.Dataset:
+def merge(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
     """What :func:`xarray.merge` makes of the data sets of several stores."""
     datasets = [one.data for one in opened]
-    pieces = Pieces(opened)
-    outer = rules.join == "outer" and rules.compat == "no_conflicts" and len(opened) > 1
-    dim = tile_dimension([one.lazy for one in opened]) if outer else None
+    sources = ArraySources(opened)
+    outer = options.join == "outer" and options.compat == "no_conflicts" and len(opened) > 1
+    dim = find_grid_dimension([one.lazy for one in opened]) if outer else None
     if dim is not None:
-        row = _row(opened, dim, rules, pieces)
-        if row is not None:
-            return row
-    with _refusals_named(opened, rules):
-        aligned = xr.align(*datasets, join=rules.join, copy=False)
-    shared = _shared(datasets)
-    settled = settle(aligned, _names(opened), shared, rules.compat, pieces.behind)
-    with _refusals_named(opened, rules):
+        ordered = _concatenate_grid(opened, dim, options, sources)
+        if ordered is not None:
+            return ordered
+    with _naming_stores(opened, options):
+        aligned = xr.align(*datasets, join=options.join, copy=False)
+    shared = _find_shared_variables(datasets)
+    resolved = resolve_conflicts(
+        aligned, _store_names(opened), shared, options.compat, sources.find_stored
+    )
+    with _naming_stores(opened, options):
         merged = xr.merge(
-            settled, compat=rules.compat, join=rules.join, combine_attrs=rules.combine_attrs
+            resolved, compat=options.compat, join=options.join, combine_attrs=options.combine_attrs
         )
-        return _with_attrs(merged, datasets, settled, rules)
+        return _restore_attrs(merged, datasets, resolved, options)
 
 
-def concat(opened: Sequence[Opened], dim: Any, rules: Rules) -> xr.Dataset:
+def concat(opened: Sequence[OpenedStore], dim: Any, options: CombineOptions) -> xr.Dataset:
     """What :func:`xarray.concat` makes of the data sets of several stores."""
     datasets = [one.data for one in opened]
-    pieces = Pieces(opened)
+    sources = ArraySources(opened)
     name = dim if isinstance(dim, str) else dim.name
-    there = [name in one.dims for one in datasets]
-    data_vars = rules.data_vars
+    has_dimension = [name in one.dims for one in datasets]
+    data_vars = options.data_vars
     if data_vars is None:
-        data_vars = "minimal" if any(there) else "all"
-    with _refusals_named(opened, rules):
-        aligned = xr.align(*datasets, join=rules.join, exclude=[name], copy=False)
+        data_vars = "minimal" if any(has_dimension) else "all"
+    with _naming_stores(opened, options):
+        aligned = xr.align(*datasets, join=options.join, exclude=[name], copy=False)
     along = {key for one in datasets for key, var in one.variables.items() if name in var.dims}
     static = [
         key
-        for key in _shared(datasets)
+        for key in _find_shared_variables(datasets)
         if key not in along
         and key != name
-        and rules.coords == "minimal"
-        and (key in datasets[0].coords or (data_vars == "minimal" and all(there)))
+        and options.coords == "minimal"
+        and (key in datasets[0].coords or (data_vars == "minimal" and all(has_dimension)))
     ]
-    settled = settle(aligned, _names(opened), static, rules.compat, pieces.behind)
-    with _refusals_named(opened, rules):
+    resolved = resolve_conflicts(
+        aligned, _store_names(opened), static, options.compat, sources.find_stored
+    )
+    with _naming_stores(opened, options):
         joined = xr.concat(
-            settled,
+            resolved,
             dim=dim,
             data_vars=data_vars,
-            coords=rules.coords,
-            compat=rules.compat,
-            join=rules.join,
-            combine_attrs=rules.combine_attrs,
+            coords=options.coords,
+            compat=options.compat,
+            join=options.join,
+            combine_attrs=options.combine_attrs,
         )
-    return pieces.join(joined, settled, name, {})
+    return sources.concatenate(joined, resolved, name, {})
 
 
-def nested(opened: Sequence[Opened], tree: Any, dims: Sequence[Any], rules: Rules) -> xr.Dataset:
+def combine_nested(
+    opened: Sequence[OpenedStore], tree: Any, dims: Sequence[Any], options: CombineOptions
+) -> xr.Dataset:
     """What :func:`xarray.combine_nested` makes of the data sets of a grid of stores."""
     datasets = [one.data for one in opened]
-    found = iter(datasets)
+    remaining = iter(datasets)
     known = {dim for one in datasets for dim in one.dims}
-    data_vars = rules.data_vars
+    data_vars = options.data_vars
     if data_vars is None:
         new = any(dim is not None and dim not in known for dim in dims)
         data_vars = "all" if new else "minimal"
 
-    def grown(node: Any) -> Any:
-        return [grown(part) for part in node] if isinstance(node, list) else next(found)
+    def build(node: Any) -> Any:
+        return [build(part) for part in node] if isinstance(node, list) else next(remaining)
 
-    with _refusals_named(opened, rules):
+    with _naming_stores(opened, options):
         combined: xr.Dataset = xr.combine_nested(
-            grown(tree),
+            build(tree),
             concat_dim=list(dims),
-            compat=rules.compat,
+            compat=options.compat,
             data_vars=data_vars,
-            coords=rules.coords,
-            join=rules.join,
-            combine_attrs=rules.combine_attrs,
+            coords=options.coords,
+            join=options.join,
+            combine_attrs=options.combine_attrs,
         )
     return combined
 
 
-def by_coords(opened: Sequence[Opened], rules: Rules) -> xr.Dataset:
+def combine_by_coords(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
     """What :func:`xarray.combine_by_coords` makes of the data sets of several stores."""
-    with _refusals_named(opened, rules):
+    with _naming_stores(opened, options):
         combined = xr.combine_by_coords(
             [one.data for one in opened],
-            compat=rules.compat,
-            data_vars="minimal" if rules.data_vars is None else rules.data_vars,
-            coords=rules.coords,
-            join=rules.join,
-            combine_attrs=rules.combine_attrs,
+            compat=options.compat,
+            data_vars="minimal" if options.data_vars is None else options.data_vars,
+            coords=options.coords,
+            join=options.join,
+            combine_attrs=options.combine_attrs,
         )
     return cast(xr.Dataset, combined)
 
 
 @contextmanager
-def _refusals_named(opened: Sequence[Opened], rules: Rules) -> Iterator[None]:
+def _naming_stores(opened: Sequence[OpenedStore], options: CombineOptions) -> Iterator[None]:
     """What xarray refuses, said with the names of the stores."""
     try:
         yield
-    except REFUSALS as error:
+    except COMBINE_ERRORS as error:
         datasets = [one.data for one in opened]
-        raise explained(error, datasets, _names(opened), rules) from error
+        raise explain_combine_error(error, datasets, _store_names(opened), options) from error
 
 
-def _names(opened: Sequence[Opened]) -> list[str]:
+def _store_names(opened: Sequence[OpenedStore]) -> list[str]:
     return [one.name for one in opened]
 
 
-def _shared(datasets: Sequence[xr.Dataset]) -> list[Hashable]:
+def _find_shared_variables(datasets: Sequence[xr.Dataset]) -> list[Hashable]:
     """Variables of several data sets that are no index in any, and coordinates in all or none."""
     indexes = {name for one in datasets for name in one.indexes}
-    found = []
+    remaining = []
     for name in dict.fromkeys(name for one in datasets for name in one.variables):
         holders = [one for one in datasets if name in one.variables]
         places = {name in one.coords for one in holders}
         if len(holders) > 1 and len(places) == 1 and name not in indexes:
-            found.append(name)
-    return found
+            remaining.append(name)
+    return remaining
 
 
-def _row(
-    opened: Sequence[Opened], dim: Hashable, rules: Rules, pieces: Pieces
+def _concatenate_grid(
+    opened: Sequence[OpenedStore], dim: Hashable, options: CombineOptions, sources: ArraySources
 ) -> xr.Dataset | None:
     """Data sets that are divided along a dimension, in a row; None if they need comparing."""
     datasets = [one.data for one in opened]
     static = [
         name
-        for name in _shared(datasets)
+        for name in _find_shared_variables(datasets)
         if not any(dim in one.variables[name].dims for one in datasets if name in one.variables)
     ]
-    settled = settle(datasets, _names(opened), static, rules.compat, pieces.behind)
-    if set(static) & set(_shared(settled)):
+    resolved = resolve_conflicts(
+        datasets, _store_names(opened), static, options.compat, sources.find_stored
+    )
+    if set(static) & set(_find_shared_variables(resolved)):
         return None
-    order, whole = in_a_row([one.lazy for one in opened], dim)
-    row = [settled[number] for number in order]
+    order, whole = order_along([one.lazy for one in opened], dim)
+    ordered = [resolved[number] for number in order]
     joined = xr.concat(
-        row,
+        ordered,
         dim=dim,
         data_vars="minimal",
         coords="minimal",
@@ -178,27 +194,27 @@ def _row(
         join="override",
         combine_attrs="drop",
     )
-    types = extended_types(settled[0], dim)
-    joined = pieces.join(joined, row, dim, types)
+    types = find_extended_dtypes(resolved[0], dim)
+    joined = sources.concatenate(joined, ordered, dim, types)
     if not joined.indexes[dim].equals(whole):
         joined = joined.isel({dim: joined.indexes[dim].get_indexer(whole)})
-    with _refusals_named(opened, rules):
-        return _with_attrs(joined, datasets, None, rules)
+    with _naming_stores(opened, options):
+        return _restore_attrs(joined, datasets, None, options)
 
 
-def _with_attrs(
+def _restore_attrs(
     result: xr.Dataset,
     datasets: Sequence[xr.Dataset],
-    settled: Sequence[xr.Dataset] | None,
-    rules: Rules,
+    resolved: Sequence[xr.Dataset] | None,
+    options: CombineOptions,
 ) -> xr.Dataset:
     """The result with attributes combined, of variables that were left out of some data sets."""
     result = result.copy(deep=False)
     for name, variable in result.variables.items():
         holders = [one for one in datasets if name in one.variables]
-        if settled is None or sum(name in one.variables for one in settled) < len(holders):
+        if resolved is None or sum(name in one.variables for one in resolved) < len(holders):
             attrs = [one.variables[name].attrs for one in holders]
-            variable.attrs = combined_attrs(attrs, rules.combine_attrs)
-    if settled is None:
-        result.attrs = combined_attrs([one.attrs for one in datasets], rules.combine_attrs)
+            variable.attrs = combine_attrs_of(attrs, options.combine_attrs)
+    if resolved is None:
+        result.attrs = combine_attrs_of([one.attrs for one in datasets], options.combine_attrs)
     return result

@@ -11,12 +11,12 @@ import xarray as xr
 from hyperplane.errors import Fault, RequestError
 
 #: What xarray raises when data sets do not go together.
-REFUSALS = (ValueError, KeyError, TypeError, IndexError)
+COMBINE_ERRORS = (ValueError, KeyError, TypeError, IndexError)
 #: Ways of combining attributes that can fail.
 STRICT_ATTRS = ("identical", "no_conflicts")
 
 
-def combined_attrs(attrs: Sequence[Mapping[Any, Any]], combine_attrs: Any) -> dict[Any, Any]:
+def combine_attrs_of(attrs: Sequence[Mapping[Any, Any]], combine_attrs: Any) -> dict[Any, Any]:
     """Attributes of several data sets as one, as xarray combines them."""
     if isinstance(combine_attrs, str) and combine_attrs != "drop":
         with suppress(ValueError):  # of arrays it is not plain whether they are equal
@@ -26,8 +26,8 @@ def combined_attrs(attrs: Sequence[Mapping[Any, Any]], combine_attrs: Any) -> di
     return dict(merged.attrs)
 
 
-def explained(
-    error: Exception, datasets: Sequence[xr.Dataset], stores: Sequence[str], rules: Any
+def explain_combine_error(
+    error: Exception, datasets: Sequence[xr.Dataset], stores: Sequence[str], options: Any
 ) -> RequestError:
     """The error of xarray in words that name the stores.
 
@@ -42,13 +42,13 @@ def explained(
     rules : Rules
         How they were to be combined.
     """
-    faults = _attrs(datasets, stores, rules.combine_attrs)
-    if not faults and rules.join == "exact":
-        faults = _indexes(datasets, stores)
+    faults = _find_attr_conflicts(datasets, stores, options.combine_attrs)
+    if not faults and options.join == "exact":
+        faults = _find_index_conflicts(datasets, stores)
     if not faults:
-        faults = _values(datasets, stores, rules)
+        faults = _find_value_conflicts(datasets, stores, options)
     if not faults:
-        faults = _missing(datasets, stores)
+        faults = _find_missing_variables(datasets, stores)
     if not faults:
         text = " ".join(str(error).split())[:300]
         named = ", ".join(repr(store) for store in stores[:2])
@@ -58,7 +58,9 @@ def explained(
     return RequestError(faults)
 
 
-def _attrs(datasets: Sequence[xr.Dataset], stores: Sequence[str], how: Any) -> list[Fault]:
+def _find_attr_conflicts(
+    datasets: Sequence[xr.Dataset], stores: Sequence[str], how: Any
+) -> list[Fault]:
     if how not in STRICT_ATTRS:
         return []
     owners: dict[str, list[tuple[int, Mapping[Any, Any]]]] = {"the data set": []}
@@ -67,56 +69,58 @@ def _attrs(datasets: Sequence[xr.Dataset], stores: Sequence[str], how: Any) -> l
         for name, variable in one.variables.items():
             owners.setdefault(f"variable {name!r}", []).append((number, variable.attrs))
     faults = []
-    for owner, held in owners.items():
-        found = _first_clash(held, how)
-        if found is not None:
-            key, (first, mine), (other, theirs) = found
-            asked = f"{mine} in {stores[first]!r}, {theirs} in {stores[other]!r}"
+    for owner, attrs_by_store in owners.items():
+        conflict = _find_first_conflict(attrs_by_store, how)
+        if conflict is not None:
+            key, (first, mine), (other, theirs) = conflict
+            given = f"{mine} in {stores[first]!r}, {theirs} in {stores[other]!r}"
             allowed = f"attributes that agree (combine_attrs={how!r})"
             advice = "combine_attrs='drop_conflicts' leaves out those that differ"
-            faults.append(Fault(f"attribute {key!r} of {owner}", asked, allowed, advice))
+            faults.append(Fault(f"attribute {key!r} of {owner}", given, allowed, advice))
     return faults
 
 
-def _first_clash(held: Sequence[tuple[int, Mapping[Any, Any]]], how: str) -> Any:
+def _find_first_conflict(attrs_by_store: Sequence[tuple[int, Mapping[Any, Any]]], how: str) -> Any:
     """The first attribute that two data sets do not agree about, and what each of them says."""
-    for key in dict.fromkeys(key for _, attrs in held for key in attrs):
-        said = [
+    for key in dict.fromkeys(key for _, attrs in attrs_by_store for key in attrs):
+        stated = [
             (number, {key: attrs[key]} if key in attrs else {})
-            for number, attrs in held
+            for number, attrs in attrs_by_store
             if key in attrs or how == "identical"
         ]
-        first, mine = said[0]
-        for other, theirs in said[1:]:
-            if not same_attrs(mine, theirs):
-                return key, (first, _word(mine)), (other, _word(theirs))
+        first, mine = stated[0]
+        for other, theirs in stated[1:]:
+            if not is_same_attrs(mine, theirs):
+                return key, (first, _format_attr(mine)), (other, _format_attr(theirs))
     return None
 
 
-def same_attrs(mine: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> bool:
+def is_same_attrs(mine: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> bool:
     """Whether attributes are equal, as xarray compares them."""
     return bool(xr.Variable((), 0, mine).identical(xr.Variable((), 0, theirs)))
 
 
-def _word(said: Mapping[Any, Any]) -> str:
-    return repr(next(iter(said.values())))[:60] if said else "nothing"
+def _format_attr(stated: Mapping[Any, Any]) -> str:
+    return repr(next(iter(stated.values())))[:60] if stated else "nothing"
 
 
-def _indexes(datasets: Sequence[xr.Dataset], stores: Sequence[str]) -> list[Fault]:
+def _find_index_conflicts(datasets: Sequence[xr.Dataset], stores: Sequence[str]) -> list[Fault]:
     faults = []
     seen: dict[Hashable, int] = {}
     for number, one in enumerate(datasets):
         for name, index in one.indexes.items():
             first = seen.setdefault(name, number)
             if not index.equals(datasets[first].indexes[name]):
-                asked = f"different in {stores[first]!r} and {stores[number]!r}"
+                given = f"different in {stores[first]!r} and {stores[number]!r}"
                 advice = "join='outer' takes all labels"
-                faults.append(Fault(f"index {name!r}", asked, "equal (join='exact')", advice))
+                faults.append(Fault(f"index {name!r}", given, "equal (join='exact')", advice))
                 break
     return faults
 
 
-def _values(datasets: Sequence[xr.Dataset], stores: Sequence[str], rules: Any) -> list[Fault]:
+def _find_value_conflicts(
+    datasets: Sequence[xr.Dataset], stores: Sequence[str], options: Any
+) -> list[Fault]:
     """The first two stores whose variable xarray refuses to merge; these alone are compared."""
     names = dict.fromkeys(name for one in datasets for name in one.variables)
     for name in names:
@@ -125,24 +129,24 @@ def _values(datasets: Sequence[xr.Dataset], stores: Sequence[str], rules: Any) -
         for other in holders[1:]:
             pair = [datasets[number][[name]] for number in (first, other)]
             try:
-                xr.merge(pair, compat=rules.compat, join=rules.join, combine_attrs="drop")
-            except REFUSALS:
+                xr.merge(pair, compat=options.compat, join=options.join, combine_attrs="drop")
+            except COMBINE_ERRORS:
                 shapes = " and ".join(
                     f"{dict(one.sizes)} in {stores[number]!r}"
                     for one, number in zip(pair, (first, other), strict=True)
                 )
-                allowed = f"variables that agree (compat={rules.compat!r}, join={rules.join!r})"
+                allowed = f"variables that agree (compat={options.compat!r}, join={options.join!r})"
                 return [Fault(f"variable {name!r}", shapes, allowed)]
     return []
 
 
-def _missing(datasets: Sequence[xr.Dataset], stores: Sequence[str]) -> list[Fault]:
+def _find_missing_variables(datasets: Sequence[xr.Dataset], stores: Sequence[str]) -> list[Fault]:
     names = dict.fromkeys(name for one in datasets for name in one.variables)
     faults = []
     for name in names:
-        there = [store for store, one in zip(stores, datasets, strict=True) if name in one]
-        gone = [store for store, one in zip(stores, datasets, strict=True) if name not in one]
-        if gone:
-            asked = f"in {there[0]!r}, not in {gone[0]!r}"
-            faults.append(Fault(f"variable {name!r}", asked, "in all stores, for this combination"))
+        present = [store for store, one in zip(stores, datasets, strict=True) if name in one]
+        absent = [store for store, one in zip(stores, datasets, strict=True) if name not in one]
+        if absent:
+            given = f"in {present[0]!r}, not in {absent[0]!r}"
+            faults.append(Fault(f"variable {name!r}", given, "in all stores, for this combination"))
     return faults

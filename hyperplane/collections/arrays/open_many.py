@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hyperplane.collections.arrays.arguments import (
-    faults_of,
-    named,
-    stores_of,
+    find_argument_faults,
+    list_store_urls,
+    make_stores,
 )
 from hyperplane.errors import check
 from hyperplane.optional import need
@@ -102,24 +102,24 @@ def open_zarr_many(
     """
     need("xarray", "array")
     need("zarr", "array")
-    words = (combine, concat_dim, compat, combine_attrs, join)
-    check(faults_of(*words, data_vars, coords, load, decoding))
-    names, tree, dims = named(urls, combine, concat_dim, storage_options)
+    choices = (combine, concat_dim, compat, combine_attrs, join)
+    check(find_argument_faults(*choices, data_vars, coords, load, decoding))
+    names, tree, dims = list_store_urls(urls, combine, concat_dim, storage_options)
 
     from hyperplane.collections.arrays import combine_datasets
-    from hyperplane.collections.arrays.cleanup import tidy
-    from hyperplane.collections.arrays.open_stores import THREADS, open_all
+    from hyperplane.collections.arrays.cleanup import prepare_for_writing
+    from hyperplane.collections.arrays.open_stores import READER_THREADS, open_stores
 
-    stores = stores_of(names, storage_options, load)
-    opened = open_all(names, stores, group, decoding, storage_options)
-    rules = combine_datasets.Rules(compat, join, combine_attrs, data_vars, coords)
+    stores = make_stores(names, storage_options, load)
+    opened = open_stores(names, stores, group, decoding, storage_options)
+    options = combine_datasets.CombineOptions(compat, join, combine_attrs, data_vars, coords)
     if combine == "merge":
-        result = combine_datasets.merge(opened, rules)
+        result = combine_datasets.merge(opened, options)
     elif combine == "concat":
-        result = combine_datasets.concat(opened, concat_dim, rules)
+        result = combine_datasets.concat(opened, concat_dim, options)
     elif combine == "nested":
-        result = combine_datasets.nested(opened, tree, dims, rules)
+        result = combine_datasets.combine_nested(opened, tree, dims, options)
     else:
-        result = combine_datasets.by_coords(opened, rules)
-    result = tidy(result, [one.lazy for one in opened])
-    return result.load(scheduler="threads", num_workers=THREADS) if load else result
+        result = combine_datasets.combine_by_coords(opened, options)
+    result = prepare_for_writing(result, [one.lazy for one in opened])
+    return result.load(scheduler="threads", num_workers=READER_THREADS) if load else result

@@ -12,22 +12,22 @@ from typing import Any
 import xarray as xr
 import zarr
 
-from hyperplane.collections.arrays.arguments import advice_on
-from hyperplane.collections.arrays.stored_variable import Part
-from hyperplane.collections.arrays.zarr_stores import KeepingStore
+from hyperplane.collections.arrays.arguments import suggest_similar_store
+from hyperplane.collections.arrays.stored_variable import StoredVariable
+from hyperplane.collections.arrays.zarr_stores import CachingStore
 from hyperplane.errors import Fault, RequestError
 from hyperplane.stores.contact import reach, waiting
 from hyperplane.stores.listing import place_of
 from hyperplane.stores.secrets import shown, without_secrets
 
 #: Reads that wait for their stores at the same time.
-THREADS = 32
+READER_THREADS = 32
 #: Chunks of one array: a graph of more takes all memory.
-MOST_CHUNKS = 10_000_000
+MAX_CHUNKS = 10_000_000
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedStore:
     """One store that was opened.
 
     Parameters
@@ -45,23 +45,23 @@ class Opened:
     name: str
     lazy: xr.Dataset
     data: xr.Dataset
-    parts: dict[str, Part]
+    stored: dict[str, StoredVariable]
 
 
-def open_all(
+def open_stores(
     urls: Sequence[str],
-    stores: Sequence[KeepingStore],
+    stores: Sequence[CachingStore],
     group: str | None,
     options: Mapping[str, Any],
     storage_options: Mapping[str, Any] | None,
-) -> list[Opened]:
+) -> list[OpenedStore]:
     """Open the metadata and the indexes of all stores, on threads of this process.
 
     Parameters
     ----------
     urls : sequence of str
         What the stores are called.
-    stores : sequence of KeepingStore
+    stores : sequence of CachingStore
         The stores.
     group : str, optional
         The group inside each of them.
@@ -75,60 +75,60 @@ def open_all(
     RequestError
         With one fault for each store that could not be opened.
     """
-    threads = min(THREADS, len(stores))
+    threads = min(READER_THREADS, len(stores))
     with ThreadPoolExecutor(threads) as openers, ThreadPoolExecutor(threads) as readers:
 
-        def attempt(number: int) -> Opened | Fault:
+        def attempt(number: int) -> OpenedStore | Fault:
             try:
                 place = place_of(urls[number], storage_options)
                 reach(place, urls[number])
                 with waiting(place.store, urls[number]):
-                    lazy = _open(stores[number], group, options, readers)
-                _check_chunks(lazy)
+                    lazy = _open_dataset(stores[number], group, options, readers)
+                _check_chunk_count(lazy)
             except Exception as error:  # noqa: BLE001 - whatever a store or a codec may raise
-                why = _reason(error, group)
+                why = _describe_error(error, group)
                 if isinstance(error, FileNotFoundError):
-                    near = advice_on(urls[number], storage_options)
-                    why = f"{why}; {near}" if near else why
+                    similar = suggest_similar_store(urls[number], storage_options)
+                    why = f"{why}; {similar}" if similar else why
                 why = without_secrets(why, storage_options, urls[number])
-                asked = repr(shown(urls[number]))
-                return Fault(f"urls[{number}]", asked, "a Zarr group that can be read", why)
-            return _opened(shown(urls[number]), lazy)
+                given = repr(shown(urls[number]))
+                return Fault(f"urls[{number}]", given, "a Zarr group that can be read", why)
+            return _make_opened_store(shown(urls[number]), lazy)
 
         attempts = list(openers.map(attempt, range(len(stores))))
     faults = [one for one in attempts if isinstance(one, Fault)]
     if faults:
         raise RequestError(faults)
-    return [one for one in attempts if isinstance(one, Opened)]
+    return [one for one in attempts if isinstance(one, OpenedStore)]
 
 
-def _check_chunks(lazy: xr.Dataset) -> None:
+def _check_chunk_count(lazy: xr.Dataset) -> None:
     """Fail where metadata says that an array has more chunks than a graph can hold."""
     for name, variable in lazy.variables.items():
         stored = variable.encoding.get("preferred_chunks", {})
         sizes = [(size, stored.get(dim, size)) for dim, size in variable.sizes.items()]
         # The chunks of Zarr all have one size; where a list is given, it has been made already.
-        whole = [(size, chunk) for size, chunk in sizes if isinstance(chunk, int) and chunk > 0]
-        count = math.prod(-(-size // chunk) for size, chunk in whole)
-        if count > MOST_CHUNKS:
-            said = f"array {str(name)!r} has {count} chunks, and at most {MOST_CHUNKS} are read"
-            raise ValueError(f"{said}; store it in larger chunks")
+        regular = [(size, chunk) for size, chunk in sizes if isinstance(chunk, int) and chunk > 0]
+        count = math.prod(-(-size // chunk) for size, chunk in regular)
+        if count > MAX_CHUNKS:
+            problem = f"array {str(name)!r} has {count} chunks, and at most {MAX_CHUNKS} are read"
+            raise ValueError(f"{problem}; store it in larger chunks")
 
 
-def _opened(name: str, lazy: xr.Dataset) -> Opened:
-    parts: dict[str, Part] = {}
+def _make_opened_store(name: str, lazy: xr.Dataset) -> OpenedStore:
+    stored: dict[str, StoredVariable] = {}
     variables: dict[str, xr.Variable] = {}
     for key, variable in lazy.variables.items():
         if key not in lazy.indexes:
-            part = Part(name, str(key), variable)
-            array: Any = part.lazy()
-            parts[array.name] = part
+            part = StoredVariable(name, str(key), variable)
+            array: Any = part.to_dask()
+            stored[array.name] = part
             variables[str(key)] = variable.copy(data=array)
-    return Opened(name, lazy, lazy.assign(variables), parts)
+    return OpenedStore(name, lazy, lazy.assign(variables), stored)
 
 
-def _open(
-    store: KeepingStore,
+def _open_dataset(
+    store: CachingStore,
     group: str | None,
     options: Mapping[str, Any],
     readers: ThreadPoolExecutor,
@@ -138,7 +138,7 @@ def _open(
     node = root[group] if group else root
     if not isinstance(node, zarr.Group):
         raise TypeError(f"{group!r} is an array")
-    reads = [read for name, array in node.arrays() for read in _first_reads(name, array)]
+    reads = [read for name, array in node.arrays() for read in _initial_reads(name, array)]
     list(readers.map(lambda read: read(), reads))
     lazy = xr.open_dataset(
         store,  # type: ignore[arg-type]  # xarray's annotation leaves out stores of zarr
@@ -150,11 +150,11 @@ def _open(
         zarr_format=root.metadata.zarr_format,
         **options,
     )
-    store.forget()
+    store.stop_caching()
     return lazy
 
 
-def _first_reads(name: str, array: zarr.Array[Any]) -> list[Callable[[], Any]]:
+def _initial_reads(name: str, array: zarr.Array[Any]) -> list[Callable[[], Any]]:
     """The reads that xarray will make of an array to open its group, to be made at once.
 
     An index is read whole. Of times the first and the last are looked at for their type.
@@ -169,7 +169,7 @@ def _first_reads(name: str, array: zarr.Array[Any]) -> list[Callable[[], Any]]:
     return []
 
 
-def _reason(error: Exception, group: str | None) -> str:
+def _describe_error(error: Exception, group: str | None) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, FileNotFoundError):
         return "nothing is there, or nothing that is a Zarr group"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperplane.collections.arrays.chunk_sizes import proposed
+from hyperplane.collections.arrays.chunk_sizes import choose_chunk_sizes
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import check_call
 from hyperplane.units import format_bytes, parse_bytes, whole_number
@@ -59,24 +59,24 @@ def propose_chunks(
     >>> propose_chunks((3650, 720, 1440), dtype="float32", whole=[1, 2])  # maps
     (24, 720, 1440)
     """
-    shape, names, itemsize, units = _described(array, dtype)
-    listed = list(whole) if isinstance(whole, list | tuple) else [whole]
-    limit = memory_limit(memory)
-    check(_whole_faults(listed, names, shape))
-    axes = [names.index(one) if one in names else int(one) % len(shape) for one in listed]
+    shape, names, itemsize, units = _describe_array(array, dtype)
+    expand_urls = list(whole) if isinstance(whole, list | tuple) else [whole]
+    limit = parse_memory_limit(memory)
+    check(_find_whole_faults(expand_urls, names, shape))
+    axes = [names.index(one) if one in names else int(one) % len(shape) for one in expand_urls]
     elements = limit // itemsize
     # Series from stored maps: what is to be whole decides, and the chunks have to be made anew.
-    found = proposed(shape, units, axes, elements)
-    found = found or proposed(shape, [1] * len(shape), axes, elements)
-    if found is None:
+    sizes_found = choose_chunk_sizes(shape, units, axes, elements)
+    sizes_found = sizes_found or choose_chunk_sizes(shape, [1] * len(shape), axes, elements)
+    if sizes_found is None:
         least = itemsize * math.prod(max(1, shape[axis]) for axis in set(axes))
         allowed = f"at least {format_bytes(least)}, the smallest chunk that is asked for"
         advice = "raise memory=, or leave out an axis of whole="
         raise RequestError([Fault("memory", format_bytes(limit), allowed, advice)])
-    return dict(zip(names, found, strict=True)) if names else found
+    return dict(zip(names, sizes_found, strict=True)) if names else sizes_found
 
 
-def memory_limit(memory: Any) -> int:
+def parse_memory_limit(memory: Any) -> int:
     """Bytes of a limit given as text or as a number of bytes."""
     size = whole_number(memory)
     if size is None and isinstance(memory, str):
@@ -90,7 +90,9 @@ def memory_limit(memory: Any) -> int:
     return size
 
 
-def _described(array: Any, dtype: Any) -> tuple[tuple[int, ...], list[Hashable], int, list[int]]:
+def _describe_array(
+    array: Any, dtype: Any
+) -> tuple[tuple[int, ...], list[Hashable], int, list[int]]:
     """Shape, names of dimensions if there are any, bytes of an element, and stored chunks."""
     names: list[Hashable] = []
     stored: Any = {}
@@ -112,23 +114,23 @@ def _described(array: Any, dtype: Any) -> tuple[tuple[int, ...], list[Hashable],
     except (TypeError, ValueError, SyntaxError):  # of text NumPy parses numbers
         raise RequestError([Fault("dtype", repr(dtype)[:80], "a type of NumPy")]) from None
     whole = tuple(size for size in sizes if size is not None)
-    units = [_unit(stored.get(key, 1)) for key in (names or range(len(whole)))]
+    units = [_chunk_unit(stored.get(key, 1)) for key in (names or range(len(whole)))]
     return whole, names, itemsize, units
 
 
-def _unit(stored: Any) -> int:
+def _chunk_unit(stored: Any) -> int:
     """The size of stored chunks along one axis; of sizes that differ, one position."""
     if isinstance(stored, tuple):
         return stored[0] if len(set(stored[:-1])) == 1 or len(stored) == 1 else 1
     return max(1, int(stored))
 
 
-def _whole_faults(
-    listed: Sequence[Any], names: Sequence[Hashable], shape: Sequence[int]
+def _find_whole_faults(
+    expand_urls: Sequence[Any], names: Sequence[Hashable], shape: Sequence[int]
 ) -> Iterator[Fault]:
-    for one in listed:
+    for one in expand_urls:
         axis = whole_number(one)
         known = one in names if names else axis is not None and -len(shape) <= axis < len(shape)
         if not known:
-            some = ", ".join(map(str, names)) if names else f"axes 0 to {len(shape) - 1}"
-            yield Fault("whole", repr(one)[:80], f"some of {some}")
+            choices = ", ".join(map(str, names)) if names else f"axes 0 to {len(shape) - 1}"
+            yield Fault("whole", repr(one)[:80], f"some of {choices}")

@@ -5,8 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from hyperplane.collections.arrays.propose_chunks import memory_limit
-from hyperplane.collections.arrays.rechunk_steps import Chunks, largest, rechunk_steps
+from hyperplane.collections.arrays.propose_chunks import parse_memory_limit
+from hyperplane.collections.arrays.rechunk_steps import (
+    Chunks,
+    count_largest_chunk,
+    plan_rechunk_steps,
+)
 from hyperplane.errors import Fault, RequestError
 from hyperplane.public_calls import check_call
 from hyperplane.units import format_bytes, whole_number
@@ -50,27 +54,29 @@ def rechunk(array: Any, chunks: Any, *, memory: str | int = "1GB") -> Any:
     >>> series.chunksize
     (1000, 20, 20)
     """
-    limit = memory_limit(memory)
+    limit = parse_memory_limit(memory)
     import dask.array as da
 
     if isinstance(array, da.Array):
-        return _rechunked(array, chunks, limit, "array")
+        return _rechunk_array(array, chunks, limit, "array")
     xarray = sys.modules.get("xarray")
     if xarray is not None and isinstance(array, xarray.DataArray | xarray.Dataset):
-        wanted = _by_dimension(chunks, array)
+        wanted = _chunks_by_dimension(chunks, array)
         if isinstance(array, xarray.DataArray):
-            return array.copy(data=_of_variable(array.variable, wanted, limit, "array"))
-        found = {
-            name: variable.copy(data=_of_variable(variable, wanted, limit, f"variable {name!r}"))
+            return array.copy(data=_rechunk_variable(array.variable, wanted, limit, "array"))
+        rechunked = {
+            name: variable.copy(
+                data=_rechunk_variable(variable, wanted, limit, f"variable {name!r}")
+            )
             for name, variable in array.variables.items()
             if name not in array.indexes
         }
-        return array.assign(found)
+        return array.assign(rechunked)
     allowed = "a Dask array, or a DataArray or Dataset of xarray"
     raise RequestError([Fault("array", type(array).__name__, allowed)])
 
 
-def _by_dimension(chunks: Any, array: Any) -> dict[Any, Any]:
+def _chunks_by_dimension(chunks: Any, array: Any) -> dict[Any, Any]:
     """Chunks for the dimensions of an xarray object; one size is for all of them."""
     wanted = chunks if isinstance(chunks, dict) else dict.fromkeys(array.dims, chunks)
     unknown = [dim for dim in wanted if dim not in array.dims]
@@ -80,39 +86,39 @@ def _by_dimension(chunks: Any, array: Any) -> dict[Any, Any]:
     return wanted
 
 
-def _of_variable(variable: Any, wanted: dict[Any, Any], limit: int, where: str) -> Any:
+def _rechunk_variable(variable: Any, wanted: dict[Any, Any], limit: int, where: str) -> Any:
     own = {dim: wanted[dim] for dim in variable.dims if dim in wanted}
     axes = {variable.dims.index(dim): size for dim, size in own.items()}
     if variable.chunks is None:
-        sizes = _normal(variable.chunk().data, axes)
+        sizes = _normalize_chunks(variable.chunk().data, axes)
         return variable.chunk(dict(zip(variable.dims, sizes, strict=True))).data
-    return _rechunked(variable.data, axes, limit, where)
+    return _rechunk_array(variable.data, axes, limit, where)
 
 
-def _rechunked(array: Any, chunks: Any, limit: int, where: str) -> Any:
+def _rechunk_array(array: Any, chunks: Any, limit: int, where: str) -> Any:
     """A Dask array in new chunks, by the first way that fits."""
     old: Chunks = array.chunks
-    new = _normal(array, chunks)
+    new = _normalize_chunks(array, chunks)
     itemsize = array.dtype.itemsize
     if new == old:
         return array
-    steps = rechunk_steps(old, new, itemsize, limit)
+    steps = plan_rechunk_steps(old, new, itemsize, limit)
     if steps is not None:
         for step in steps:
             array = array.rechunk(step, method="tasks", threshold=sys.maxsize)
         return array
-    held = (largest(old) + 2 * largest(new)) * itemsize
-    if held <= limit and _has_client():
+    peak = (count_largest_chunk(old) + 2 * count_largest_chunk(new)) * itemsize
+    if peak <= limit and _has_client():
         return array.rechunk(new, method="p2p")
-    sizes = [format_bytes(largest(one) * itemsize) for one in (old, new)]
-    asked = f"chunks of {sizes[0]} made to chunks of {sizes[1]} within {format_bytes(limit)}"
-    advice = f"with workers that have disks it takes {format_bytes(held)}: start a cluster first"
-    if held > limit:
-        advice = f"raise memory= to {format_bytes(held)} at least, or ask for smaller chunks"
-    raise RequestError([Fault(where, asked, "what has a way within memory=", advice)])
+    sizes = [format_bytes(count_largest_chunk(one) * itemsize) for one in (old, new)]
+    given = f"chunks of {sizes[0]} made to chunks of {sizes[1]} within {format_bytes(limit)}"
+    advice = f"with workers that have disks it takes {format_bytes(peak)}: start a cluster first"
+    if peak > limit:
+        advice = f"raise memory= to {format_bytes(peak)} at least, or ask for smaller chunks"
+    raise RequestError([Fault(where, given, "what has a way within memory=", advice)])
 
 
-def _normal(array: Any, chunks: Any) -> Chunks:
+def _normalize_chunks(array: Any, chunks: Any) -> Chunks:
     """The new chunks as sizes along each axis."""
     from dask.array.core import normalize_chunks
 
@@ -120,10 +126,10 @@ def _normal(array: Any, chunks: Any) -> Chunks:
         advice = "call compute_chunk_sizes() first"
         raise RequestError([Fault("array", "of unknown shape", "known sizes of chunks", advice)])
     if isinstance(chunks, dict):
-        axes = _axes(chunks, array.ndim)
+        axes = _normalize_axes(chunks, array.ndim)
         chunks = tuple(axes.get(axis, sizes) for axis, sizes in enumerate(array.chunks))
     try:
-        found: Chunks = normalize_chunks(
+        rechunked: Chunks = normalize_chunks(
             chunks, array.shape, dtype=array.dtype, previous_chunks=array.chunks
         )
     except (ArithmeticError, TypeError, ValueError) as error:
@@ -133,10 +139,10 @@ def _normal(array: Any, chunks: Any) -> Chunks:
         if any(isinstance(size, int) and size < 1 and size != -1 for size in given):
             advice = "sizes are from 1; -1 stands for a whole axis"
         raise RequestError([Fault("chunks", repr(chunks)[:80], allowed, advice)]) from error
-    return found
+    return rechunked
 
 
-def _axes(chunks: dict[Any, Any], count: int) -> dict[int, Any]:
+def _normalize_axes(chunks: dict[Any, Any], count: int) -> dict[int, Any]:
     """Sizes by axis, those counted from the end too."""
     axes = {}
     for given, size in chunks.items():

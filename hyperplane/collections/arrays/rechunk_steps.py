@@ -10,10 +10,10 @@ from itertools import accumulate
 #: The sizes of the chunks along each axis, as Dask has them.
 Chunks = tuple[tuple[int, ...], ...]
 #: Each step computes all of the array once more, so that there are never many.
-MOST_STEPS = 6
+MAX_STEPS = 6
 
 
-def rechunk_steps(old: Chunks, new: Chunks, itemsize: int, limit: int) -> list[Chunks] | None:
+def plan_rechunk_steps(old: Chunks, new: Chunks, itemsize: int, limit: int) -> list[Chunks] | None:
     """Chunks on the way from old to new ones, so that no task holds more than a limit.
 
     Parameters
@@ -40,34 +40,34 @@ def rechunk_steps(old: Chunks, new: Chunks, itemsize: int, limit: int) -> list[C
     >>> rechunk_steps(old, new, itemsize=8, limit=4_000) is None
     True
     """
-    for count in range(1, MOST_STEPS + 1):
-        between = [_between(old, new, step / count) for step in range(1, count)]
-        steps = [*between, new]
+    for count in range(1, MAX_STEPS + 1):
+        intermediate = [_intermediate_chunks(old, new, step / count) for step in range(1, count)]
+        steps = [*intermediate, new]
         if all(
-            rechunk_peak(one, other, itemsize) <= limit
-            for one, other in zip([old, *between], steps, strict=True)
+            estimate_peak_bytes(one, other, itemsize) <= limit
+            for one, other in zip([old, *intermediate], steps, strict=True)
         ):
             return steps
     return None
 
 
-def _between(old: Chunks, new: Chunks, part: float) -> Chunks:
+def _intermediate_chunks(old: Chunks, new: Chunks, part: float) -> Chunks:
     """Chunks a part of the way from old to new ones, by ratio, that fit edges of both."""
-    found = []
+    chunks = []
     for before, after in zip(old, new, strict=True):
         size, one, other = sum(before), max(before, default=0), max(after, default=0)
         if not size or before == after:
-            found.append(before)
+            chunks.append(before)
             continue
         unit = min(one, other)
         wanted = one ** (1 - part) * other**part
         length = unit * max(1, round(wanted / unit))
         whole, rest = divmod(size, min(length, size))
-        found.append((min(length, size),) * whole + ((rest,) if rest else ()))
-    return tuple(found)
+        chunks.append((min(length, size),) * whole + ((rest,) if rest else ()))
+    return tuple(chunks)
 
 
-def rechunk_peak(old: Chunks, new: Chunks, itemsize: int) -> int:
+def estimate_peak_bytes(old: Chunks, new: Chunks, itemsize: int) -> int:
     """Bytes that one task of a rechunking holds at most.
 
     These are a new chunk and all old ones that it takes parts of: a part of an array keeps the
@@ -85,11 +85,11 @@ def rechunk_peak(old: Chunks, new: Chunks, itemsize: int) -> int:
     >>> rechunk_peak(((10, 10, 10),), ((15, 15),), itemsize=8)  # 15 of two tens
     280
     """
-    sources = math.prod(_touched(one, other) for one, other in zip(old, new, strict=True))
-    return itemsize * (sources + largest(new))
+    sources = math.prod(_max_touched(one, other) for one, other in zip(old, new, strict=True))
+    return itemsize * (sources + count_largest_chunk(new))
 
 
-def largest(chunks: Chunks) -> int:
+def count_largest_chunk(chunks: Chunks) -> int:
     """Elements of the largest chunk.
 
     Examples
@@ -100,7 +100,7 @@ def largest(chunks: Chunks) -> int:
     return math.prod(max(sizes, default=0) for sizes in chunks)
 
 
-def _touched(old: Sequence[int], new: Sequence[int]) -> int:
+def _max_touched(old: Sequence[int], new: Sequence[int]) -> int:
     """Positions of the old chunks that a new chunk touches, at most."""
     edges = [0, *accumulate(old)]
     most = position = 0

@@ -13,7 +13,7 @@ from hyperplane.errors import HyperplaneError
 from hyperplane.stores.secrets import said
 
 
-class Part:
+class StoredVariable:
     """A variable of a store that is not loaded, as something Dask can cut chunks from.
 
     Parameters
@@ -43,14 +43,14 @@ class Part:
         """All of it, read here."""
         return xr.Variable(self.variable.dims, self[...])
 
-    def lazy(self) -> da.Array:
+    def to_dask(self) -> da.Array:
         """A Dask array in the chunks of the store."""
         stored = self.variable.encoding.get("preferred_chunks", {})
         sizes = dict(zip(self.variable.dims, self.shape, strict=True))
-        return dask_array(self, tuple(stored.get(dim, size) for dim, size in sizes.items()))
+        return make_dask_array(self, tuple(stored.get(dim, size) for dim, size in sizes.items()))
 
 
-def dask_array(source: Any, chunks: tuple[Any, ...]) -> da.Array:
+def make_dask_array(source: Any, chunks: tuple[Any, ...]) -> da.Array:
     """A Dask array that reads a source; its name is new, since a store may be rewritten."""
     array: da.Array = da.from_array(
         source,

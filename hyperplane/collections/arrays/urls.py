@@ -15,7 +15,7 @@ from hyperplane.units import is_iterable
 _ALLOWED = "a path, URL or glob of Zarr stores, or a list of them"
 
 
-def listed(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
+def expand_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
     """One URL for each store, globs expanded in the natural order of their names.
 
     Raises
@@ -28,10 +28,10 @@ def listed(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
         raise RequestError([Fault("urls", given(urls), _ALLOWED)])
     found: list[str] = []
     faults: list[Fault] = []
-    for number, one in enumerate(several):
+    for number, url_or_list in enumerate(several):
         where = "urls" if isinstance(urls, str | os.PathLike) else f"urls[{number}]"
         try:
-            found += _stores(one, where, storage_options)
+            found += _expand_url(url_or_list, where, storage_options)
         except RequestError as error:
             faults += error.faults
     if not found and not faults:
@@ -41,7 +41,7 @@ def listed(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
     return found
 
 
-def nested(urls: Any) -> Any:
+def flatten_nested_urls(urls: Any) -> Any:
     """A nested list of URLs as lists of text, its depth, and the URLs in a row.
 
     Examples
@@ -52,21 +52,23 @@ def nested(urls: Any) -> Any:
     if isinstance(urls, str | os.PathLike) or not isinstance(urls, Sequence) or not urls:
         allowed = "a list of paths or URLs, or lists of such lists of one depth"
         raise RequestError([Fault("urls", given(urls), allowed)])
-    if all(isinstance(one, str | os.PathLike) for one in urls):
-        row = [os.fspath(one) for one in urls]
+    if all(isinstance(url_or_list, str | os.PathLike) for url_or_list in urls):
+        row = [os.fspath(url_or_list) for url_or_list in urls]
         return row, 1, row
-    inner = [nested(one) for one in urls]
+    inner = [flatten_nested_urls(url_or_list) for url_or_list in urls]
     depths = {depth for _, depth, _ in inner}
     if len(depths) > 1:
         raise RequestError([Fault("urls", given(urls), "lists of one depth")])
-    tree = [one for one, _, _ in inner]
+    tree = [url_or_list for url_or_list, _, _ in inner]
     return tree, depths.pop() + 1, [url for _, _, row in inner for url in row]
 
 
-def _stores(one: Any, where: str, storage_options: Mapping[str, Any] | None) -> list[str]:
-    if not isinstance(one, str | os.PathLike) or not os.fspath(one):
-        raise RequestError([Fault(where, given(one), _ALLOWED)])
-    url = os.fspath(one)
+def _expand_url(
+    url_or_list: Any, where: str, storage_options: Mapping[str, Any] | None
+) -> list[str]:
+    if not isinstance(url_or_list, str | os.PathLike) or not os.fspath(url_or_list):
+        raise RequestError([Fault(where, given(url_or_list), _ALLOWED)])
+    url = os.fspath(url_or_list)
     if not is_glob(url):
         return [url]
     if "::" in url:

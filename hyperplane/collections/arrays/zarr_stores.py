@@ -20,13 +20,13 @@ from hyperplane.errors import HyperplaneError
 from hyperplane.stores.contact import opening
 
 #: The message wherever data in the memory of one process is asked of another.
-ELSEWHERE = (
+MEMORY_STORE_ERROR = (
     "memory:// is the memory of this process, and the workers are other processes: they would "
     "read missing values without any error"
 )
 
 
-class KeepingStore(WrapperStore[Store]):
+class CachingStore(WrapperStore[Store]):
     """A store that reads each thing once while it is being opened.
 
     xarray reads the beginning of a time axis three times, and looks for consolidated metadata
@@ -41,41 +41,43 @@ class KeepingStore(WrapperStore[Store]):
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._kept: dict[tuple[str, str], asyncio.Future[Buffer | None]] | None = {}
-        self._only_in = os.getpid() if in_memory(store) else None
+        self._cache: dict[tuple[str, str], asyncio.Future[Buffer | None]] | None = {}
+        self._owner_pid = os.getpid() if is_in_memory(store) else None
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """What the store holds under a key, or None."""
-        if self._only_in not in (None, os.getpid()):
+        if self._owner_pid not in (None, os.getpid()):
             # Not when it is received: a worker that cannot receive a task closes itself.
-            raise HyperplaneError(f"{ELSEWHERE}; write the stores to a place that they can read")
-        kept = self._kept
-        if kept is None:
+            raise HyperplaneError(
+                f"{MEMORY_STORE_ERROR}; write the stores to a place that they can read"
+            )
+        cache = self._cache
+        if cache is None:
             return await self._store.get(key, prototype, byte_range)
-        asked = (key, repr(byte_range))
-        if asked not in kept:
-            kept[asked] = asyncio.ensure_future(self._store.get(key, prototype, byte_range))
-        return await kept[asked]
+        request = (key, repr(byte_range))
+        if request not in cache:
+            cache[request] = asyncio.ensure_future(self._store.get(key, prototype, byte_range))
+        return await cache[request]
 
-    def forget(self) -> None:
+    def stop_caching(self) -> None:
         """Keep nothing any more: what is read from now on is what is there then."""
-        self._kept = None
+        self._cache = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (self._store, self._only_in)
+        return _unpickle_store, (self._store, self._owner_pid)
 
 
-def _received(store: Store, only_in: int | None) -> KeepingStore:
+def _unpickle_store(store: Store, owner_pid: int | None) -> CachingStore:
     """The store, in the process that a task was sent to, or on the way there."""
-    received = KeepingStore(store)
-    received.forget()
-    received._only_in = only_in
-    return received
+    store_copy = CachingStore(store)
+    store_copy.stop_caching()
+    store_copy._owner_pid = owner_pid
+    return store_copy
 
 
-def in_memory(store: Store) -> bool:
+def is_in_memory(store: Store) -> bool:
     """Whether the data is in the memory of this process alone."""
     files = getattr(store, "fs", None)
     while files is not None:  # a cache or an archive lies before other files
@@ -86,7 +88,7 @@ def in_memory(store: Store) -> bool:
     return False
 
 
-def store_of(url: str, storage_options: Mapping[str, Any] | None) -> Store:
+def make_store(url: str, storage_options: Mapping[str, Any] | None) -> Store:
     """The store behind a path or URL; nothing is read yet."""
     if "://" not in url:
         return LocalStore(Path(url).expanduser().absolute(), read_only=True)

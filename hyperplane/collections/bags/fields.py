@@ -13,7 +13,7 @@ from hyperplane.units import is_iterable
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
 
-class Getter:
+class FieldGetter:
     """The value at a path of a record: the field of that very name, or the nested one.
 
     Examples
@@ -45,11 +45,11 @@ class Getter:
         return record
 
     def __reduce__(self) -> Any:
-        return Getter, (self.path,)
+        return FieldGetter, (self.path,)
 
 
 @dataclass(frozen=True)
-class OneOf:
+class OneOfCondition:
     """A condition: the value equals one of these."""
 
     values: Any
@@ -63,14 +63,14 @@ class OneOf:
 
 
 @dataclass(frozen=True)
-class Where:
-    """All conditions hold: pairs of a path and a :class:`OneOf` or a callable."""
+class RecordFilter:
+    """All conditions hold: pairs of a path and a :class:`OneOfCondition` or a callable."""
 
     conditions: tuple[tuple[str, Callable[[Any], Any]], ...]
 
-    def test(self) -> Callable[[Any], bool]:
+    def make_predicate(self) -> Callable[[Any], bool]:
         """A function of a record."""
-        tests = [(Getter(path), condition) for path, condition in self.conditions]
+        tests = [(FieldGetter(path), condition) for path, condition in self.conditions]
 
         def matches(record: Any) -> bool:
             for get, condition in tests:
@@ -83,18 +83,18 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Fields:
+class FieldSelection:
     """New records of some fields: pairs of the new name and the path."""
 
     pairs: tuple[tuple[str, str], ...]
 
-    def projection(self) -> Callable[[Any], dict[str, Any]]:
+    def make_projection(self) -> Callable[[Any], dict[str, Any]]:
         """A function of a record; a missing field is None."""
-        getters = [(name, Getter(path)) for name, path in self.pairs]
+        getters = [(name, FieldGetter(path)) for name, path in self.pairs]
         return lambda record: {name: get(record, None) for name, get in getters}
 
 
-def read_where(where: Any) -> tuple[Any, list[Fault]]:
+def parse_where(where: Any) -> tuple[Any, list[Fault]]:
     """A :class:`Where`, a callable or None, and what is wrong with what was given."""
     if where is None or callable(where):
         return where, []
@@ -106,20 +106,22 @@ def read_where(where: Any) -> tuple[Any, list[Fault]]:
         for name in where
         if not isinstance(name, str)
     ]
-    return Where(tuple((name, _condition(value)) for name, value in where.items())), faults
+    return RecordFilter(
+        tuple((name, _make_condition(value)) for name, value in where.items())
+    ), faults
 
 
-def _condition(value: Any) -> Callable[[Any], Any]:
+def _make_condition(value: Any) -> Callable[[Any], Any]:
     if callable(value):
         return value
     several = isinstance(value, (list, tuple, set, frozenset))
     values = list(value) if several else [value]
-    if all(isinstance(one, Hashable) and _hashes(one) for one in values):
-        return OneOf(frozenset(values))
-    return OneOf(values)
+    if all(isinstance(one, Hashable) and _is_hashable(one) for one in values):
+        return OneOfCondition(frozenset(values))
+    return OneOfCondition(values)
 
 
-def _hashes(value: Any) -> bool:
+def _is_hashable(value: Any) -> bool:
     try:
         hash(value)
     except TypeError:  # a tuple of lists
@@ -127,7 +129,7 @@ def _hashes(value: Any) -> bool:
     return True
 
 
-def read_fields(fields: Any) -> tuple[Fields | None, list[Fault]]:
+def parse_fields(fields: Any) -> tuple[FieldSelection | None, list[Fault]]:
     """The fields, or None for all, and what is wrong with what was given."""
     if fields is None:
         return None, []
@@ -149,7 +151,7 @@ def read_fields(fields: Any) -> tuple[Fields | None, list[Fault]]:
     ]
     if not pairs:
         faults.append(Fault("fields", repr(fields), f"{allowed}; this one is empty"))
-    return Fields(pairs), faults
+    return FieldSelection(pairs), faults
 
 
 def _is_text(name: Any) -> bool:

@@ -14,13 +14,13 @@ from hyperplane.stores.naming import format_of
 from hyperplane.stores.places import File
 
 #: Bytes of text in a partition, at most and at least, when the caller does not say.
-LARGEST, SMALLEST = 64_000_000, 8_000_000
+MAX_PARTITION, MIN_PARTITION = 64_000_000, 8_000_000
 #: Partitions for each thread that are useful: the slow ones do not hold up the rest.
-PER_THREAD = 4
+PARTITIONS_PER_THREAD = 4
 #: To open a file takes as long as to read about so many bytes.
-OPENING = 250_000
+OPEN_COST = 250_000
 #: Text is about so many times larger than its packed form.
-UNPACKED = 5
+COMPRESSION_RATIO = 5
 
 FORMATS = {
     ".jsonl": "json",
@@ -33,7 +33,7 @@ FORMATS = {
 
 
 @dataclass(frozen=True)
-class Span:
+class TextByteRange:
     """The lines of a file that begin in ``[start, end)``; all of the file when ``end`` is None."""
 
     path: str
@@ -42,10 +42,10 @@ class Span:
     end: int | None = None
 
 
-Part = tuple[Span, ...]
+BagPartition = tuple[TextByteRange, ...]
 
 
-def find(
+def find_files(
     urls: Any, storage_options: Mapping[str, Any] | None, kind: str | None
 ) -> tuple[list[File], str]:
     """The files in order, all on one store, and the format of what the URLs name.
@@ -66,13 +66,13 @@ def find(
     )
 
 
-def weight(file: File) -> int:
+def estimate_cost(file: File) -> int:
     """What it takes to read a file, as bytes of text."""
-    size = file.size if file.sized else LARGEST
-    return OPENING + size * (UNPACKED if file.packing else 1)
+    size = file.size if file.sized else MAX_PARTITION
+    return OPEN_COST + size * (COMPRESSION_RATIO if file.packing else 1)
 
 
-def split(files: Sequence[File], blocksize: int | None) -> list[Part]:
+def split_into_partitions(files: Sequence[File], blocksize: int | None) -> list[BagPartition]:
     """Cut large files and join small ones into partitions of about one size, in their order.
 
     Parameters
@@ -96,23 +96,23 @@ def split(files: Sequence[File], blocksize: int | None) -> list[Part]:
     >>> [(span.start, span.end) for (span,) in split([File(here, "a", 250, "")], 100)]
     [(0, 83), (83, 166), (166, 250)]
     """
-    target = blocksize or _target(sum(map(weight, files)))
-    parts: list[Part] = []
-    joined: list[Span] = []
+    target = blocksize or _choose_blocksize(sum(map(estimate_cost, files)))
+    parts: list[BagPartition] = []
+    joined: list[TextByteRange] = []
     filled = 0
     for file in files:
-        if joined and filled + weight(file) > target:
+        if joined and filled + estimate_cost(file) > target:
             parts.append(tuple(joined))
             joined, filled = [], 0
         if file.packing or not file.sized or file.size <= target:
-            joined.append(Span(file.path, file.packing))
-            filled += weight(file)
+            joined.append(TextByteRange(file.path, file.packing))
+            filled += estimate_cost(file)
         else:
             count = -(-file.size // target)
             edges = [file.size * cut // count for cut in range(count + 1)]
-            parts += [(Span(file.path, "", start, end),) for start, end in pairwise(edges)]
+            parts += [(TextByteRange(file.path, "", start, end),) for start, end in pairwise(edges)]
     return [*parts, tuple(joined)] if joined else parts
 
 
-def _target(total: int) -> int:
-    return min(LARGEST, max(SMALLEST, total // (PER_THREAD * threads())))
+def _choose_blocksize(total: int) -> int:
+    return min(MAX_PARTITION, max(MIN_PARTITION, total // (PARTITIONS_PER_THREAD * threads())))

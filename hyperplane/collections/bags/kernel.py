@@ -18,17 +18,17 @@ import pyarrow as pa
 from pyarrow import compute
 from pyarrow import json as arrow_json
 
-from hyperplane.collections.bags.fields import OneOf, Where
-from hyperplane.collections.bags.files import Part
+from hyperplane.collections.bags.fields import OneOfCondition, RecordFilter
+from hyperplane.collections.bags.files import BagPartition
 from hyperplane.collections.bags.lines import chunks
-from hyperplane.collections.bags.records import Source, Tally, parse
+from hyperplane.collections.bags.records import LineCounter, ReadSettings, parse_lines
 
 #: After so many chunks of a partition that it cannot do, the kernel is left alone.
-TRIES = 2
+MAX_REFUSALS = 2
 #: Digits of a number that Python still reads; of longer ones it may refuse a line.
-LONGEST_LINE = 4300
+MAX_LINE = 4300
 #: When more records than this match, to parse them all at once is faster.
-MOST = 0.5
+MAX_MATCH_SHARE = 0.5
 
 _LINE_END, _OPENED, _CLOSED = b"\n{}"
 # PyArrow takes it for a number; Python reads Infinity, and not this.
@@ -38,7 +38,7 @@ _BEFORE_VALUE = np.frombuffer(b":,[ \t\r-", np.uint8)
 Types = Mapping[str, pa.DataType]
 
 
-def columns(source: Source, chunk: bytes, types: Types) -> dict[str, Any] | None:
+def read_columns(settings: ReadSettings, chunk: bytes, types: Types) -> dict[str, Any] | None:
     """Columns of the chunk, one value for each line, or None if Python must look.
 
     Parameters
@@ -53,19 +53,19 @@ def columns(source: Source, chunk: bytes, types: Types) -> dict[str, Any] | None
     -------
     dict of str to pyarrow.Array, or None
     """
-    schema = _schema(types)
-    if schema is None or not _is_plain(source, chunk, types):
+    schema = _make_schema(types)
+    if schema is None or not _is_plain(settings, chunk, types):
         return None
     try:
-        table = _parsed(chunk, schema)
+        table = _parse_json(chunk, schema)
     except (pa.ArrowException, UnicodeError):
         return None
     if table.num_rows != chunk.count(b"\n"):
         return None  # several objects on a line
-    return {path: _column(table, path) for path in types}
+    return {path: _get_column(table, path) for path in types}
 
 
-def _parsed(chunk: bytes, schema: pa.Schema) -> pa.Table:
+def _parse_json(chunk: bytes, schema: pa.Schema) -> pa.Table:
     return arrow_json.read_json(
         pa.BufferReader(chunk),
         read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
@@ -75,7 +75,7 @@ def _parsed(chunk: bytes, schema: pa.Schema) -> pa.Table:
     )
 
 
-def _schema(types: Types) -> pa.Schema | None:
+def _make_schema(types: Types) -> pa.Schema | None:
     """The fields as nested structures; None if one is both a value and a structure."""
     tree: dict[str, Any] = {}
     for path, kind in types.items():
@@ -89,23 +89,23 @@ def _schema(types: Types) -> pa.Schema | None:
             return None
         node[last] = kind
     try:
-        return pa.schema(_nested(tree))
+        return pa.schema(_make_fields(tree))
     except UnicodeError:
         return None
 
 
-def _nested(tree: Mapping[str, Any]) -> list[pa.Field]:
+def _make_fields(tree: Mapping[str, Any]) -> list[pa.Field]:
     return [
-        pa.field(name, pa.struct(_nested(kind)) if isinstance(kind, dict) else kind)
+        pa.field(name, pa.struct(_make_fields(kind)) if isinstance(kind, dict) else kind)
         for name, kind in tree.items()
     ]
 
 
-def _is_plain(source: Source, chunk: bytes, types: Types) -> bool:
+def _is_plain(settings: ReadSettings, chunk: bytes, types: Types) -> bool:
     """Whether each line is one that both parsers read alike, if PyArrow reads it at all."""
     return (
-        source.kind == "json"
-        and source.encoding == "utf-8"
+        settings.kind == "json"
+        and settings.encoding == "utf-8"
         and not (b"N" in chunk and b"-NaN" in chunk)
         and _has_plain_lines(np.frombuffer(chunk, np.uint8))
         and not (b"I" in chunk and _has_infinity(np.frombuffer(chunk, np.uint8)))
@@ -124,7 +124,7 @@ def _has_plain_lines(text: Any) -> bool:
     return bool(
         (text[starts] == _OPENED).all()
         and (text[ends - 1] == _CLOSED).all()
-        and (ends - starts).max() < LONGEST_LINE
+        and (ends - starts).max() < MAX_LINE
     )
 
 
@@ -153,7 +153,7 @@ def _is_utf8(chunk: bytes) -> bool:
     return True
 
 
-def _column(table: pa.Table, path: str) -> pa.Array:
+def _get_column(table: pa.Table, path: str) -> pa.Array:
     name, *below = path.split(".")
     column = table.column(name).combine_chunks()
     for part in below:
@@ -161,7 +161,7 @@ def _column(table: pa.Table, path: str) -> pa.Array:
     return column
 
 
-def type_of(values: Any) -> pa.DataType | None:
+def infer_arrow_type(values: Any) -> pa.DataType | None:
     """The one type of all values, if both sides compare values of that type alike."""
     kinds = {type(value) for value in values}
     if kinds == {str}:
@@ -173,58 +173,62 @@ def type_of(values: Any) -> pa.DataType | None:
     return None
 
 
-class Filter:
+class ColumnFilter:
     """The conditions of a :class:`Where` that can be answered from columns."""
 
-    def __init__(self, where: Where | None) -> None:
+    def __init__(self, where: RecordFilter | None) -> None:
         conditions = where.conditions if where else ()
         self.sets: dict[str, pa.Array] = {}
         for path, condition in conditions:
-            kind = type_of(condition.values) if isinstance(condition, OneOf) else None
-            if isinstance(condition, OneOf) and kind is not None:
+            kind = (
+                infer_arrow_type(condition.values)
+                if isinstance(condition, OneOfCondition)
+                else None
+            )
+            if isinstance(condition, OneOfCondition) and kind is not None:
                 # As JSON, because for pa.array PyArrow imports pandas, if there is one.
                 lines = "".join(json.dumps({"v": value}) + "\n" for value in condition.values)
                 try:
-                    table = _parsed(lines.encode(), pa.schema([("v", kind)]))
+                    table = _parse_json(lines.encode(), pa.schema([("v", kind)]))
                 except pa.ArrowInvalid:  # half of a pair of surrogates, which is no text
                     continue
                 self.sets[path] = table.column("v").combine_chunks()
         self.types = {path: values.type for path, values in self.sets.items()}
         self.is_whole = len(self.sets) == len(conditions)
 
-    def mask(self, found: Mapping[str, Any]) -> Any:
+    def mask(self, columns: Mapping[str, Any]) -> Any:
         """Which lines meet these conditions; None when there are none."""
         mask = None
         for path, values in self.sets.items():
-            this = compute.is_in(found[path], value_set=values)
+            this = compute.is_in(columns[path], value_set=values)
             mask = this if mask is None else compute.and_(mask, this)
         return mask
 
 
-def ended_chunks(source: Source, part: Part) -> Iterator[tuple[Any, int, bytes]]:
+def iterate_chunks(settings: ReadSettings, part: BagPartition) -> Iterator[tuple[Any, int, bytes]]:
     """Spans, places and chunks of a partition; the last line has an end too."""
     for span in part:
-        for place, chunk in chunks(source.store, span):
+        for place, chunk in chunks(settings.store, span):
             yield span, place, chunk if chunk.endswith(b"\n") else chunk + b"\n"
 
 
-def matching(source: Source, part: Part, where: Where) -> Iterator[Any]:
+def read_matching(settings: ReadSettings, part: BagPartition, where: RecordFilter) -> Iterator[Any]:
     """All records of a partition that match, and perhaps some that do not."""
-    tally = Tally(source, part)
-    conditions = Filter(where)
-    tries = TRIES if conditions.sets else 0
-    for span, place, chunk in ended_chunks(source, part):
-        found = columns(source, chunk, conditions.types) if tries else None
-        if found is None:
-            tries = max(0, tries - 1)
-            yield from parse(source, span, place, chunk, tally)
+    counter = LineCounter(settings, part)
+    conditions = ColumnFilter(where)
+    refusals_left = MAX_REFUSALS if conditions.sets else 0
+    for span, place, chunk in iterate_chunks(settings, part):
+        columns = read_columns(settings, chunk, conditions.types) if refusals_left else None
+        if columns is None:
+            refusals_left = max(0, refusals_left - 1)
+            yield from parse_lines(settings, span, place, chunk, counter)
             continue
-        mask = conditions.mask(found)
+        mask = conditions.mask(columns)
         hits = mask.true_count
-        tally.good += len(mask) - hits
-        if hits > MOST * len(mask):
-            tries = 0
+        counter.good += len(mask) - hits
+        if hits > MAX_MATCH_SHARE * len(mask):
+            refusals_left = 0
         if hits:
             lines = compress(chunk.split(b"\n"), mask.to_pylist())
-            yield from parse(source, span, place, b"\n".join(lines), tally)
-    tally.close()
+            yield from parse_lines(settings, span, place, b"\n".join(lines), counter)
+    counter.close()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hyperplane.collections.bags.files import Span
+from hyperplane.collections.bags.files import TextByteRange
 from hyperplane.errors import ReadError
 from hyperplane.stores.naming import DAMAGE, unpacked
 from hyperplane.stores.secrets import said, shown
@@ -17,7 +17,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 @contextmanager
-def _named(span: Span, store: Any) -> Iterator[None]:
+def _naming_file(span: TextByteRange, store: Any) -> Iterator[None]:
     """Say of which file a fault is, and what it means."""
     try:
         yield
@@ -28,21 +28,21 @@ def _named(span: Span, store: Any) -> Iterator[None]:
         raise ReadError(shown(span.path), gone) from error
     except DAMAGE as error:
         cut = isinstance(error, EOFError) or "runcated" in str(error)
-        wrong = _truncated(span) if cut else said(error, store.storage_options)
+        wrong = _describe_truncation(span) if cut else said(error, store.storage_options)
         raise ReadError(shown(span.path), wrong) from error
 
 
-def _truncated(span: Span) -> str:
+def _describe_truncation(span: TextByteRange) -> str:
     return f"its {span.packing} data stops before its end; the file is truncated, copy it again"
 
 
 @contextmanager
-def _opened(store: Any, span: Span) -> Iterator[Any]:
+def _open_unpacked(store: Any, span: TextByteRange) -> Iterator[Any]:
     with store.open(span.path, "rb") as raw, unpacked(raw, span.packing) as opened:
         yield opened
 
 
-def chunks(store: Any, span: Span) -> Iterator[tuple[int, bytes]]:
+def chunks(store: Any, span: TextByteRange) -> Iterator[tuple[int, bytes]]:
     """Chunks of whole lines, each with the place of its first byte in the unpacked file.
 
     A line belongs to the span in which its first byte is. Only the last line of a file may lack
@@ -53,7 +53,7 @@ def chunks(store: Any, span: Span) -> Iterator[tuple[int, bytes]]:
     ReadError
         When the file cannot be read to the end of the span.
     """
-    with _named(span, store), _opened(store, span) as file:
+    with _naming_file(span, store), _open_unpacked(store, span) as file:
         for place, chunk in _whole_lines(file, span):
             if place == 0 and chunk.startswith(BOM):
                 place, chunk = len(BOM), chunk[len(BOM) :]
@@ -61,7 +61,7 @@ def chunks(store: Any, span: Span) -> Iterator[tuple[int, bytes]]:
                 yield place, chunk
 
 
-def _whole_lines(file: Any, span: Span) -> Iterator[tuple[int, bytes]]:
+def _whole_lines(file: Any, span: TextByteRange) -> Iterator[tuple[int, bytes]]:
     place, end = span.start, span.end
     skipping = place > 0
     if skipping:
@@ -92,13 +92,13 @@ def _whole_lines(file: Any, span: Span) -> Iterator[tuple[int, bytes]]:
         yield place, b"".join(pending)
 
 
-def line_number(store: Any, span: Span, place: int) -> int:
+def line_number(store: Any, span: TextByteRange, place: int) -> int:
     """Number, from 1, of the line that begins at a place of the unpacked file.
 
     Reads the file up to there.
     """
     number, left = 1, place
-    with _named(span, store), _opened(store, span) as file:
+    with _naming_file(span, store), _open_unpacked(store, span) as file:
         while left and (block := file.read(min(STEP, left))):
             number += block.count(b"\n")
             left -= len(block)

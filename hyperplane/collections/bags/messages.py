@@ -8,12 +8,12 @@ from collections.abc import Sequence
 SHOWN = 80
 
 
-def cut(text: str) -> str:
+def shorten(text: str) -> str:
     """A text, cut to what a message can hold."""
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 
 
-def places(files: Sequence[str]) -> str:
+def describe_files(files: Sequence[str]) -> str:
     """The files of a partition in a few words."""
     more = f" and {len(files) - 1} files more" if len(files) > 1 else ""
     return f"{files[0]}{more}" if files else "no file"

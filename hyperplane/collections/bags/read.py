@@ -14,10 +14,16 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from hyperplane.collections.bags import files
-from hyperplane.collections.bags.files import Part
-from hyperplane.collections.bags.graph import Reading, lazy, read_bag, reading_of
+from hyperplane.collections.bags.files import BagPartition
+from hyperplane.collections.bags.graph import BagSource, get_bag_source, lazy_task, read_bag
 from hyperplane.collections.bags.lines import chunks
-from hyperplane.collections.bags.records import Bad, Source, Tally, parse, read_part
+from hyperplane.collections.bags.records import (
+    BadLine,
+    LineCounter,
+    ReadSettings,
+    parse_lines,
+    read_partition,
+)
 from hyperplane.collections.flags import is_one_of
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import check_call
@@ -84,25 +90,25 @@ def read_records(
     >>> read_records(folder / "*.jsonl").compute(scheduler="sync")
     [{'n': 1}, {'n': 2}]
     """
-    size, name, faults = _settings(format, blocksize, encoding, limit)
+    size, name, faults = _check_settings(format, blocksize, encoding, limit)
     try:
-        found, kind = files.find(urls, storage_options, format)
+        files_found, kind = files.find_files(urls, storage_options, format)
     except RequestError as error:
         raise RequestError([*faults, *error.faults]) from error.__cause__
     check(faults)
-    parts = files.split(found, size)
-    store = found[0].store
-    source = Source(store.system, kind, name, float(limit))
-    stamps = [(file.path, file.size, file.stamp) for file in found]
+    parts = files.split_into_partitions(files_found, size)
+    store = files_found[0].store
+    settings = ReadSettings(store.system, kind, name, float(limit))
+    stamps = [(file.path, file.size, file.stamp) for file in files_found]
     token = tokenize(stamps, parts, kind, name, limit, store)
-    return read_bag("read-records", _records, Reading(source, parts, token=token))
+    return read_bag("read-records", _records, BagSource(settings, parts, token=token))
 
 
-def _records(source: Source, part: Part, *_: Any) -> Iterator[Any]:
-    return read_part(source, part)
+def _records(settings: ReadSettings, part: BagPartition, *_: Any) -> Iterator[Any]:
+    return read_partition(settings, part)
 
 
-def _settings(
+def _check_settings(
     kind: Any, blocksize: Any, encoding: Any, limit: Any
 ) -> tuple[int | None, str, list[Fault]]:
     """Block size in bytes, name of the encoding, and what is wrong with the arguments."""
@@ -166,49 +172,53 @@ def bad_records(bag: Bag) -> Bag:
     ...     print(bad["line"], bad["text"], bad["reason"])
     2 {"n":  not JSON (Expecting value: line 1 column 6 (char 5))
     """
-    reading = reading_of(bag) if isinstance(bag, Bag) else None
-    if reading is None:
+    source = get_bag_source(bag) if isinstance(bag, Bag) else None
+    if source is None:
         asked = f"a {type(bag).__name__} that does not come straight from files"
         raise RequestError([Fault("bag", asked, "what read_records gave")])
-    token = tokenize(reading.token)
+    token = tokenize(source.token)
     name, count = f"bad-records-{token}", f"count-lines-{token}"
     tasks: dict[Any, Any] = {}
-    for i, part in enumerate(reading.parts):
+    for i, part in enumerate(source.parts):
         before: Any = 0
         if part[0].start:
             # A file that is cut fills its partitions alone, one after the other.
-            above = TaskRef((count, i - 1)) if reading.parts[i - 1][0].start else 0
-            tasks[count, i] = Task((count, i), _count, reading.source, reading.parts[i - 1], above)
+            above = TaskRef((count, i - 1)) if source.parts[i - 1][0].start else 0
+            tasks[count, i] = Task(
+                (count, i), _count_lines_before, source.settings, source.parts[i - 1], above
+            )
             before = TaskRef((count, i))
-        tasks[name, i] = lazy((name, i), _bad_of, reading.source, part, before)
-    return Bag(HighLevelGraph.from_collections(name, tasks), name, len(reading.parts))
+        tasks[name, i] = lazy_task((name, i), _read_bad_lines, source.settings, part, before)
+    return Bag(HighLevelGraph.from_collections(name, tasks), name, len(source.parts))
 
 
-def _count(source: Source, part: Part, above: int) -> int:
+def _count_lines_before(settings: ReadSettings, part: BagPartition, above: int) -> int:
     """Lines of a file up to the end of a part of it."""
-    return above + sum(chunk.count(b"\n") for _, chunk in chunks(source.store, part[0]))
+    return above + sum(chunk.count(b"\n") for _, chunk in chunks(settings.store, part[0]))
 
 
-class _Collected(Tally):
+class _BadLineCollector(LineCounter):
     """A tally that keeps all bad lines, and warns of none."""
 
-    def __init__(self, source: Source, part: Part) -> None:
-        super().__init__(source, part)
-        self.all: list[Bad] = []
+    def __init__(self, settings: ReadSettings, part: BagPartition) -> None:
+        super().__init__(settings, part)
+        self.all: list[BadLine] = []
 
-    def add(self, bad: Bad) -> None:
+    def add(self, bad: BadLine) -> None:
         self.all.append(bad)
 
 
-def _bad_of(source: Source, part: Part, before: int) -> Iterator[dict[str, Any]]:
-    tally = _Collected(source, part)
+def _read_bad_lines(
+    settings: ReadSettings, part: BagPartition, before: int
+) -> Iterator[dict[str, Any]]:
+    counter = _BadLineCollector(settings, part)
     for span in part:
         line = 1 + (before if span.start else 0)
-        for place, chunk in chunks(source.store, span):
-            for _ in parse(source, span, place, chunk, tally):
+        for place, chunk in chunks(settings.store, span):
+            for _ in parse_lines(settings, span, place, chunk, counter):
                 pass  # the good ones
-            for bad in tally.all:
+            for bad in counter.all:
                 text, reason = bad.text, bad.reason
                 yield {"file": span.path, "line": line + bad.after, "text": text, "reason": reason}
-            tally.all.clear()
+            counter.all.clear()
             line += chunk.count(b"\n")

@@ -8,11 +8,21 @@ from typing import Any
 
 from dask.bag import Bag
 
-from hyperplane.collections.bags.fields import Fields, Where, read_fields, read_where
-from hyperplane.collections.bags.files import Part
-from hyperplane.collections.bags.graph import bag_faults, mapped, read_bag, reading_of
-from hyperplane.collections.bags.kernel import matching
-from hyperplane.collections.bags.records import Source, read_part
+from hyperplane.collections.bags.fields import (
+    FieldSelection,
+    RecordFilter,
+    parse_fields,
+    parse_where,
+)
+from hyperplane.collections.bags.files import BagPartition
+from hyperplane.collections.bags.graph import (
+    find_bag_faults,
+    get_bag_source,
+    map_partitions,
+    read_bag,
+)
+from hyperplane.collections.bags.kernel import read_matching
+from hyperplane.collections.bags.records import ReadSettings, read_partition
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 
@@ -56,28 +66,36 @@ def select(
     >>> select(bag, {"n": [5, 6]}, {"who": "user.id"}).compute(scheduler="sync")
     [{'who': 1}, {'who': None}]
     """
-    condition, faults = read_where(where)
-    chosen, more = read_fields(fields)
-    faults += bag_faults(bag)
+    condition, faults = parse_where(where)
+    chosen, more = parse_fields(fields)
+    faults += find_bag_faults(bag)
     if where is None and fields is None:
         faults.append(Fault("where and fields", "None", "one of them, or both"))
     check([*faults, *more])
-    reading = reading_of(bag)
-    if reading and isinstance(condition, Where) and reading.where is reading.fields is None:
-        narrowed = replace(reading, where=condition, fields=chosen)
-        return read_bag("select", _read_selected, narrowed)
-    return mapped(bag, "select", _selected, condition, chosen)
+    source = get_bag_source(bag)
+    if source and isinstance(condition, RecordFilter) and source.where is source.fields is None:
+        narrowed = replace(source, where=condition, fields=chosen)
+        return read_bag("select", _read_selection, narrowed)
+    return map_partitions(bag, "select", _select_records, condition, chosen)
 
 
-def _read_selected(
-    source: Source, part: Part, where: Where, fields: Fields | None
+def _read_selection(
+    settings: ReadSettings, part: BagPartition, where: RecordFilter, fields: FieldSelection | None
 ) -> Iterator[Any]:
-    found = matching(source, part, where) if source.kind == "json" else read_part(source, part)
-    return _selected(found, where, fields)
+    records = (
+        read_matching(settings, part, where)
+        if settings.kind == "json"
+        else read_partition(settings, part)
+    )
+    return _select_records(records, where, fields)
 
 
-def _selected(part: Iterable[Any], where: Any, fields: Fields | None) -> Iterator[Any]:
-    found: Iterable[Any] = part
+def _select_records(
+    part: Iterable[Any], where: Any, fields: FieldSelection | None
+) -> Iterator[Any]:
+    records: Iterable[Any] = part
     if where is not None:
-        found = filter(where.test() if isinstance(where, Where) else where, found)
-    return map(fields.projection(), found) if fields else iter(found)
+        records = filter(
+            where.make_predicate() if isinstance(where, RecordFilter) else where, records
+        )
+    return map(fields.make_projection(), records) if fields else iter(records)

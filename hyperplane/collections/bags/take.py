@@ -12,7 +12,7 @@ from dask._task_spec import Task, TaskRef, cull
 from dask.bag import Bag
 from dask.base import tokenize
 
-from hyperplane.collections.bags.graph import bag_faults, graph_of
+from hyperplane.collections.bags.graph import find_bag_faults, make_graph
 from hyperplane.collections.bags.scheduler import quick_scheduler
 from hyperplane.collections.in_use import threads
 from hyperplane.errors import Fault, check
@@ -55,7 +55,7 @@ def take(bag: Bag, n: int) -> tuple[Any, ...]:
     >>> take(bag.filter(lambda number: number > 50), 3)
     (51, 52, 53)
     """
-    faults = bag_faults(bag)
+    faults = find_bag_faults(bag)
     count = whole_number(n)
     if count is None or count < 0:
         faults.append(Fault("n", repr(n)[:80], "a whole number from 0"))
@@ -63,26 +63,26 @@ def take(bag: Bag, n: int) -> tuple[Any, ...]:
     wanted = min(count or 0, sys.maxsize)  # a slice takes no larger number
     if not wanted or not bag.npartitions:
         return ()
-    tasks, name = heads(bag, wanted)
+    tasks, name = make_heads(bag, wanted)
     shared = _is_shared(tasks, name)
     found: list[Any] = []
-    done, wave, most = 0, 1, threads()
+    done, wave, max_wave = 0, 1, threads()
     while len(found) < wanted and done < bag.npartitions:
         keys = [(name, i) for i in range(done, min(done + wave, bag.npartitions))]
         found += chain.from_iterable(compute_heads(tasks, keys))
         done += len(keys)
-        wave = bag.npartitions if shared else min(2 * wave, most)
+        wave = bag.npartitions if shared else min(2 * wave, max_wave)
     return tuple(found[:wanted])
 
 
-def heads(bag: Bag, count: int) -> tuple[dict[Any, Any], str]:
+def make_heads(bag: Bag, count: int) -> tuple[dict[Any, Any], str]:
     """An optimized graph with the first records of each partition, and its name."""
     name = f"take-{tokenize(bag, count)}"
     tasks = {
-        (name, i): Task((name, i), _first, TaskRef((bag.name, i)), count)
+        (name, i): Task((name, i), _take_first, TaskRef((bag.name, i)), count)
         for i in range(bag.npartitions)
     }
-    first = Bag(graph_of(name, tasks, [bag]), name, bag.npartitions)
+    first = Bag(make_graph(name, tasks, [bag]), name, bag.npartitions)
     return dict(first.__dask_optimize__(first.dask, first.__dask_keys__())), name
 
 
@@ -91,16 +91,16 @@ def compute_heads(tasks: dict[Any, Any], keys: list[Any]) -> list[list[Any]]:
     name = f"{keys[0][0]}-wave-{keys[0][1]}"
     needed = dict(cull(tasks, keys))
     for i, key in enumerate(keys):
-        needed[name, i] = Task((name, i), _one, TaskRef(key))
+        needed[name, i] = Task((name, i), _wrap_in_list, TaskRef(key))
     found: list[list[Any]] = Bag(needed, name, len(keys)).compute(**quick_scheduler())
     return found
 
 
-def _first(part: Iterable[Any], count: int) -> list[Any]:
+def _take_first(part: Iterable[Any], count: int) -> list[Any]:
     return list(islice(part, count))
 
 
-def _one(part: list[Any]) -> list[list[Any]]:
+def _wrap_in_list(part: list[Any]) -> list[list[Any]]:
     """A partition with one record, the list."""
     return [part]
 

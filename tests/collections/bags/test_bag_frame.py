@@ -194,7 +194,7 @@ def test_after_select_the_kernel_still_reads(tmp_path, monkeypatch):
         read_records(file_of(tmp_path, records)), {"type": "b"}, {"n": "n", "id": "user.id"}
     )
     frame = to_dataframe(bag)
-    monkeypatch.setattr("hyperplane.collections.bags.rows.parse", None)
+    monkeypatch.setattr("hyperplane.collections.bags.rows.parse_lines", None)
     made = frame.compute(scheduler="sync")
     assert made.n.tolist() == list(range(1, 100, 2))
     assert made.id.tolist() == [f"u{n}" for n in range(1, 100, 2)]
@@ -202,8 +202,10 @@ def test_after_select_the_kernel_still_reads(tmp_path, monkeypatch):
 
 def test_nothing_but_the_asked_columns_is_parsed(tmp_path, monkeypatch):
     seen = []
-    schema = kernel._schema
-    monkeypatch.setattr(kernel, "_schema", lambda types: seen.append(set(types)) or schema(types))
+    schema = kernel._make_schema
+    monkeypatch.setattr(
+        kernel, "_make_schema", lambda types: seen.append(set(types)) or schema(types)
+    )
     frame = to_dataframe(read_records(file_of(tmp_path, [{"a": 1, "b": 2, "c": [1]}] * 9)))
     assert frame[["a"]].sum().compute(scheduler="sync").a == 9
     assert seen == [{"a"}]

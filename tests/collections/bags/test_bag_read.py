@@ -237,5 +237,5 @@ def test_secrets_of_the_store_are_in_no_message(tmp_path):
     with pytest.raises(BadLines) as caught:
         bag.compute(scheduler="sync")
     assert "s3cr3t" not in str(caught.value)
-    assert "s3cr3t" not in repr(bag.dask.layers[bag.name].reading)
+    assert "s3cr3t" not in repr(bag.dask.layers[bag.name].source)
     assert not any("s3cr3t" in repr(task) for task in dict(bag.dask).values())
