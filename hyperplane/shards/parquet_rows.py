@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from hyperplane.collections.frames.sources.parquet_partition import ParquetPart, Piece
+from hyperplane.collections.frames.sources.parquet_partition import ParquetPartition, RowGroupRange
 from hyperplane.shards.identity import Shard, rows_of
 
 
 @dataclass(frozen=True)
-class Rows(Piece):
+class Rows(RowGroupRange):
     """Some rows of neighbouring row groups.
 
     Parameters
@@ -33,23 +33,25 @@ class Rows(Piece):
         raw = super().fetch(names)
         # From the disk Polars takes these rows only; elsewhere row groups come whole.
         return (
-            raw if self.file.store.local and not self.by_arrow else raw.slice(self.skip, self.rows)
+            raw
+            if self.file.store.local and not self.use_pyarrow
+            else raw.slice(self.skip, self.rows)
         )
 
 
-def share(parts: Sequence[ParquetPart], shard: Shard) -> ParquetPart | None:
+def share(parts: Sequence[ParquetPartition], shard: Shard) -> ParquetPartition | None:
     """The rows of one shard.
 
     Parameters
     ----------
-    parts : sequence of ParquetPart
+    parts : sequence of ParquetPartition
         All files, divided into row groups.
     shard : Shard
         Which share.
 
     Returns
     -------
-    ParquetPart or None
+    ParquetPartition or None
         None when nothing is left for this shard.
     """
     pieces = [piece for part in parts for piece in part.pieces if piece.rows]
@@ -68,16 +70,16 @@ def share(parts: Sequence[ParquetPart], shard: Shard) -> ParquetPart | None:
     return replace(parts[0], pieces=tuple(mine)) if mine else None
 
 
-def _rows(piece: Piece, start: int, stop: int) -> Rows:
+def _rows(piece: RowGroupRange, start: int, stop: int) -> Rows:
     return Rows(
         piece.file,
         piece.groups,
         piece.start + start,
         stop - start,
         whole=False,
-        likes=None,
-        recipe=piece.recipe,
-        by_arrow=piece.by_arrow,
+        schema_id=None,
+        mapping=piece.mapping,
+        use_pyarrow=piece.use_pyarrow,
         index=piece.index,
         skip=start,
     )

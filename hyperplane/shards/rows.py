@@ -12,11 +12,11 @@ import pyarrow as pa
 from hyperplane.collections.frames.convert import column_to_pandas
 from hyperplane.collections.frames.read import planned
 from hyperplane.collections.frames.sources import formats
-from hyperplane.collections.frames.sources.byte_ranges import SpanPart
-from hyperplane.collections.frames.sources.parquet_partition import ParquetPart
-from hyperplane.collections.frames.sources.partition_sizes import UNDIVIDED
-from hyperplane.collections.frames.sources.reader import reading
-from hyperplane.collections.frames.sources.request import Request
+from hyperplane.collections.frames.sources.byte_ranges import ByteRangePartition
+from hyperplane.collections.frames.sources.parquet_partition import ParquetPartition
+from hyperplane.collections.frames.sources.partition_sizes import WHOLE_FILES
+from hyperplane.collections.frames.sources.reader import translate_read_errors
+from hyperplane.collections.frames.sources.request import ReadRequest
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.shards import parquet_rows, text_rows
@@ -105,7 +105,7 @@ def shard_rows(
         advice = "deal out whole files with shard_files"
         check([Fault("format", "'avro'", "'parquet', 'csv' or 'jsonl'", advice)])
     # Parquet comes as single row groups, text as whole files.
-    request = Request(columns, partition_size=1 if kind == "parquet" else UNDIVIDED)
+    request = ReadRequest(columns, partition_size=1 if kind == "parquet" else WHOLE_FILES)
     table = planned(
         files,
         kind,
@@ -118,18 +118,18 @@ def shard_rows(
         multiline=multiline,
         na_values=na_values,
     )
-    part: ParquetPart | SpanPart | None
+    part: ParquetPartition | ByteRangePartition | None
     if kind == "parquet":
-        part = parquet_rows.share(cast("Sequence[ParquetPart]", table.parts), share)
+        part = parquet_rows.share(cast("Sequence[ParquetPartition]", table.parts), share)
     else:
-        part = text_rows.share(cast(SpanPart, table.parts[0]), share, multiline)
+        part = text_rows.share(cast(ByteRangePartition, table.parts[0]), share, multiline)
     return table.like if part is None else _in_pandas(part, table.like)
 
 
-def _in_pandas(part: ParquetPart | SpanPart, like: pd.DataFrame) -> pd.DataFrame:
+def _in_pandas(part: ParquetPartition | ByteRangePartition, like: pd.DataFrame) -> pd.DataFrame:
     """The rows; each column is given up when pandas has it, so that few are there twice."""
-    with reading(part):
-        frame = part.collected([str(name) for name in like.columns])
+    with translate_read_errors(part):
+        frame = part.collect([str(name) for name in like.columns])
     index, columns = pd.RangeIndex(frame.height), {}
     for name, dtype in like.dtypes.items():
         columns[name] = column_to_pandas(frame.drop_in_place(str(name)), dtype)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from hyperplane.collections.frames.sources.byte_ranges import Span
+from hyperplane.collections.frames.sources.byte_ranges import ByteRange
 
 #: Bytes that are read and decoded at once.
 PIECE = 1 << 25
 
 
 @dataclass(frozen=True)
-class Stretch(Span):
+class Stretch(ByteRange):
     """A span that begins and ends between records.
 
     Parameters
@@ -27,10 +27,10 @@ class Stretch(Span):
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
         """Some raw columns."""
-        frames = [self.decoder.decoded(piece, names) for piece in self._pieces()]
+        frames = [self.decoder.decode(piece, names) for piece in self._pieces()]
         return pl.concat(frames, rechunk=False).lazy()
 
-    def _pieces(self) -> Iterator[Span]:
+    def _pieces(self) -> Iterator[ByteRange]:
         begin, rest = self.start, b""
         for position in range(self.start, self.stop, PIECE):
             stop = min(self.stop, position + PIECE)
@@ -40,13 +40,13 @@ class Stretch(Span):
                 yield self._piece(begin, text[:end])
             begin, rest = begin + end, text[end:]
 
-    def _piece(self, start: int, text: bytes) -> Span:
+    def _piece(self, start: int, text: bytes) -> ByteRange:
         stop = start + len(text)
-        return _Held(self.file, start, stop, self.decoder, self.recipe, self.nbytes, text)
+        return _Held(self.file, start, stop, self.decoder, self.mapping, self.nbytes, text)
 
 
 @dataclass(frozen=True)
-class _Held(Span):
+class _Held(ByteRange):
     """A span whose bytes are here."""
 
     text: bytes

@@ -78,10 +78,10 @@ def _table(data: bytes, format: str) -> Any:  # noqa: A002
         try:
             table = parquet.read_table(io.BytesIO(data), page_checksum_verification=True)
         except pa.ArrowMemoryError as error:
-            from hyperplane.collections.frames.sources.footers import ROWS_FOR_A_BYTE
+            from hyperplane.collections.frames.sources.footers import MAX_ROWS_PER_BYTE
 
             rows = parquet.read_metadata(io.BytesIO(data)).num_rows
-            if rows < ROWS_FOR_A_BYTE * len(data):
+            if rows < MAX_ROWS_PER_BYTE * len(data):
                 raise
             # The footer of a file of some bytes may say anything.
             raise ValueError(f"its footer says {rows} rows, which do not fit in memory") from error

@@ -19,7 +19,7 @@ from dask.delayed import delayed
 
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import hive_partitions
-from hyperplane.collections.frames.sources.footers import READERS
+from hyperplane.collections.frames.sources.footers import READER_THREADS
 from hyperplane.errors import (
     DataError,
     Fault,
@@ -144,7 +144,7 @@ def _frame(target: Target, manifest: Manifest, files: Sequence[PartFile]) -> Any
         separator = "\t" if manifest.format == "tsv" else None
         options = dict(target.store.options)
         return read(urls, format=form, schema="union", separator=separator, storage_options=options)
-    with ThreadPoolExecutor(min(READERS, len(files))) as pool:
+    with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
         found = list(pool.map(_schema, files))
     files, schemas = _with_keys(files, found)
     urls = [file.url for file in files]
@@ -159,7 +159,9 @@ def _with_keys(
 ) -> tuple[Sequence[PartFile], Sequence[pa.Schema]]:
     """Parts and their schemas with the columns that are in the names of folders."""
     columns = {name for schema in schemas for name in schema.names}
-    keys, kinds, lacking = hive_partitions.keys([file.part.name for file in files], columns)
+    keys, kinds, lacking = hive_partitions.parse_hive_keys(
+        [file.part.name for file in files], columns
+    )
     if not kinds:
         return files, schemas
     types = {name: pa.int64() if kind.is_integer() else pa.string() for name, kind in kinds.items()}

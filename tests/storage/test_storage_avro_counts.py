@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import hyperplane
 from hyperplane import dataframe
 from hyperplane.collections.frames.sources import avro_counts, avro_schema
-from hyperplane.collections.frames.sources.avro_counts import RecordCounts, WrongCount
+from hyperplane.collections.frames.sources.avro_counts import RecordCountCheck, WrongRecordCount
 from hyperplane.errors import ReadError
 
 MARK = b"S" * 16
@@ -116,7 +116,7 @@ def test_a_block_that_packs_well_is_read(tmp_path):
 
 @pytest.mark.parametrize("load", [hyperplane.load, read])
 def test_records_without_bytes_are_read_up_to_the_limit(load, tmp_path, monkeypatch):
-    monkeypatch.setattr(avro_counts, "MOST_EMPTY", 3)
+    monkeypatch.setattr(avro_counts, "MAX_EMPTY_RECORDS", 3)
     path = written(tmp_path / "x.avro", record("null"), (2, b""), (1, b""))
     assert len(load(path)) == 3
 
@@ -153,10 +153,10 @@ def test_the_smallest_records_are_never_refused(held, count):
     for _ in range(count):
         fastavro.schemaless_writer(opened, parsed, {"f0": value})
     size = len(opened.getvalue())
-    counts = RecordCounts(schema)
+    counts = RecordCountCheck(schema)
     counts.check(count, size)
     if size:
-        with pytest.raises(WrongCount):
+        with pytest.raises(WrongRecordCount):
             counts.check(count + size + 1, size)
 
 

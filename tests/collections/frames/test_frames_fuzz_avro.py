@@ -163,7 +163,7 @@ def test_avro(tmp_path_factory, case, codec, size):
             expected += list(fastavro.reader(file))
         names += [name for name in kinds if name not in names]
     with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="sync"):
-        patch.setattr(partition_sizes, "WORTHWHILE", 1)
+        patch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
         patch.setattr(avro_decoder, "STEP", 64)
         try:
             found = hyperplane.dataframe.read(folder, schema="union", partition_size=size)

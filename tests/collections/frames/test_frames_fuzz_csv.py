@@ -138,9 +138,9 @@ def test_csv(tmp_path_factory, case, form, head, size, multiline):
     raw = pd.concat(expected, ignore_index=True) if expected else pd.DataFrame()
     texts = raw.astype(object).where(raw.notna(), None)
     with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="sync"):
-        patch.setattr(partition_sizes, "WORTHWHILE", 1)
+        patch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
         patch.setattr(samples, "HEAD", head)
-        patch.setattr(samples, "INSIDE", 0)
+        patch.setattr(samples, "EXCERPT", 0)
         try:
             found = hyperplane.dataframe.read(
                 folder, schema="union", partition_size=size, multiline=multiline

@@ -98,9 +98,9 @@ def test_the_first_value_that_is_no_time_is_blamed(tmp_path, values, message):
 
 def test_a_late_value_in_the_other_order_names_the_format_of_all():
     texts = pl.Series("t", ["01.02.2026", None, "31.01.2026"])
-    form = time_formats.TimeFormat(written="%m.%d.%Y")
+    form = time_formats.TimeFormat(polars_format="%m.%d.%Y")
     with pytest.raises(ReadError, match=r"parse_dates={'t': '%d\.%m\.%Y'}") as caught:
-        time_formats.column(texts, form, "a.csv", lambda row: f"line {row + 2}")
+        time_formats.parse_column(texts, form, "a.csv", lambda row: f"line {row + 2}")
     assert "'31.01.2026', which is no time in the format %m.%d.%Y (line 4)" in str(caught.value)
 
 

@@ -115,7 +115,7 @@ def test_any_records_are_read_as_they_are(tmp_path_factory, monkeypatch, data, c
         values[name] = st.none() | found if nullable[name] and not union else found
     records = data.draw(st.lists(st.fixed_dictionaries(values), max_size=12))
     write(path, fields, records, codec=codec, sync_interval=40)
-    monkeypatch.setattr(partition_sizes, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     found = read(path, partition_size=max(1, path.stat().st_size // parts))
     ours = found.compute()
     assert ours.dtypes.equals(found.dtypes)
@@ -168,7 +168,7 @@ def test_one_file_gives_several_parts_whose_rows_are_each_once(tmp_path, monkeyp
     rows = [{"n": i, "s": "x" * (i % 50)} for i in range(20_000)]
     fields = [{"name": "n", "type": "long"}, {"name": "s", "type": ["null", "string"]}]
     write(tmp_path / "a.avro", fields, rows, sync_interval=5_000)
-    monkeypatch.setattr(partition_sizes, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     for size in (7_919, 50_000, 200_000):
         found = read(tmp_path / "a.avro", partition_size=size)
         assert found.npartitions > 2

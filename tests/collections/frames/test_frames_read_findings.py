@@ -85,7 +85,7 @@ def test_stray_quotes_do_not_make_planning_slow(tmp_path):
 
 def test_a_file_whose_head_never_ends_is_not_read_to_its_end(tmp_path, monkeypatch):
     monkeypatch.setattr(samples, "HEAD", 1_000)
-    monkeypatch.setattr(samples, "MOST", 10_000)
+    monkeypatch.setattr(samples, "MAX_HEAD", 10_000)
     (tmp_path / "a.csv").write_text('a,"b\n' + "1,2\n" * 10_000)
     with pytest.raises(ReadError, match="no two lines end in its first 10000 bytes"):
         read(tmp_path / "a.csv")
@@ -100,13 +100,13 @@ def test_what_a_writer_quotes_is_sound(monkeypatch, rows, block):
     monkeypatch.setattr(csv_quotes, "BLOCK", block)
     text = pd.DataFrame(rows, columns=["a", "b"]).to_csv(index=False).encode()
     assert csv_quotes.is_sound(text, b",")
-    assert csv_quotes.unclosed(text, b",") is None
+    assert csv_quotes.find_unclosed_quote(text, b",") is None
     ends = {text.find(b"\n") + 1} | {
         len(pd.DataFrame(rows[:n], columns=["a", "b"]).to_csv(index=False).encode())
         for n in range(len(rows) + 1)
     }
     for stop in range(len(text) + 1):
-        assert csv_quotes.last_end(text[:stop], b",") == max(
+        assert csv_quotes.find_last_line_end(text[:stop], b",") == max(
             [e for e in ends if e <= stop], default=0
         )
 
@@ -156,7 +156,7 @@ def test_large_whole_numbers_in_json_lines(tmp_path):
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 def test_a_late_value_names_a_type_that_holds_it(tmp_path, monkeypatch, value, advice, suffix):
     monkeypatch.setattr(samples, "HEAD", 2_000)
-    monkeypatch.setattr(samples, "INSIDE", 100)
+    monkeypatch.setattr(samples, "EXCERPT", 100)
     path = tmp_path / f"a.{suffix}"
     if suffix == "csv":
         early, late = "1,0xa\n" * 1_000, f"{value},0xb\n"
@@ -189,7 +189,7 @@ def test_missing_values_are_no_floats_where_whole_numbers_are_asked_for(tmp_path
 
 
 def test_one_wrong_line_of_many_is_found_by_few(tmp_path, monkeypatch):
-    monkeypatch.setattr(samples, "INSIDE", 0)
+    monkeypatch.setattr(samples, "EXCERPT", 0)
     decoded = []
 
     def loads(line):
@@ -223,7 +223,7 @@ def test_lines_of_one_piece_alone_are_read_one_by_one(tmp_path, monkeypatch):
 
 def test_digits_that_a_nested_float_does_not_hold_are_not_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(samples, "HEAD", 400)
-    monkeypatch.setattr(samples, "INSIDE", 0)
+    monkeypatch.setattr(samples, "EXCERPT", 0)
     for value in ([2**53 + 1], {"a": 2**53 + 1}):
         early = json.dumps({"v": [1.5] if isinstance(value, list) else {"a": 1.5}}) + "\n"
         (tmp_path / "a.jsonl").write_text(early * 100 + json.dumps({"v": value}) + "\n")
@@ -254,7 +254,7 @@ def test_a_type_that_the_caller_set_is_not_blamed_on_the_sample(tmp_path):
 
 
 def test_the_line_of_a_short_row_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(partition_sizes, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 200_000 + "1\n" + "1,2\n" * 200_000)
     wrong = (
         r"line 200002 of the file: Expected 2 columns, got 1: '1'; correct the line, "

@@ -55,7 +55,7 @@ def test_any_lines_are_read_as_they_are(tmp_path_factory, monkeypatch, data, par
         records_here = (records if number == 0 else []) + chosen
         write(folder / f"{number}.jsonl", records_here)
         records = [*records, *chosen]
-    monkeypatch.setattr(partition_sizes, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     found = read(folder, partition_size=max(1, len(records) * 40 // parts))
     ours = found.compute()
     assert ours.dtypes.equals(found.dtypes)
@@ -91,7 +91,7 @@ def test_types_projection_filters_and_times(tmp_path):
 def test_a_large_file_is_divided_between_lines(tmp_path, monkeypatch):
     frame = pd.DataFrame({"n": range(5_000), "s": ["ä\n" * (i % 9) for i in range(5_000)]})
     frame.to_json(tmp_path / "a.json", orient="records", lines=True)
-    monkeypatch.setattr(partition_sizes, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     found = read(tmp_path / "a.json", partition_size="10kB")
     assert found.npartitions > 5
     ours = found.compute().reset_index(drop=True)
@@ -109,7 +109,7 @@ def test_a_large_file_is_divided_between_lines(tmp_path, monkeypatch):
 )
 def test_a_line_that_does_not_fit_is_named(tmp_path, monkeypatch, line, message):
     monkeypatch.setattr(samples, "HEAD", 400)
-    monkeypatch.setattr(samples, "INSIDE", 0)
+    monkeypatch.setattr(samples, "EXCERPT", 0)
     (tmp_path / "a.jsonl").write_text('{"n": 1}\n' * 400 + line + "\n" + '{"n": 1}\n')
     with pytest.raises(ReadError, match=message):
         read(tmp_path / "a.jsonl").compute()

@@ -18,9 +18,9 @@ ROWS = 4_000
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(partition_sizes, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     monkeypatch.setattr(samples, "HEAD", 3_000)
-    monkeypatch.setattr(samples, "INSIDE", 100)
+    monkeypatch.setattr(samples, "EXCERPT", 100)
     monkeypatch.setattr(samples, "GLANCE", 1_000)
     monkeypatch.setattr(text_errors, "STEP", 1_000)
     with dask.config.set(scheduler="sync"):
@@ -111,7 +111,7 @@ def test_a_wrong_line_of_a_sample_from_the_middle(tmp_path):
 
 
 def test_far_from_the_beginning_the_byte_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_errors, "FAR", 2_000)
+    monkeypatch.setattr(text_errors, "MAX_LOCAL_COUNT", 2_000)
     text, _ = rows("x,a,2024-01-01")
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(ReadError, match=r"holds 'x'.*\(line \d+ of what begins at byte \d+\)"):

@@ -20,7 +20,7 @@ from scale import scaled
 
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import partition_sizes
-from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.collections.frames.sources.reader import PartitionReader
 from hyperplane.errors import RequestError
 
 TEXT = st.text(alphabet="aé中😀 ,\"'\n", max_size=5)
@@ -196,7 +196,7 @@ def test_nothing_is_computed_and_columns_are_pushed_down(tmp_path):
     pd.DataFrame({f"c{i}": [i] for i in range(300)}).to_parquet(path)
     frame = read(path)
     (reader,) = {type(frame.expr.func)}
-    assert reader is PartReader
+    assert reader is PartitionReader
     assert frame.expr.func.like.shape == (0, 300)
     pushed = frame[["c7"]].optimize(fuse=False).expr
     assert pushed.columns == ["c7"]

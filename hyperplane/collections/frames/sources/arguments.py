@@ -9,7 +9,7 @@ from hyperplane.errors import Fault
 from hyperplane.units import is_iterable
 
 
-def places_faults(urls: Any) -> list[Fault]:
+def find_urls_faults(urls: Any) -> list[Fault]:
     """One fault for what is rows already and not the places of files."""
     if isinstance(urls, (str, os.PathLike)) or not is_iterable(urls):
         return []

@@ -10,13 +10,13 @@ import zlib
 from typing import Any
 
 #: Records without bytes, as of null values only, that are read from one file or part of it.
-MOST_EMPTY = 1_000_000
+MAX_EMPTY_RECORDS = 1_000_000
 #: Bytes that are no question of memory, so that packed blocks of fewer are not measured.
-_FEW = 1 << 20
+_SMALL_BLOCK = 1 << 20
 #: The most bytes that snappy makes of one.
-_SNAPPY = 64
-_UNPACKED_AT_ONCE = 1 << 20
-_LEAST = {
+_SNAPPY_RATIO = 64
+_DECOMPRESS_STEP = 1 << 20
+_MIN_BYTES = {
     **{"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8},
     **{"bytes": 1, "string": 1, "enum": 1, "array": 1, "map": 1},
 }
@@ -24,11 +24,11 @@ _LEAST = {
 _NAMED = ("record", "enum", "fixed")
 
 
-class WrongCount(ValueError):
+class WrongRecordCount(ValueError):
     """A file says that it holds more values than its bytes can, or than may be compared."""
 
 
-class RecordCounts:
+class RecordCountCheck:
     """Compares the counts of the blocks of a file with their bytes.
 
     Parameters
@@ -38,12 +38,12 @@ class RecordCounts:
 
     Raises
     ------
-    WrongCount
+    WrongRecordCount
         When the schema has arrays whose items take no bytes.
     """
 
     def __init__(self, schema: Any) -> None:
-        self._least = _least_bytes(schema, {})
+        self._record_bytes = _min_bytes(schema, {})
         self._empty = 0
 
     def check(self, count: int, size: int) -> None:
@@ -51,16 +51,18 @@ class RecordCounts:
 
         Raises
         ------
-        WrongCount
+        WrongRecordCount
             When it cannot hold so many records, or the file has too many without bytes.
         """
-        if count < 0 or (self._least and count * self._least > size):
-            raise WrongCount(f"a block of {size} bytes says that it holds {count} records")
-        if not self._least:
+        if count < 0 or (self._record_bytes and count * self._record_bytes > size):
+            raise WrongRecordCount(f"a block of {size} bytes says that it holds {count} records")
+        if not self._record_bytes:
             self._empty += count
-        if self._empty > MOST_EMPTY:
-            said = f"{self._empty} records without any bytes, and at most {MOST_EMPTY} are read"
-            raise WrongCount(f"its blocks say that they hold {said}")
+        if self._empty > MAX_EMPTY_RECORDS:
+            said = (
+                f"{self._empty} records without any bytes, and at most {MAX_EMPTY_RECORDS} are read"
+            )
+            raise WrongRecordCount(f"its blocks say that they hold {said}")
 
     def check_packed(self, blocks: bytes, codec: str, mark: int) -> None:
         """Compare the counts of blocks with their bytes as they are in a file.
@@ -76,37 +78,39 @@ class RecordCounts:
         """
         position = 0
         while position < len(blocks):
-            count, position = _long(blocks, position)
-            size, position = _long(blocks, position)
+            count, position = _read_long(blocks, position)
+            size, position = _read_long(blocks, position)
             if size < 0:
-                raise WrongCount(f"a block says that it has {size} bytes")
+                raise WrongRecordCount(f"a block says that it has {size} bytes")
             packed = memoryview(blocks)[position : position + size]
             position += size + mark
-            needed = count * self._least
-            if needed > max(_FEW, len(packed)):
+            needed = count * self._record_bytes
+            if needed > max(_SMALL_BLOCK, len(packed)):
                 self.check(count, _unpacked_size(packed, codec, needed))
             else:
                 self.check(count, max(len(packed), needed if codec != "null" else 0))
 
 
-def _least_bytes(kind: Any, named: dict[str, int]) -> int:
+def _min_bytes(kind: Any, named: dict[str, int]) -> int:
     """The fewest bytes that a value of a type can have."""
     if isinstance(kind, list):
-        return 1 + min((_least_bytes(one, named) for one in kind), default=0)
+        return 1 + min((_min_bytes(one, named) for one in kind), default=0)
     if isinstance(kind, str):
-        found = _LEAST.get(kind)
+        found = _MIN_BYTES.get(kind)
         return named.get(kind.rpartition(".")[2], 0) if found is None else found
     base = kind["type"]
     if base == "record":
-        made = sum(_least_bytes(entry["type"], named) for entry in kind["fields"])
+        made = sum(_min_bytes(entry["type"], named) for entry in kind["fields"])
     elif base == "fixed":
         made = int(kind["size"])
-    elif base == "array" and not _least_bytes(kind["items"], named):
-        raise WrongCount("its arrays have items without bytes, so that nothing bounds their number")
+    elif base == "array" and not _min_bytes(kind["items"], named):
+        raise WrongRecordCount(
+            "its arrays have items without bytes, so that nothing bounds their number"
+        )
     else:
         if base == "map":
-            _least_bytes(kind["values"], named)  # notes the types that are defined there
-        made = _least_bytes(base, named)
+            _min_bytes(kind["values"], named)  # notes the types that are defined there
+        made = _min_bytes(base, named)
     if base in _NAMED:
         # Of two types that have the same name in several namespaces the smaller one counts.
         name = kind["name"].rpartition(".")[2]
@@ -117,22 +121,22 @@ def _least_bytes(kind: Any, named: dict[str, int]) -> int:
 def _unpacked_size(packed: memoryview, codec: str, enough: int) -> int:
     """The bytes of a block unpacked; counted no further than to what is enough."""
     if codec == "snappy":
-        return len(packed) * _SNAPPY
+        return len(packed) * _SNAPPY_RATIO
     if codec != "deflate":
         return len(packed) if codec == "null" else enough
     unpacker, size, rest = zlib.decompressobj(-zlib.MAX_WBITS), 0, bytes(packed)
     while size < enough:
         try:
-            made = unpacker.decompress(rest, _UNPACKED_AT_ONCE)
+            made = unpacker.decompress(rest, _DECOMPRESS_STEP)
         except zlib.error as error:
-            raise WrongCount(f"a block is damaged ({error})") from error
+            raise WrongRecordCount(f"a block is damaged ({error})") from error
         if not made:
             break
         size, rest = size + len(made), unpacker.unconsumed_tail
     return size
 
 
-def _long(data: bytes, position: int) -> tuple[int, int]:
+def _read_long(data: bytes, position: int) -> tuple[int, int]:
     """A whole number of Avro, and the position behind it."""
     number = shift = 0
     while position < len(data):
@@ -143,5 +147,5 @@ def _long(data: bytes, position: int) -> tuple[int, int]:
             return (number >> 1) ^ -(number & 1), position
         shift += 7
         if shift > 63:
-            raise WrongCount("the count of a block is no whole number of 64 bits")
+            raise WrongRecordCount("the count of a block is no whole number of 64 bits")
     return 0, position

@@ -13,40 +13,40 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.collections.frames.sources import types
-from hyperplane.collections.frames.sources.avro_counts import RecordCounts, WrongCount
+from hyperplane.collections.frames.sources.avro_counts import RecordCountCheck, WrongRecordCount
 from hyperplane.collections.frames.sources.avro_schema import (
     ARROW_SCHEMA,
-    Field,
-    Unsupported,
-    fields,
+    AvroField,
+    UnsupportedAvroSchema,
+    parse_fields,
 )
-from hyperplane.collections.frames.sources.avro_values import arrow_values
-from hyperplane.collections.frames.sources.byte_ranges import Span
+from hyperplane.collections.frames.sources.avro_values import make_arrow_array
+from hyperplane.collections.frames.sources.byte_ranges import ByteRange
 from hyperplane.errors import ReadError
 from hyperplane.optional import need
 from hyperplane.stores.places import File
 
 #: What ends each block: 16 bytes that are drawn anew for each file.
-SYNC = 16
+SYNC_SIZE = 16
 #: Bytes that are read at once where the end of a block is looked for.
 STEP = 65_536
 #: Bytes in which a header should end.
-HEADER = 65_536
+HEADER_SIZE = 65_536
 #: Packings that Polars can undo.
-_POLARS = ("null", "deflate", "snappy")
-_LAYOUT = {
+_POLARS_CODECS = ("null", "deflate", "snappy")
+_HEADER_SCHEMA = {
     "type": "record",
     "name": "header",
     "fields": [
         {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
         {"name": "meta", "type": {"type": "map", "values": "bytes"}},
-        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": SYNC}},
+        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": SYNC_SIZE}},
     ],
 }
 
 
 @dataclass(frozen=True)
-class Header:
+class AvroHeader:
     """What stands before the blocks of a file.
 
     Parameters
@@ -71,9 +71,9 @@ class Header:
     arrow: str = ""
 
     @property
-    def fields(self) -> list[Field]:
+    def fields(self) -> list[AvroField]:
         """The fields of the records."""
-        found = fields(json.loads(self.schema))
+        found = parse_fields(json.loads(self.schema))
         if not self.arrow:
             return found
         held = {
@@ -81,13 +81,13 @@ class Header:
         }
         return [
             replace(one, arrow=held[one.name])
-            if _has_no_form(held.get(one.name, one.arrow))
+            if _has_no_avro_type(held.get(one.name, one.arrow))
             else one
             for one in found
         ]
 
 
-def header(file: File) -> Header:
+def read_header(file: File) -> AvroHeader:
     """The header of a file.
 
     Raises
@@ -96,14 +96,14 @@ def header(file: File) -> Header:
         When it has none.
     """
     read = need("fastavro", extra="avro").schemaless_reader
-    length = HEADER
+    length = HEADER_SIZE
     while True:
         head = file.between(0, min(file.size, length))
         if head[:4] != b"Obj\x01":
             raise ReadError(file.url, f"it does not begin as Avro does, but with {head[:4]!r}")
         opened = io.BytesIO(head)
         try:
-            found = read(opened, _LAYOUT, None)
+            found = read(opened, _HEADER_SCHEMA, None)
             break
         except (EOFError, ValueError, IndexError, UnicodeError) as error:
             if length >= file.size:
@@ -113,13 +113,13 @@ def header(file: File) -> Header:
     codec = meta.get("avro.codec", b"null").decode()
     try:
         schema = meta["avro.schema"].decode()
-        fields(json.loads(schema))
-    except Unsupported as error:
+        parse_fields(json.loads(schema))
+    except UnsupportedAvroSchema as error:
         raise ReadError(file.url, f"{error}; such Avro is no table") from error
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ReadError(file.url, f"its header has no schema ({error!r})") from error
     arrow = meta.get(ARROW_SCHEMA, b"").decode()
-    return Header(schema, codec, found["sync"], opened.tell(), arrow)
+    return AvroHeader(schema, codec, found["sync"], opened.tell(), arrow)
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,9 @@ class AvroDecoder:
         Of the file.
     """
 
-    header: Header
+    header: AvroHeader
 
-    def decoded(self, span: Span, names: Collection[str]) -> pl.DataFrame:
+    def decode(self, span: ByteRange, names: Collection[str]) -> pl.DataFrame:
         """Some columns of the blocks that begin in a span, in Polars' own types.
 
         Raises
@@ -142,100 +142,102 @@ class AvroDecoder:
         ReadError
             When a block is damaged.
         """
-        blocks = self._blocks(span)
+        blocks = self._read_blocks(span)
         every = self.header.fields
         chosen = [field for field in every if field.name in names]
         if not blocks:
-            return pl.DataFrame(schema={one.name: types.of_arrow(one.arrow) for one in chosen})
+            return pl.DataFrame(schema={one.name: types.from_arrow(one.arrow) for one in chosen})
         self._check_counts(blocks, span)
-        fast = self.header.codec in _POLARS and all(one.written is not None for one in every)
+        fast = self.header.codec in _POLARS_CODECS and all(
+            one.polars_type is not None for one in every
+        )
         return self._by_polars(blocks, chosen) if fast else self._by_fastavro(blocks, chosen)
 
-    def _blocks(self, span: Span) -> bytes:
+    def _read_blocks(self, span: ByteRange) -> bytes:
         """The blocks whose preceding mark begins in the span, the last one to its end."""
         file, sync = span.file, self.header.sync
-        data = file.between(span.start, min(file.size, span.stop + SYNC - 1))
+        data = file.between(span.start, min(file.size, span.stop + SYNC_SIZE - 1))
         begin = data.find(sync)
         if begin < 0 or span.start + begin >= span.stop:
             return b""
-        begin += SYNC
+        begin += SYNC_SIZE
         end = data.find(sync, max(begin, span.stop - span.start))
         while end < 0 and span.start + len(data) < file.size:
-            looked = max(begin, len(data) - SYNC + 1)
+            looked = max(begin, len(data) - SYNC_SIZE + 1)
             position = span.start + len(data)
             data += file.between(position, min(file.size, position + STEP))
             end = data.find(sync, looked)
         # Without a mark at its end a file is cut off, which decoding will find.
-        return data[begin : end + SYNC] if end >= 0 else data[begin:]
+        return data[begin : end + SYNC_SIZE] if end >= 0 else data[begin:]
 
-    def _check_counts(self, blocks: bytes, span: Span) -> None:
+    def _check_counts(self, blocks: bytes, span: ByteRange) -> None:
         """Fail where a block says that it holds more records than it can."""
         try:
-            counts = RecordCounts(json.loads(self.header.schema))
-            counts.check_packed(blocks, self.header.codec, SYNC)
-        except WrongCount as error:
+            counts = RecordCountCheck(json.loads(self.header.schema))
+            counts.check_packed(blocks, self.header.codec, SYNC_SIZE)
+        except WrongRecordCount as error:
             raise ReadError(span.file.url, str(error)) from error
 
-    def _by_polars(self, blocks: bytes, chosen: list[Field]) -> pl.DataFrame:
-        whole = _header(self._written(), self.header) + blocks
+    def _by_polars(self, blocks: bytes, chosen: list[AvroField]) -> pl.DataFrame:
+        whole = _write_header(self._polars_schema(), self.header) + blocks
         frame = pl.read_avro(io.BytesIO(whole), columns=[field.name for field in chosen])
         return frame.with_columns(
-            _finished(frame.get_column(field.name), field)
+            _finish_column(frame.get_column(field.name), field)
             for field in chosen
-            if field.symbols or _nanos(field) or _has_no_form(field.arrow)
+            if field.symbols or _is_nanoseconds(field) or _has_no_avro_type(field.arrow)
         )
 
-    def _written(self) -> dict[str, Any]:
-        rows = [{"name": one.name, "type": one.written} for one in self.header.fields]
+    def _polars_schema(self) -> dict[str, Any]:
+        rows = [{"name": one.name, "type": one.polars_type} for one in self.header.fields]
         return {"type": "record", "name": "row", "fields": rows}
 
-    def _by_fastavro(self, blocks: bytes, chosen: list[Field]) -> pl.DataFrame:
+    def _by_fastavro(self, blocks: bytes, chosen: list[AvroField]) -> pl.DataFrame:
         fastavro = need("fastavro", extra="avro")
         schema = json.loads(self.header.schema)
-        whole = _header(schema, self.header) + blocks
+        whole = _write_header(schema, self.header) + blocks
         records = fastavro.reader(io.BytesIO(whole))
         columns: dict[str, list[Any]] = {field.name: [] for field in chosen}
         for record in records:
             for name, values in columns.items():
                 values.append(record[name])
-        return pl.DataFrame([_series(field, columns[field.name]) for field in chosen])
+        return pl.DataFrame([_make_series(field, columns[field.name]) for field in chosen])
 
 
-def _header(schema: Any, like: Header) -> bytes:
+def _write_header(schema: Any, like: AvroHeader) -> bytes:
     opened = io.BytesIO()
     meta = {"avro.schema": json.dumps(schema).encode(), "avro.codec": like.codec.encode()}
     made = {"magic": b"Obj\x01", "meta": meta, "sync": like.sync}
-    need("fastavro", extra="avro").schemaless_writer(opened, _LAYOUT, made)
+    need("fastavro", extra="avro").schemaless_writer(opened, _HEADER_SCHEMA, made)
     return opened.getvalue()
 
 
-def _nanos(field: Field) -> bool:
+def _is_nanoseconds(field: AvroField) -> bool:
     return bool(pa.types.is_timestamp(field.arrow) and field.arrow.unit == "ns")
 
 
-def _has_no_form(kind: pa.DataType) -> bool:
+def _has_no_avro_type(kind: pa.DataType) -> bool:
     """Whether :func:`hyperplane.save` writes a type as another one of Avro."""
     return bool(pa.types.is_duration(kind) or pa.types.is_null(kind))
 
 
-def _finished(column: pl.Series, field: Field) -> pl.Series:
+def _finish_column(column: pl.Series, field: AvroField) -> pl.Series:
     """Words of numbers, times of nanoseconds."""
     if field.symbols:
-        words = pl.Series(field.symbols, dtype=pl.String)
-        return words.gather(column).alias(field.name)
+        categories = pl.Series(field.symbols, dtype=pl.String)
+        return categories.gather(column).alias(field.name)
     if pa.types.is_duration(field.arrow):
-        return pl.Series(field.name, _in_polars(column.to_arrow().cast(field.arrow)))
+        return pl.Series(field.name, _cast_for_polars(column.to_arrow().cast(field.arrow)))
     if pa.types.is_null(field.arrow):
         return pl.Series(field.name, [None] * len(column), pl.Null)
-    return column.cast(types.of_arrow(field.arrow))
+    return column.cast(types.from_arrow(field.arrow))
 
 
-def _series(field: Field, values: list[Any]) -> pl.Series:
-    if _nanos(field):
-        return pl.Series(field.name, values, pl.Int64).cast(types.of_arrow(field.arrow))
-    return pl.Series(field.name, _in_polars(arrow_values(field, values)))
+def _make_series(field: AvroField, values: list[Any]) -> pl.Series:
+    if _is_nanoseconds(field):
+        return pl.Series(field.name, values, pl.Int64).cast(types.from_arrow(field.arrow))
+    return pl.Series(field.name, _cast_for_polars(make_arrow_array(field, values)))
 
 
-def _in_polars(values: pa.Array) -> pa.Array:
+def _cast_for_polars(values: pa.Array) -> pa.Array:
     """Durations of seconds as milliseconds, which Polars has; an error beyond what these hold."""
     return values.cast(pa.duration("ms")) if values.type == pa.duration("s") else values

@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from hyperplane.collections.frames.sources.avro_schema import Field
+from hyperplane.collections.frames.sources.avro_schema import AvroField
 from hyperplane.errors import DataError
 
 
-def arrow_values(field: Field, values: Sequence[Any]) -> pa.Array:
+def make_arrow_array(field: AvroField, values: Sequence[Any]) -> pa.Array:
     """A column of the values of a field, in the type that its schema gives.
 
     Raises
@@ -25,7 +25,7 @@ def arrow_values(field: Field, values: Sequence[Any]) -> pa.Array:
     >>> arrow_values(several, [[1, "x"], None]).to_pylist()
     [['1', 'x'], None]
     """
-    held = [_plain(value, field.arrow) for value in values]
+    held = [_to_plain(value, field.arrow) for value in values]
     try:
         return pa.array(held, field.arrow)
     except (pa.ArrowException, OverflowError, ValueError) as error:
@@ -38,17 +38,17 @@ def arrow_values(field: Field, values: Sequence[Any]) -> pa.Array:
         ) from error
 
 
-def _plain(value: Any, kind: pa.DataType) -> Any:
+def _to_plain(value: Any, kind: pa.DataType) -> Any:
     """A value as pyarrow takes it: text for a UUID, and for any value of a union of such types."""
     if value is None:
         return None
     if pa.types.is_string(kind):
         return value if isinstance(value, str) else str(value)
     if pa.types.is_struct(kind):
-        return {one.name: _plain(value[one.name], one.type) for one in kind}
+        return {one.name: _to_plain(value[one.name], one.type) for one in kind}
     if pa.types.is_map(kind):
-        return {name: _plain(one, kind.item_type) for name, one in value.items()}
-    return [_plain(one, kind.value_type) for one in value] if pa.types.is_list(kind) else value
+        return {name: _to_plain(one, kind.item_type) for name, one in value.items()}
+    return [_to_plain(one, kind.value_type) for one in value] if pa.types.is_list(kind) else value
 
 
 def _fits(value: Any, kind: pa.DataType) -> bool:

@@ -9,23 +9,23 @@ from typing import Any, Protocol
 import polars as pl
 
 from hyperplane.collections.frames.parts import Bounds
-from hyperplane.collections.frames.sources.column_mapping import Recipe
-from hyperplane.collections.frames.sources.file_partition import FilePart
+from hyperplane.collections.frames.sources.column_mapping import ColumnMapping
+from hyperplane.collections.frames.sources.file_partition import FilePartition
 from hyperplane.collections.frames.sources.filters import Filters
 from hyperplane.collections.frames.sources.request import OnError
 from hyperplane.stores.places import File
 
 
-class Decoder(Protocol):
+class ByteRangeDecoder(Protocol):
     """What turns the bytes of a span into columns."""
 
-    def decoded(self, span: Span, names: Collection[str]) -> pl.DataFrame:
+    def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
         """Some columns of a span, in their sound types."""
         ...
 
 
 @dataclass(frozen=True)
-class Span:
+class ByteRange:
     """Neighbouring bytes of one file.
 
     Parameters
@@ -45,8 +45,8 @@ class Span:
     file: File
     start: int
     stop: int
-    decoder: Decoder
-    recipe: Recipe
+    decoder: ByteRangeDecoder
+    mapping: ColumnMapping
     nbytes: int
 
     @property
@@ -61,7 +61,7 @@ class Span:
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
         """Some raw columns."""
-        return self.decoder.decoded(self, names).lazy()
+        return self.decoder.decode(self, names).lazy()
 
     def __str__(self) -> str:
         return f"{self.file.url}[{self.start}:{self.stop}]"
@@ -75,7 +75,7 @@ class Span:
 
 
 @dataclass(frozen=True, repr=False)
-class SpanPart(FilePart):
+class ByteRangePartition(FilePartition):
     """The spans of one partition.
 
     Parameters
@@ -88,14 +88,14 @@ class SpanPart(FilePart):
         What happens when bytes cannot be decoded.
     """
 
-    spans: tuple[Span, ...]
+    ranges: tuple[ByteRange, ...]
     filters: Filters
     on_error: OnError = "raise"
 
     @property
-    def units(self) -> tuple[Span, ...]:
+    def slices(self) -> tuple[ByteRange, ...]:
         """The spans."""
-        return self.spans
+        return self.ranges
 
     @property
     def rows(self) -> int | None:
@@ -105,7 +105,7 @@ class SpanPart(FilePart):
     @property
     def nbytes(self) -> int:
         """Bytes in memory before filters, by a sample."""
-        return sum(span.nbytes for span in self.spans)
+        return sum(byte_range.nbytes for byte_range in self.ranges)
 
     def bounds(self, column: str) -> Bounds | None:
         """Not known: the files have no statistics."""

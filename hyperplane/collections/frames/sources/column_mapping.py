@@ -19,7 +19,7 @@ _SMALL = (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16)
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ColumnMapping:
     """How the columns of files of one schema become those of the data set.
 
     Parameters
@@ -41,14 +41,14 @@ class Recipe:
     """
 
     schema: tuple[tuple[str, pl.DataType], ...]
-    looked_at: tuple[tuple[str, pl.DataType], ...] = ()
+    filter_schema: tuple[tuple[str, pl.DataType], ...] = ()
     cast: frozenset[str] = frozenset()
-    fixed: tuple[tuple[str, Any], ...] = ()
-    words: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    constants: tuple[tuple[str, Any], ...] = ()
+    categories: tuple[tuple[str, tuple[str, ...]], ...] = ()
     lossy: frozenset[str] = frozenset()
     uuids: frozenset[str] = frozenset()
 
-    def applied(
+    def apply(
         self,
         raw: pl.LazyFrame,
         filters: Filters,
@@ -56,34 +56,34 @@ class Recipe:
         where: pl.Expr | None = None,
     ) -> pl.LazyFrame:
         """The rows of a file that pass the filters and a condition, as the data set has them."""
-        values = dict(self.fixed)
+        values = dict(self.constants)
         if filters:
-            kinds = dict(self.looked_at)
-            used = {name: self._had(name, kind, values) for name, kind in kinds.items()}
-            raw = raw.filter(row_filters.expression(filters, kinds, used))
-        early = where is not None and self._has_as_they_are(where.meta.root_names())
+            kinds = dict(self.filter_schema)
+            inputs = {name: self._input_expr(name, kind, values) for name, kind in kinds.items()}
+            raw = raw.filter(row_filters.to_expression(filters, kinds, inputs))
+        early = where is not None and self._is_unchanged(where.meta.root_names())
         if where is not None and early:
             raw = raw.filter(where)  # so low that Polars need not make columns of other rows
         wanted = [entry for entry in self.schema if names is None or entry[0] in names]
-        made = [self._made(name, kind, values) for name, kind in wanted]
+        made = [self._output_expr(name, kind, values) for name, kind in wanted]
         # Fixed ones are literals, which alone would make a frame of one row: so not select.
         complete = raw.with_columns([one for one in made if one is not None])
         complete = complete.select(columns(name for name, _ in wanted))
         return complete if where is None or early else complete.filter(where)
 
-    def _has_as_they_are(self, names: Collection[str]) -> bool:
-        return self.cast.union(dict(self.fixed)).isdisjoint(names)
+    def _is_unchanged(self, names: Collection[str]) -> bool:
+        return self.cast.union(dict(self.constants)).isdisjoint(names)
 
-    def raw(self, names: Collection[str]) -> list[str]:
+    def raw_columns(self, names: Collection[str]) -> list[str]:
         """The columns of the file that these columns and the filters need; at least one."""
-        values = dict(self.fixed)
-        needed = {*names, *(name for name, _ in self.looked_at)}.difference(values)
-        every = dict([*self.schema, *self.looked_at])
+        values = dict(self.constants)
+        needed = {*names, *(name for name, _ in self.filter_schema)}.difference(values)
+        every = dict([*self.schema, *self.filter_schema])
         return [name for name in every if name in needed] or [
             name for name in every if name not in values
         ][:1]
 
-    def _had(self, name: str, kind: pl.DataType, values: dict[str, Any]) -> pl.Expr:
+    def _input_expr(self, name: str, kind: pl.DataType, values: dict[str, Any]) -> pl.Expr:
         if name in values:
             return pl.lit(values[name], kind)
         if name in self.uuids:
@@ -92,15 +92,15 @@ class Recipe:
             return column(name).map_batches(partial(exact_cast, kind=kind), return_dtype=kind)
         return column(name).cast(kind) if name in self.cast else column(name)
 
-    def _made(self, name: str, kind: pl.DataType, values: dict[str, Any]) -> pl.Expr | None:
-        had = self._had(name, kind, values)
-        words = dict(self.words).get(name)
-        if words is not None:
+    def _output_expr(self, name: str, kind: pl.DataType, values: dict[str, Any]) -> pl.Expr | None:
+        expr = self._input_expr(name, kind, values)
+        categories = dict(self.categories).get(name)
+        if categories is not None:
             # As a category another word would become a missing value in silence; here it fails.
-            return had.cast(pl.Enum(words)).cast(kind)
+            return expr.cast(pl.Enum(categories)).cast(kind)
         if kind.is_float() and name not in values:
-            return had.fill_nan(None)  # one kind of missing value, as in pandas
-        return had.alias(name) if name in self.cast or name in values else None
+            return expr.fill_nan(None)  # one kind of missing value, as in pandas
+        return expr.alias(name) if name in self.cast or name in values else None
 
 
 def _text_of_uuids(values: pl.Expr) -> pl.Expr:
@@ -153,19 +153,21 @@ def exact_cast(values: pl.Series, kind: pl.DataType) -> pl.Series:
 
 
 #: What is done with the rows of one piece: it is collected, after more steps perhaps.
-Finish = Callable[[pl.LazyFrame], pl.DataFrame]
+CollectStep = Callable[[pl.LazyFrame], pl.DataFrame]
 #: Given names of columns, yields the frames of the pieces, filters applied.
-Frames = Callable[[Collection[str], Finish], Iterator[pl.DataFrame]]
+ReadFrames = Callable[[Collection[str], CollectStep], Iterator[pl.DataFrame]]
 
 
-def together(frames: Frames, names: Sequence[str], schema: dict[str, pl.DataType]) -> pl.DataFrame:
+def concatenate(
+    frames: ReadFrames, names: Sequence[str], schema: dict[str, pl.DataType]
+) -> pl.DataFrame:
     """Some columns of all pieces, one below the other."""
     empty = pl.DataFrame(schema={name: schema[name] for name in names})
     found = frames(names, lambda lazy: lazy.select(columns(names)).collect())
     return pl.concat([empty, *found], rechunk=False)
 
 
-def scanned(frames: Frames, schema: dict[str, pl.DataType]) -> pl.LazyFrame:
+def scan_python(frames: ReadFrames, schema: dict[str, pl.DataType]) -> pl.LazyFrame:
     """A lazy frame of what Python code reads; Polars tells it which columns are needed.
 
     Parameters

@@ -19,8 +19,8 @@ from hyperplane.collections.frames.sources import (
     text_errors,
     time_formats,
 )
-from hyperplane.collections.frames.sources.byte_ranges import Span
-from hyperplane.collections.frames.sources.missing_values import USUAL, MissingValues
+from hyperplane.collections.frames.sources.byte_ranges import ByteRange
+from hyperplane.collections.frames.sources.missing_values import PANDAS_MISSING, MissingValues
 from hyperplane.collections.frames.sources.time_formats import TimeFormat
 from hyperplane.errors import ReadError
 from hyperplane.stores.places import File
@@ -40,7 +40,7 @@ _BAD_ROW = re.compile(
 
 
 @dataclass(frozen=True)
-class CsvForm:
+class CsvFormat:
     """How a file is written.
 
     Parameters
@@ -58,11 +58,11 @@ class CsvForm:
     names: tuple[str, ...]
     separator: str
     encoding: str
-    breaking: bool
+    multiline: bool
     missing: MissingValues = field(default_factory=MissingValues)
 
     @property
-    def between(self) -> bytes:
+    def separator_bytes(self) -> bytes:
         """What stands between values."""
         return self.separator.encode(self.encoding)
 
@@ -73,7 +73,7 @@ class CsvDecoder:
 
     Parameters
     ----------
-    form : CsvForm
+    csv_format : CsvFormat
         How it is written.
     kinds : tuple of polars.DataType
         The type of each column of the file.
@@ -85,13 +85,13 @@ class CsvDecoder:
         Those of them whose type has no missing values.
     """
 
-    form: CsvForm
+    csv_format: CsvFormat
     kinds: tuple[pl.DataType, ...]
     times: tuple[tuple[str, TimeFormat], ...] = ()
-    asked: tuple[str, ...] = ()
-    full: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
+    non_nullable: tuple[str, ...] = ()
 
-    def decoded(self, span: Span, names: Collection[str]) -> pl.DataFrame:
+    def decode(self, span: ByteRange, names: Collection[str]) -> pl.DataFrame:
         """Some columns of a span.
 
         Raises
@@ -102,34 +102,34 @@ class CsvDecoder:
         data = span.data()
         self._check_quotes(data, span)
         types = {
-            name: pa.string() if name in dict(self.times) else arrow_type(kind)
-            for name, kind in zip(self.form.names, self.kinds, strict=True)
+            name: pa.string() if name in dict(self.times) else to_arrow_type(kind)
+            for name, kind in zip(self.csv_format.names, self.kinds, strict=True)
         }
         wanted = {name: types[name] for name in names}
         try:
-            table = parsed(data, self.form, wanted)
-            self._check_whole(data, wanted, span)
-            self._check_floats(data, table, span)
+            table = parse_csv(data, self.csv_format, wanted)
+            self._check_hexadecimal(data, wanted, span)
+            self._check_inexact(data, table, span)
         except pa.ArrowInvalid as error:
-            raise ReadError(span.file.url, self._wrong(error, data, span)) from error
+            raise ReadError(span.file.url, self._describe_error(error, data, span)) from error
         frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
-        place = partial(record_place, self.form, data, span.file, span.start)
-        text_errors.check_full(frame, self.full, span.file.url, place)
+        place = partial(locate_record, self.csv_format, data, span.file, span.start)
+        text_errors.check_non_nullable(frame, self.non_nullable, span.file.url, place)
         return frame.with_columns(
-            time_formats.column(frame.get_column(name), form, span.file.url, place)
-            for name, form in self.times
+            time_formats.parse_column(frame.get_column(name), time_format, span.file.url, place)
+            for name, time_format in self.times
             if name in wanted
         )
 
-    def _check_quotes(self, data: bytes, span: Span) -> None:
-        if csv_quotes.is_sound(data, self.form.between):
+    def _check_quotes(self, data: bytes, span: ByteRange) -> None:
+        if csv_quotes.is_sound(data, self.csv_format.separator_bytes):
             return
-        at = csv_quotes.unclosed(data, self.form.between)
+        at = csv_quotes.find_unclosed_quote(data, self.csv_format.separator_bytes)
         wrong = ""
         if at is not None:
-            place = text_errors.numbered(span.file, span.start, data.count(b"\n", 0, at) + 1)
-            wrong = text_errors.quote(place, text_errors.begun(data, at))
-        divided = not self.form.breaking and not span.file.packing
+            place = text_errors.locate_line(span.file, span.start, data.count(b"\n", 0, at) + 1)
+            wrong = text_errors.describe_open_quote(place, text_errors.excerpt_line(data, at))
+        divided = not self.csv_format.multiline and not span.file.packing
         odd = data.count(b'"') % 2 == 1
         if divided and (odd or wrong):
             # Then some cut, of this span or of one before, may lie within quotes.
@@ -142,133 +142,143 @@ class CsvDecoder:
         if wrong:
             raise ReadError(span.file.url, wrong)
 
-    def _check_whole(self, data: bytes, types: dict[str, pa.DataType], span: Span) -> None:
+    def _check_hexadecimal(
+        self, data: bytes, types: dict[str, pa.DataType], span: ByteRange
+    ) -> None:
         """Refuse hexadecimal numbers, which pyarrow takes for whole ones and pandas for text."""
         whole = [name for name, kind in types.items() if pa.types.is_integer(kind)]
         if not whole or not csv_inference.may_be_hexadecimal(data):
             return
-        texts = parsed(data, self.form, dict.fromkeys(whole, pa.string()))
+        texts = parse_csv(data, self.csv_format, dict.fromkeys(whole, pa.string()))
         for name in whole:
             row = csv_inference.first_hexadecimal(texts.column(name))
             if row is not None:
-                held = texts.column(name)[row].as_py()
-                place = record_place(self.form, data, span.file, span.start, row)
-                wrong = text_errors.value(name, held, str(types[name]), name in self.asked, place)
+                text = texts.column(name)[row].as_py()
+                place = locate_record(self.csv_format, data, span.file, span.start, row)
+                wrong = text_errors.describe_value(
+                    name, text, str(types[name]), name in self.declared, place
+                )
                 raise ReadError(span.file.url, wrong)
 
-    def _check_floats(self, data: bytes, table: pa.Table, span: Span) -> None:
+    def _check_inexact(self, data: bytes, table: pa.Table, span: ByteRange) -> None:
         """Refuse whole numbers that are not the same as floats, unless these are asked for."""
         suspect = [
             name
             for name, column in zip(table.column_names, table.columns, strict=True)
-            if name not in self.asked and csv_inference.may_be_inexact(column)
+            if name not in self.declared and csv_inference.may_be_inexact(column)
         ]
         if not suspect:
             return
-        texts = parsed(data, self.form, dict.fromkeys(suspect, pa.string()))
+        texts = parse_csv(data, self.csv_format, dict.fromkeys(suspect, pa.string()))
         for name in suspect:
             row = csv_inference.first_inexact(table.column(name), texts.column(name))
             if row is not None:
-                held = texts.column(name)[row].as_py()
-                place = record_place(self.form, data, span.file, span.start, row)
+                text = texts.column(name)[row].as_py()
+                place = locate_record(self.csv_format, data, span.file, span.start, row)
                 raise ReadError(
                     span.file.url,
-                    f"column {name!r} holds {held}, which is not the same as a float, but the "
+                    f"column {name!r} holds {text}, which is not the same as a float, but the "
                     f"column has fractions ({place}); write dtypes={{{name!r}: 'str'}} to keep "
                     "its digits, or 'float64' to round it",
                 )
 
-    def _wrong(self, error: pa.ArrowInvalid, data: bytes, span: Span) -> str:
+    def _describe_error(self, error: pa.ArrowInvalid, data: bytes, span: ByteRange) -> str:
         value = _BAD_VALUE.match(str(error))
         if value is None:
-            return row_error(error, self.form, data, span.file, span.start)
-        name = self.form.names[int(value[1])]
-        place = record_place(self.form, data, span.file, span.start, int(value[2] or 1) - 1)
+            return describe_row_error(error, self.csv_format, data, span.file, span.start)
+        name = self.csv_format.names[int(value[1])]
+        place = locate_record(self.csv_format, data, span.file, span.start, int(value[2] or 1) - 1)
         if "UTF8" in value[4]:
             fix = "write encoding='latin-1' or what it is in"
             return f"column {name!r}: {value[4]} ({place}); {fix}"
-        held = value[4].removeprefix("invalid value ").strip("'")
-        wrong = text_errors.value(name, held, value[3], name in self.asked, place)
-        if text_errors.type_advice(held, value[3]) == "str":
-            wrong += f", or na_values={{{name!r}: {held!r}}} where that is a missing value"
+        text = value[4].removeprefix("invalid value ").strip("'")
+        wrong = text_errors.describe_value(name, text, value[3], name in self.declared, place)
+        if text_errors.suggest_dtype(text, value[3]) == "str":
+            wrong += f", or na_values={{{name!r}: {text!r}}} where that is a missing value"
         return wrong
 
 
-def record_place(form: CsvForm, data: bytes, file: File, start: int, number: int) -> str:
+def locate_record(csv_format: CsvFormat, data: bytes, file: File, start: int, number: int) -> str:
     """The line of a file in which a record of a span begins, by its number from 0."""
-    offset = csv_quotes.record_start(data, form.between, number)
-    return text_errors.numbered(file, start, data.count(b"\n", 0, offset) + 1)
+    offset = csv_quotes.find_record_start(data, csv_format.separator_bytes, number)
+    return text_errors.locate_line(file, start, data.count(b"\n", 0, offset) + 1)
 
 
-def row_error(error: pa.ArrowInvalid, form: CsvForm, data: bytes, file: File, start: int) -> str:
+def describe_row_error(
+    error: pa.ArrowInvalid, csv_format: CsvFormat, data: bytes, file: File, start: int
+) -> str:
     """What is wrong with a row, and where."""
     row = _BAD_ROW.match(str(error))
     if row is None:
         return f"{error}, in bytes {start} to {start + len(data)}"
-    place = record_place(form, data, file, start, int(row[1]) - 1) if row[1] else "a line"
-    return text_errors.row(f"{place}: {row[2]}: {row[3]!r}", form.names, form.separator)
+    place = locate_record(csv_format, data, file, start, int(row[1]) - 1) if row[1] else "a line"
+    return text_errors.describe_row_length(
+        f"{place}: {row[2]}: {row[3]!r}", csv_format.names, csv_format.separator
+    )
 
 
-def arrow_type(kind: pl.DataType) -> pa.DataType:
+def to_arrow_type(kind: pl.DataType) -> pa.DataType:
     """The type that pyarrow parses for a Polars type."""
     if isinstance(kind, pl.String):
         return pa.string()
     return pl.DataFrame(schema={"one": kind}).to_arrow().schema.field("one").type
 
 
-def parsed(data: bytes, form: CsvForm, types: dict[str, pa.DataType] | None) -> pa.Table:
+def parse_csv(data: bytes, csv_format: CsvFormat, types: dict[str, pa.DataType] | None) -> pa.Table:
     """Columns of CSV without header; all of them, with types that pyarrow finds, for None."""
     if not data.strip(b"\r\n"):
-        wanted = types or dict.fromkeys(form.names, pa.null())
+        wanted = types or dict.fromkeys(csv_format.names, pa.null())
         return pa.schema(list(wanted.items())).empty_table()
-    if data.startswith(BOM) and _is_utf8(form.encoding):
+    if data.startswith(BOM) and _is_utf8(csv_format.encoding):
         data = BOM + data  # pyarrow drops one, also where it is the first character of a value
-    names = form.names if types is None else tuple(types)
-    groups = form.missing.groups(names)
-    tables = [_of_group(data, form, types, *group) for group in groups.items()]
+    names = csv_format.names if types is None else tuple(types)
+    groups = csv_format.missing.group_columns(names)
+    tables = [_parse_group(data, csv_format, types, *group) for group in groups.items()]
     table = tables[0]
     for other in tables[1:]:
         for entry, column in zip(other.schema, other.columns, strict=True):
             table = table.append_column(entry, column)
-    return form.missing.applied(table.select(names) if tables[1:] else table)
+    return csv_format.missing.apply(table.select(names) if tables[1:] else table)
 
 
-def _of_group(
+def _parse_group(
     data: bytes,
-    form: CsvForm,
+    csv_format: CsvFormat,
     types: dict[str, pa.DataType] | None,
     missing: Sequence[str],
     names: Sequence[str],
 ) -> pa.Table:
     """The columns that have the same missing values."""
-    convert: dict[str, Any] = {"null_values": [*USUAL, *missing]}
+    convert: dict[str, Any] = {"null_values": [*PANDAS_MISSING, *missing]}
     if types is not None:
         convert["column_types"] = {name: types[name] for name in names}
-    if types is not None or len(names) < len(form.names):
+    if types is not None or len(names) < len(csv_format.names):
         convert["include_columns"] = list(names)
     try:
-        return _read(data, form, convert, BLOCK)
+        return _read_csv(data, csv_format, convert, BLOCK)
     except pa.ArrowInvalid as error:
         if "straddling" not in str(error):
             raise
-    return _read(data, form, convert, LARGE_BLOCK)
+    return _read_csv(data, csv_format, convert, LARGE_BLOCK)
 
 
 def _is_utf8(encoding: str) -> bool:
     return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
 
 
-def _read(data: bytes, form: CsvForm, convert: dict[str, Any], block: int) -> pa.Table:
+def _read_csv(data: bytes, csv_format: CsvFormat, convert: dict[str, Any], block: int) -> pa.Table:
     return arrow_csv.read_csv(
         pa.BufferReader(data),
         read_options=arrow_csv.ReadOptions(
             use_threads=False,
             block_size=block,
-            column_names=form.names,
-            encoding=form.encoding,
+            column_names=csv_format.names,
+            encoding=csv_format.encoding,
         ),
         # Quoted lines cost nothing where there are none.
-        parse_options=arrow_csv.ParseOptions(delimiter=form.separator, newlines_in_values=True),
+        parse_options=arrow_csv.ParseOptions(
+            delimiter=csv_format.separator, newlines_in_values=True
+        ),
         convert_options=arrow_csv.ConvertOptions(
             true_values=_TRUE,
             false_values=_FALSE,

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 _HEXADECIMAL = r"^\s*[+-]?0[xX]"
 _WHOLE = r"^\s*[+-]?\d+\s*$"
 #: From here on a float may be another number than the whole one that is written.
-_EXACT = 2.0**53
+_MAX_EXACT = 2.0**53
 #: From here on a whole number is no int64.
-_LARGE = 2.0**63
+_MIN_BEYOND_INT64 = 2.0**63
 
 #: Makes text of some columns of the same lines.
 AsText = Callable[[Collection[str]], pa.Table]
@@ -26,11 +26,11 @@ def may_be_hexadecimal(data: bytes) -> bool:
 
 def first_hexadecimal(texts: pa.ChunkedArray) -> int | None:
     """The row of the first hexadecimal number."""
-    found = pc.index(pc.match_substring_regex(texts, _HEXADECIMAL), True).as_py()
-    return None if found < 0 else int(found)
+    inferred = pc.index(pc.match_substring_regex(texts, _HEXADECIMAL), True).as_py()
+    return None if inferred < 0 else int(inferred)
 
 
-def as_pandas(table: pa.Table, data: bytes, as_text: AsText) -> pa.Table:
+def match_pandas_types(table: pa.Table, data: bytes, as_text: AsText) -> pa.Table:
     """A table with the types that pandas finds, where pyarrow finds others in the same text.
 
     Hexadecimal numbers are text. Whole numbers beyond int64 are uint64 or else text, not floats,
@@ -46,17 +46,19 @@ def as_pandas(table: pa.Table, data: bytes, as_text: AsText) -> pa.Table:
         Given names, makes a table of text of these columns.
     """
     marked = may_be_hexadecimal(data)
-    odd = [
+    ambiguous = [
         name
         for name, column in zip(table.column_names, table.columns, strict=True)
         if (marked and pa.types.is_integer(column.type)) or may_be_inexact(column)
     ]
-    if not odd:
+    if not ambiguous:
         return table
-    texts = as_text(odd)
-    for name in odd:
+    texts = as_text(ambiguous)
+    for name in ambiguous:
         place = table.column_names.index(name)
-        table = table.set_column(place, name, _kept(table.column(name), texts.column(name)))
+        table = table.set_column(
+            place, name, _choose_column(table.column(name), texts.column(name))
+        )
     return table
 
 
@@ -64,10 +66,10 @@ def may_be_inexact(column: pa.ChunkedArray) -> bool:
     """Whether numbers taken for floats may be whole ones that are no floats."""
     if not pa.types.is_floating(column.type):
         return False
-    return bool(pc.any(_above(column, _EXACT)).as_py())
+    return bool(pc.any(_is_at_least(column, _MAX_EXACT)).as_py())
 
 
-def _above(column: pa.ChunkedArray, least: float) -> pa.ChunkedArray:
+def _is_at_least(column: pa.ChunkedArray, least: float) -> pa.ChunkedArray:
     size = pc.abs(column)
     return pc.and_(pc.greater_equal(size, least), pc.is_finite(size))
 
@@ -82,46 +84,46 @@ def first_inexact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> int | Non
     texts : pyarrow.ChunkedArray
         How they are written.
     """
-    suspect = pc.and_(_above(numbers, _EXACT), pc.match_substring_regex(texts, _WHOLE))
+    suspect = pc.and_(_is_at_least(numbers, _MAX_EXACT), pc.match_substring_regex(texts, _WHOLE))
     for row in pc.indices_nonzero(pc.fill_null(suspect, False)).to_pylist():
         if int(texts[row].as_py()) != int(numbers[row].as_py()):
             return int(row)
     return None
 
 
-def _kept(found: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_integer(found.type):
-        return found if first_hexadecimal(texts) is None else texts
+def _choose_column(inferred: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_integer(inferred.type):
+        return inferred if first_hexadecimal(texts) is None else texts
     if not pc.all(pc.match_substring_regex(texts, _WHOLE)).as_py():
-        return found if first_inexact(found, texts) is None else texts
-    if not pc.any(_above(found, _LARGE)).as_py():
-        return found
+        return inferred if first_inexact(inferred, texts) is None else texts
+    if not pc.any(_is_at_least(inferred, _MIN_BEYOND_INT64)).as_py():
+        return inferred
     try:
         return pc.utf8_trim_whitespace(texts).cast(pa.uint64())
     except pa.ArrowInvalid:
         return texts
 
 
-def families(column: pa.ChunkedArray) -> set[str]:
+def classify_values(column: pa.ChunkedArray) -> set[str]:
     """What the values of a column are, for :func:`kind`."""
-    found = column.type
-    if pa.types.is_null(found):
+    inferred = column.type
+    if pa.types.is_null(inferred):
         return {"nothing"}
-    if pa.types.is_boolean(found):
+    if pa.types.is_boolean(inferred):
         return {"truth"}
-    if not pa.types.is_integer(found):
-        return {"number" if pa.types.is_floating(found) else "text"}
+    if not pa.types.is_integer(inferred):
+        return {"number" if pa.types.is_floating(inferred) else "text"}
     ends = [end for end in pc.min_max(column).as_py().values() if end is not None]
     made = {"negative" if min(ends, default=0) < 0 else "whole"}
-    if pa.types.is_uint64(found):
+    if pa.types.is_uint64(inferred):
         made = {"large"}
-    if any(abs(end) > _EXACT for end in ends):
+    if any(abs(end) > _MAX_EXACT for end in ends):
         values = column.drop_null().to_pylist()
         made |= {"inexact"} if any(int(float(value)) != value for value in values) else set()
     return made
 
 
-def kind(found: set[str], complete: bool) -> pl.DataType:
+def choose_type(inferred: set[str], complete: bool) -> pl.DataType:
     """The type that holds the values of several tables.
 
     Parameters
@@ -138,21 +140,21 @@ def kind(found: set[str], complete: bool) -> pl.DataType:
     >>> kind({"whole", "inexact", "number"}, True)
     String
     """
-    exact = "inexact" not in found
-    found = found - {"nothing", "inexact"}
-    if found == {"truth"}:
+    exact = "inexact" not in inferred
+    inferred = inferred - {"nothing", "inexact"}
+    if inferred == {"truth"}:
         return pl.Boolean()
-    if found and found <= {"whole", "negative"}:
+    if inferred and inferred <= {"whole", "negative"}:
         return pl.Int64()
-    if found and found <= {"whole", "large"}:
+    if inferred and inferred <= {"whole", "large"}:
         return pl.UInt64()
-    if exact and "number" in found and found <= {"number", "whole", "negative", "large"}:
+    if exact and "number" in inferred and inferred <= {"number", "whole", "negative", "large"}:
         return pl.Float64()
     # A column of nothing: of numbers for pandas; but what was not seen may be anything.
-    return pl.Float64() if complete and not found else pl.String()
+    return pl.Float64() if complete and not inferred else pl.String()
 
 
-def distinct(names: Collection[str]) -> tuple[str, ...]:
+def deduplicate_names(names: Collection[str]) -> tuple[str, ...]:
     """Names as pandas makes them: none is empty, none is there twice, those given once stay.
 
     Examples

@@ -28,11 +28,11 @@ def is_sound(data: bytes, separator: bytes) -> bool:
     >>> is_sound(b'1,"a,b"\n', b","), is_sound(b'1,5" long\n', b",")
     (True, False)
     """
-    quotes = _regular(data, separator)
+    quotes = _count_regular_quotes(data, separator)
     return quotes is not None and quotes % 2 == 0
 
 
-def unclosed(data: bytes, separator: bytes) -> int | None:
+def find_unclosed_quote(data: bytes, separator: bytes) -> int | None:
     r"""Where a quoted value opens that is not closed, or only after lines and within a text.
 
     A quote inside of a value that is not quoted, such as ``5" long``, is one of its characters.
@@ -52,7 +52,7 @@ def unclosed(data: bytes, separator: bytes) -> int | None:
     if is_sound(data, separator):
         return None
     ends = {b"", b"\n", b"\r", separator}
-    for opened, closed in _quoted(data, separator):
+    for opened, closed in _find_quoted_values(data, separator):
         if closed < 0:
             return opened
         if data[closed + 1 : closed + 2] not in ends and data.find(b"\n", opened, closed) >= 0:
@@ -60,7 +60,7 @@ def unclosed(data: bytes, separator: bytes) -> int | None:
     return None
 
 
-def last_end(text: bytes, separator: bytes) -> int:
+def find_last_line_end(text: bytes, separator: bytes) -> int:
     r"""Where the last line ends that does so outside of quotes; 0 if none does.
 
     Examples
@@ -68,11 +68,11 @@ def last_end(text: bytes, separator: bytes) -> int:
     >>> last_end(b'1,a\n2,"b\nc', b",")
     4
     """
-    ends = _line_ends(text, separator)
+    ends = _find_line_ends(text, separator)
     return int(ends[-1]) + 1 if len(ends) else 0
 
 
-def record_start(text: bytes, separator: bytes, number: int) -> int:
+def find_record_start(text: bytes, separator: bytes, number: int) -> int:
     r"""Where a record begins, by its number from 0; blank lines are none.
 
     Examples
@@ -81,7 +81,7 @@ def record_start(text: bytes, separator: bytes, number: int) -> int:
     9
     """
     values = np.frombuffer(text, np.uint8)
-    ends = _line_ends(text, separator)
+    ends = _find_line_ends(text, separator)
     starts = np.append(0, ends + 1)
     lengths = np.append(ends, len(text)) - starts
     firsts = values[np.minimum(starts, max(0, len(text) - 1))]
@@ -89,43 +89,43 @@ def record_start(text: bytes, separator: bytes, number: int) -> int:
     return int(starts[~blank][number])
 
 
-def _line_ends(text: bytes, separator: bytes) -> np.ndarray[Any, Any]:
+def _find_line_ends(text: bytes, separator: bytes) -> np.ndarray[Any, Any]:
     """Where lines end outside of quotes."""
     values = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(values == _LINE)
     if b'"' in text:
-        if _regular(text, separator) is not None:
+        if _count_regular_quotes(text, separator) is not None:
             quotes = np.flatnonzero(values == _QUOTE)
             opened, closed = quotes[::2], quotes[1::2]
         else:
-            found = list(_quoted(text, separator))
+            found = list(_find_quoted_values(text, separator))
             opened = np.array([start for start, _ in found], np.int64)
             closed = np.array([end for _, end in found if end >= 0], np.int64)
         ends = ends[np.searchsorted(opened, ends) == np.searchsorted(closed, ends)]
     return ends
 
 
-def _regular(data: bytes, separator: bytes) -> int | None:
+def _count_regular_quotes(data: bytes, separator: bytes) -> int | None:
     """How many quotes; None unless all, taken by turns, open after an edge and close before one."""
     edges = np.zeros(256, bool)
     edges[list(b'"\r\n' + separator)] = True
     values = np.frombuffer(data, np.uint8)
-    seen = 0
+    count_before = 0
     for start in range(0, len(values), BLOCK):
-        here = values[start : start + BLOCK] == _QUOTE
-        count = int(np.count_nonzero(here))  # many times faster than where they are
+        is_quote = values[start : start + BLOCK] == _QUOTE
+        count = int(np.count_nonzero(is_quote))  # many times faster than where they are
         if not count:
             continue
-        quotes = np.flatnonzero(here) + start
-        before, after = quotes[seen % 2 :: 2] - 1, quotes[(seen + 1) % 2 :: 2] + 1
-        seen += count
-        inside = before[before >= 0], after[after < len(values)]
-        if not all(edges.take(values.take(places)).all() for places in inside):
+        quotes = np.flatnonzero(is_quote) + start
+        before, after = quotes[count_before % 2 :: 2] - 1, quotes[(count_before + 1) % 2 :: 2] + 1
+        count_before += count
+        neighbors = before[before >= 0], after[after < len(values)]
+        if not all(edges.take(values.take(places)).all() for places in neighbors):
             return None
-    return seen
+    return count_before
 
 
-def _quoted(data: bytes, separator: bytes) -> Iterator[tuple[int, int]]:
+def _find_quoted_values(data: bytes, separator: bytes) -> Iterator[tuple[int, int]]:
     """Where the quoted values open and close; -1 for one that does not close."""
     # The quote comes first, for which re looks many times faster than for what stands before it.
     opens = re.compile(rb'"(?<![^%b]")' % re.escape(separator + b"\r\n"))

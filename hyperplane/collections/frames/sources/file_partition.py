@@ -9,16 +9,21 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from hyperplane.collections.frames.sources.column_mapping import Finish, Recipe, scanned, together
+from hyperplane.collections.frames.sources.column_mapping import (
+    CollectStep,
+    ColumnMapping,
+    concatenate,
+    scan_python,
+)
 from hyperplane.collections.frames.sources.filters import Filters
-from hyperplane.collections.frames.sources.read_errors import tell_skipped, worker_here
-from hyperplane.collections.frames.sources.reader import reading
+from hyperplane.collections.frames.sources.read_errors import get_current_worker, warn_skipped
+from hyperplane.collections.frames.sources.reader import translate_read_errors
 from hyperplane.collections.frames.sources.request import OnError
 from hyperplane.errors import ReadError
 from hyperplane.stores.places import File
 
 
-class Unit(Protocol):
+class FileSlice(Protocol):
     """Neighbouring rows of one file."""
 
     @property
@@ -27,7 +32,7 @@ class Unit(Protocol):
         ...
 
     @property
-    def recipe(self) -> Recipe:
+    def mapping(self) -> ColumnMapping:
         """What makes columns of the data set from those of the file."""
         ...
 
@@ -46,7 +51,7 @@ class Unit(Protocol):
         ...
 
 
-class FilePart(ABC):
+class FilePartition(ABC):
     """A part that is units of files.
 
     Attributes
@@ -62,49 +67,57 @@ class FilePart(ABC):
 
     @property
     @abstractmethod
-    def units(self) -> Sequence[Unit]:
+    def slices(self) -> Sequence[FileSlice]:
         """In the order of the rows; at least one."""
 
     @property
     def urls(self) -> tuple[str, ...]:
         """The files, for messages."""
-        return tuple(dict.fromkeys(unit.file.url for unit in self.units))
+        return tuple(dict.fromkeys(file_slice.file.url for file_slice in self.slices))
 
     def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
         """The rows, filters applied; only the columns that are needed are made."""
         # Polars calls back in a thread of its own, which no worker knows.
-        rows = scanned(partial(self._each, worker_here()), self._schema)
+        rows = scan_python(partial(self._read_each, get_current_worker()), self._schema)
         return rows if where is None else rows.filter(where)
 
-    def collected(self, names: Sequence[str]) -> pl.DataFrame:
+    def collect(self, names: Sequence[str]) -> pl.DataFrame:
         """Some columns of the rows; without the copy that a scan makes."""
-        return together(partial(self._each, worker_here()), names, self._schema)
+        return concatenate(partial(self._read_each, get_current_worker()), names, self._schema)
 
     @property
     def _schema(self) -> dict[str, pl.DataType]:
-        return dict(self.units[0].recipe.schema)
+        return dict(self.slices[0].mapping.schema)
 
-    def _each(self, worker: Any, names: Collection[str], finish: Finish) -> Iterator[pl.DataFrame]:
-        for unit in self.units:
+    def _read_each(
+        self, worker: Any, names: Collection[str], finish: CollectStep
+    ) -> Iterator[pl.DataFrame]:
+        for file_slice in self.slices:
             try:
-                with reading(unit):
-                    raw = unit.fetch(unit.recipe.raw(names))
-                    made = finish(unit.recipe.applied(raw, self.filters, names))
+                with translate_read_errors(file_slice):
+                    raw = file_slice.fetch(file_slice.mapping.raw_columns(names))
+                    made = finish(file_slice.mapping.apply(raw, self.filters, names))
             except ReadError as error:
                 if self.on_error == "raise":
                     raise
-                tell_skipped([error], worker)
+                warn_skipped([error], worker)
                 continue
             yield made
 
     def __repr__(self) -> str:
-        units = ", ".join(map(str, self.units[:3]))
-        return f"{type(self).__name__}({units}{', ...' if len(self.units) > 3 else ''})"
+        slices = ", ".join(map(str, self.slices[:3]))
+        return f"{type(self).__name__}({slices}{', ...' if len(self.slices) > 3 else ''})"
 
     def __dask_tokenize__(self) -> Any:
-        units = [
-            (unit.file.path, unit.file.size, unit.file.stamp, unit.identity, str(unit.recipe))
-            for unit in self.units
+        slices = [
+            (
+                file_slice.file.path,
+                file_slice.file.size,
+                file_slice.file.stamp,
+                file_slice.identity,
+                str(file_slice.mapping),
+            )
+            for file_slice in self.slices
         ]
-        store = self.units[0].file.store.__dask_tokenize__()
-        return (type(self).__name__, units, store, repr(self.filters), self.on_error)
+        store = self.slices[0].file.store.__dask_tokenize__()
+        return (type(self).__name__, slices, store, repr(self.filters), self.on_error)

@@ -12,12 +12,12 @@ import polars as pl
 _MISSING = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile("0|-?[1-9][0-9]{0,18}")
 
-Keys = tuple[tuple[str, Any], ...]
+PartitionKeys = tuple[tuple[str, Any], ...]
 
 
-def keys(
+def parse_hive_keys(
     paths: Sequence[str], columns: Collection[str]
-) -> tuple[dict[str, Keys], dict[str, pl.DataType], set[str]]:
+) -> tuple[dict[str, PartitionKeys], dict[str, pl.DataType], set[str]]:
     """The values in the folders of each path, the types of these columns, and which lack values.
 
     Whole numbers of 64 bits where all are; text otherwise. A path without a name that others have
@@ -28,35 +28,35 @@ def keys(
     >>> keys(["a/year=2023/0.parquet", "a/year=2024/0.parquet"], [])[0]["a/year=2024/0.parquet"]
     (('year', 2024),)
     """
-    found = {path: _pairs(path) for path in paths}
-    names = dict.fromkeys(name for pairs in found.values() for name in pairs)
+    pairs_by_path = {path: _parse_path(path) for path in paths}
+    names = dict.fromkeys(name for pairs in pairs_by_path.values() for name in pairs)
     kinds: dict[str, pl.DataType] = {}
     missing = set()
     for name in names:
         if name in columns:
             continue
-        every = {pairs.get(name) for pairs in found.values()}
-        values = [value for value in every if value is not None]
-        kinds[name] = pl.Int64() if values and all(map(_is_whole, values)) else pl.String()
-        if None in every:
+        values_seen = {pairs.get(name) for pairs in pairs_by_path.values()}
+        values = [value for value in values_seen if value is not None]
+        kinds[name] = pl.Int64() if values and all(map(_is_int64, values)) else pl.String()
+        if None in values_seen:
             missing.add(name)
-    fixed = {
-        path: tuple((name, _value(pairs.get(name), kind)) for name, kind in kinds.items())
-        for path, pairs in found.items()
+    keys_by_path = {
+        path: tuple((name, _convert(pairs.get(name), kind)) for name, kind in kinds.items())
+        for path, pairs in pairs_by_path.items()
     }
-    return fixed, kinds, missing
+    return keys_by_path, kinds, missing
 
 
-def _is_whole(value: str) -> bool:
+def _is_int64(value: str) -> bool:
     """Whether a number of 64 bits has this very text; ``01`` and ``-0`` are text."""
     return _WHOLE.fullmatch(value) is not None and -(2**63) <= int(value) < 2**63
 
 
-def _value(text: str | None, kind: pl.DataType) -> Any:
+def _convert(text: str | None, kind: pl.DataType) -> Any:
     return int(text) if text is not None and kind.is_integer() else text
 
 
-def _pairs(path: str) -> dict[str, str | None]:
+def _parse_path(path: str) -> dict[str, str | None]:
     """The pairs in the folders of a path; None for a value that is missing."""
     pairs: dict[str, str | None] = {}
     for folder in path.split("/")[:-1]:

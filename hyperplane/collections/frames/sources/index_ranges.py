@@ -11,13 +11,13 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from hyperplane.collections.frames.sources.filters import Bound
+from hyperplane.collections.frames.sources.filters import ColumnStatistics
 from hyperplane.collections.frames.sources.polars_columns import column
 from hyperplane.public_calls import warn_caller
 from hyperplane.units import plural
 
 if TYPE_CHECKING:
-    from hyperplane.collections.frames.sources.footers import Footer
+    from hyperplane.collections.frames.sources.footers import ParquetFooter
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -50,13 +50,13 @@ class IndexRange:
         numbers = np.arange(first, first + table.num_rows, dtype="int64")
         return table.append_column(self.name, pa.array(self.start + self.step * numbers))
 
-    def bound(self, first: int, rows: int) -> Bound:
+    def statistics(self, first: int, rows: int) -> ColumnStatistics:
         """Smallest and largest value of some rows."""
         ends = [self.start + self.step * row for row in (first, first + rows - 1)]
-        return Bound(min(ends), max(ends), 0, rows)
+        return ColumnStatistics(min(ends), max(ends), 0, rows)
 
 
-def stored_range(metadata: Any) -> IndexRange | None:
+def find_index_range(metadata: Any) -> IndexRange | None:
     """The named index that the metadata of a Parquet file has as a range.
 
     None as well where a column of the file has the name of the index, and where the range does
@@ -67,13 +67,13 @@ def stored_range(metadata: Any) -> IndexRange | None:
     metadata : pyarrow.parquet.FileMetaData
         Footer of the file.
     """
-    entry = _entry(metadata)
-    if entry is None or not _is_of(entry, metadata):
+    entry = _find_range_entry(metadata)
+    if entry is None or not _matches_rows(entry, metadata):
         return None
     return IndexRange(str(entry["name"]), entry["start"], entry["step"])
 
 
-def warn_of_lost_ranges(found: Sequence[Footer], columns: Any) -> None:
+def warn_lost_ranges(found: Sequence[ParquetFooter], columns: Any) -> None:
     """Warn of indexes that are left out because the range is not that of the rows of the file.
 
     Parameters
@@ -83,10 +83,10 @@ def warn_of_lost_ranges(found: Sequence[Footer], columns: Any) -> None:
     columns : collection of str, optional
         The columns that the caller asks for; all when None.
     """
-    lost: dict[str, list[Footer]] = {}
+    lost: dict[str, list[ParquetFooter]] = {}
     for footer in found:
-        entry = _entry(footer.metadata)
-        if entry is not None and not _is_of(entry, footer.metadata):
+        entry = _find_range_entry(footer.metadata)
+        if entry is not None and not _matches_rows(entry, footer.metadata):
             lost.setdefault(str(entry["name"]), []).append(footer)
     for name, footers in lost.items():
         if isinstance(columns, Collection) and name not in columns:
@@ -95,13 +95,13 @@ def warn_of_lost_ranges(found: Sequence[Footer], columns: Any) -> None:
         warn_caller(
             f"index {name!r} is left out of {plural(len(footers), 'file')}: pandas stored it as a "
             f"range of other rows than those of the file, so that its values are unknown "
-            f"({first.file.url}: {_description(_entry(first.metadata))}, but "
+            f"({first.file.url}: {_format_range(_find_range_entry(first.metadata))}, but "
             f"{plural(first.metadata.num_rows, 'row')}); to keep it, write the files again after "
             "reset_index()"
         )
 
 
-def _entry(metadata: Any) -> dict[str, Any] | None:
+def _find_range_entry(metadata: Any) -> dict[str, Any] | None:
     """What the metadata says of a named index that is a range and has no column."""
     text = (metadata.metadata or {}).get(b"pandas", b"")
     if b'"range"' not in text:
@@ -117,7 +117,7 @@ def _entry(metadata: Any) -> dict[str, Any] | None:
     return ranges[0]
 
 
-def _is_of(entry: dict[str, Any], metadata: Any) -> bool:
+def _matches_rows(entry: dict[str, Any], metadata: Any) -> bool:
     """Whether a range has as many rows as the file, all of them whole numbers of 64 bits."""
     ends: list[Any] = [entry.get(name) for name in ("start", "stop", "step")]
     if not all(type(end) is int and end in _INT64 for end in ends) or not entry["step"]:
@@ -129,6 +129,6 @@ def _is_of(entry: dict[str, Any], metadata: Any) -> bool:
     return len(values) == metadata.num_rows
 
 
-def _description(entry: Any) -> str:
+def _format_range(entry: Any) -> str:
     start, stop, step = (str(entry.get(name))[:20] for name in ("start", "stop", "step"))
     return f"range({start}, {stop}, {step})"

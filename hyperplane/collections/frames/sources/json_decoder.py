@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from hyperplane.collections.frames.sources import json_types, text_errors, time_formats
-from hyperplane.collections.frames.sources.byte_ranges import Span
+from hyperplane.collections.frames.sources.byte_ranges import ByteRange
 from hyperplane.collections.frames.sources.csv_decoder import BLOCK, LARGE_BLOCK
 from hyperplane.collections.frames.sources.json_uniform import uniform_frame
 from hyperplane.collections.frames.sources.time_formats import TimeFormat
@@ -26,7 +26,7 @@ from hyperplane.stores.places import File
 #: Bytes that are decoded line by line where one of their lines is not as expected.
 PIECE = 64_000
 #: Stands between lines that are decoded at once.
-BETWEEN = "\x00hyperplane\x00"
+SEPARATOR = "\x00hyperplane\x00"
 _LONG_NUMBER = r"[:\[,\s]-?[0-9]{16,}\s*[,\]}]"
 
 
@@ -50,11 +50,11 @@ class JsonDecoder:
 
     kinds: tuple[tuple[str, pl.DataType], ...]
     times: tuple[tuple[str, TimeFormat], ...] = ()
-    asked: tuple[str, ...] = ()
-    full: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
+    non_nullable: tuple[str, ...] = ()
     chosen: bool = False
 
-    def decoded(self, span: Span, names: Collection[str]) -> pl.DataFrame:
+    def decode(self, span: ByteRange, names: Collection[str]) -> pl.DataFrame:
         """Some columns of a span.
 
         Polars parses records that all have the same fields of simple types, pyarrow others, and
@@ -73,39 +73,39 @@ class JsonDecoder:
         if _is_blank(data):
             frame = pl.DataFrame(schema=wanted)
         else:
-            uniform = _uniform(data, every) if len(wanted) == len(every) else None
-            frame = self._by_others(data, every, wanted, span) if uniform is None else uniform
-        place = partial(_place, data, span)
-        text_errors.check_full(frame, self.full, span.file.url, place)
+            uniform = _decode_uniform(data, every) if len(wanted) == len(every) else None
+            frame = self._decode_general(data, every, wanted, span) if uniform is None else uniform
+        place = partial(_locate_row, data, span)
+        text_errors.check_non_nullable(frame, self.non_nullable, span.file.url, place)
         return frame.with_columns(
-            time_formats.column(frame.get_column(name), forms[name], span.file.url, place)
+            time_formats.parse_column(frame.get_column(name), forms[name], span.file.url, place)
             for name in wanted
             if name in forms
         )
 
-    def _by_others(
+    def _decode_general(
         self,
         data: bytes,
         every: Mapping[str, pl.DataType],
         wanted: Mapping[str, pl.DataType],
-        span: Span,
+        span: ByteRange,
     ) -> pl.DataFrame:
         """The columns by pyarrow, or where that refuses them piece by piece."""
-        table = self._by_arrow(data, every, wanted)
+        table = self._decode_with_pyarrow(data, every, wanted)
         if table is None:
-            table = self._by_piece(data, every, wanted, span)
+            table = self._decode_pieces(data, every, wanted, span)
         frame = pl.DataFrame([pl.Series(f"c{n}", one) for n, one in enumerate(table.columns)])
         frame.columns = list(wanted)  # set last: Polars finds another for an empty one
         return frame
 
-    def _by_arrow(
+    def _decode_with_pyarrow(
         self, data: bytes, every: Mapping[str, pl.DataType], wanted: Mapping[str, pl.DataType]
     ) -> pa.Table | None:
         """The columns, unless a line is not as expected; which one pyarrow does not say."""
         # Fields that no sample had are passed over in nested columns, too, or in none.
         strict = len(wanted) == len(every) or any(kind.is_nested() for kind in wanted.values())
         kinds = every if strict else wanted
-        schema = pa.schema([(name, json_types.arrow_of(kind)) for name, kind in kinds.items()])
+        schema = pa.schema([(name, json_types.to_arrow_type(kind)) for name, kind in kinds.items()])
         behavior = "error" if strict else "ignore"
         for block in (BLOCK, LARGE_BLOCK):
             try:
@@ -125,70 +125,72 @@ class JsonDecoder:
             return None if inexact else table
         return None
 
-    def _by_piece(
+    def _decode_pieces(
         self,
         data: bytes,
         every: Mapping[str, pl.DataType],
         wanted: Mapping[str, pl.DataType],
-        span: Span,
+        span: ByteRange,
     ) -> pa.Table:
         """The columns; only pieces that pyarrow refuses are decoded line by line."""
         tables, before = [], 0
-        for piece in _pieces(data):
+        for piece in _split_pieces(data):
             if not _is_blank(piece):
-                table = self._by_arrow(piece, every, wanted)
+                table = self._decode_with_pyarrow(piece, every, wanted)
                 if table is None:
-                    table = self._by_line(piece, every, wanted, span, before)
+                    table = self._decode_lines(piece, every, wanted, span, before)
                 tables.append(table)
             before += piece.count(b"\n")
         return pa.concat_tables(tables)
 
-    def _by_line(
+    def _decode_lines(
         self,
         data: bytes,
         every: Mapping[str, pl.DataType],
         wanted: Mapping[str, pl.DataType],
-        span: Span,
+        span: ByteRange,
         before: int,
     ) -> pa.Table:
         """The columns, or the first line that is not as expected."""
         lines = [(n, line) for n, line in enumerate(data.split(b"\n"), before + 1) if line.strip()]
-        records = _parsed_together([line for _, line in lines])
+        records = _parse_lines_together([line for _, line in lines])
         if records is None:
-            records = [parsed(line, span.file, span.start, number) for number, line in lines]
+            records = [parse_object(line, span.file, span.start, number) for number, line in lines]
 
         def place(row: int) -> str:
-            return text_errors.numbered(span.file, span.start, lines[row][0])
+            return text_errors.locate_line(span.file, span.start, lines[row][0])
 
         if len(wanted) == len(every) and not self.chosen:
             _check_fields(records, every, span, place)
         arrays = []
         for name, kind in wanted.items():
-            values = _values(records, name)
-            held = json_types.converted(values, kind)
+            values = _get_values(records, name)
+            held = json_types.convert_values(values, kind)
             if held is None:
                 row = next(i for i, one in enumerate(values) if not json_types.fits(one, kind))
-                asked = name in self.asked
-                wrong = text_errors.value(name, values[row], str(kind), asked, place(row))
+                declared = name in self.declared
+                wrong = text_errors.describe_value(
+                    name, values[row], str(kind), declared, place(row)
+                )
                 raise ReadError(span.file.url, wrong)
-            arrays.append(_array(held, kind, name, span))
+            arrays.append(_make_array(held, kind, name, span))
         return pa.table(arrays, names=list(wanted))
 
 
-def _uniform(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
+def _decode_uniform(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
     """The columns of records that all have the same fields; the first lines show most others."""
-    if len(data) > 4 * PIECE and uniform_frame(next(_pieces(data)), kinds) is None:
+    if len(data) > 4 * PIECE and uniform_frame(next(_split_pieces(data)), kinds) is None:
         return None
     frame = uniform_frame(data, kinds)
     if frame is None:
         return None
     # To methods of Polars a name such as ^x$ is a pattern.
     floats = [column.alias("values") for column in frame if column.dtype == pl.Float64]
-    inexact = any((column.abs() >= json_types.EXACT).any() for column in floats)
+    inexact = any((column.abs() >= json_types.MAX_EXACT).any() for column in floats)
     return None if inexact and _has_long_number(data) else frame
 
 
-def _values(records: Sequence[dict[str, Any]], name: str) -> list[Any]:
+def _get_values(records: Sequence[dict[str, Any]], name: str) -> list[Any]:
     """The values of a field; None where it is missing."""
     try:
         return list(map(itemgetter(name), records))  # twice as fast as get
@@ -199,7 +201,7 @@ def _values(records: Sequence[dict[str, Any]], name: str) -> list[Any]:
 def _check_fields(
     records: Sequence[Mapping[str, Any]],
     known: Collection[str],
-    span: Span,
+    span: ByteRange,
     place: Callable[[int], str],
 ) -> None:
     """Refuse fields that no sample had."""
@@ -215,16 +217,16 @@ def _check_fields(
                 )
 
 
-def _array(values: list[Any], kind: pl.DataType, name: str, span: Span) -> pa.Array:
+def _make_array(values: list[Any], kind: pl.DataType, name: str, span: ByteRange) -> pa.Array:
     try:
-        return pa.array(values, json_types.arrow_of(kind))
+        return pa.array(values, json_types.to_arrow_type(kind))
     except (pa.ArrowException, ValueError) as error:  # such as half characters
         raise ReadError(span.file.url, f"column {name!r}: {error}") from error
 
 
-def _parsed_together(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
+def _parse_lines_together(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
     """The objects of lines, at once; None unless each line is one by itself."""
-    between = json.dumps(BETWEEN).encode()
+    between = json.dumps(SEPARATOR).encode()
     joined = (b"," + between + b",").join(lines)
     if joined.count(between) != len(lines) - 1:
         return None
@@ -234,7 +236,7 @@ def _parsed_together(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
         return None
     # A line that is a part of an object, or more than one, moves what stands between.
     records = found[::2]
-    whole = len(records) == len(lines) and found[1::2].count(BETWEEN) == len(lines) - 1
+    whole = len(records) == len(lines) and found[1::2].count(SEPARATOR) == len(lines) - 1
     return records if whole and set(map(type, records)) == {dict} else None
 
 
@@ -249,16 +251,16 @@ def _may_be_inexact(column: pa.ChunkedArray) -> bool:
     if not pa.types.is_floating(column.type):
         return False
     ends = pc.min_max(column).as_py().values()
-    return any(end is not None and abs(end) >= json_types.EXACT for end in ends)
+    return any(end is not None and abs(end) >= json_types.MAX_EXACT for end in ends)
 
 
-def _place(data: bytes, span: Span, row: int) -> str:
+def _locate_row(data: bytes, span: ByteRange, row: int) -> str:
     """The line of a file that holds an object, by its number in the span from 0."""
     lines = (number for number, line in enumerate(data.split(b"\n"), 1) if line.strip())
-    return text_errors.numbered(span.file, span.start, next(islice(lines, row, None)))
+    return text_errors.locate_line(span.file, span.start, next(islice(lines, row, None)))
 
 
-def parsed(line: bytes, file: File, start: int, number: int) -> dict[str, Any]:
+def parse_object(line: bytes, file: File, start: int, number: int) -> dict[str, Any]:
     """The object in a line.
 
     Parameters
@@ -276,10 +278,10 @@ def parsed(line: bytes, file: File, start: int, number: int) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as wrong:
-        place = text_errors.numbered(file, start, number)
+        place = text_errors.locate_line(file, start, number)
         raise ReadError(file.url, f"{place} is no JSON ({wrong}): {line[:60]!r}") from wrong
     if not isinstance(record, dict):
-        place = text_errors.numbered(file, start, number)
+        place = text_errors.locate_line(file, start, number)
         raise ReadError(file.url, f"{place} is no JSON object: {line[:60]!r}")
     return record
 
@@ -296,7 +298,7 @@ def _is_blank(data: bytes) -> bool:
     return not data or data.isspace()
 
 
-def _pieces(data: bytes) -> Iterator[bytes]:
+def _split_pieces(data: bytes) -> Iterator[bytes]:
     """Whole lines of at least a certain size, one piece after the other."""
     start = 0
     while start < len(data):

@@ -8,18 +8,18 @@ from typing import Any
 import polars as pl
 
 from hyperplane.collections.frames.sources import samples, text_plan, time_formats
-from hyperplane.collections.frames.sources.json_decoder import JsonDecoder, parsed
-from hyperplane.collections.frames.sources.json_types import as_text, kind_of
-from hyperplane.collections.frames.sources.request import Request, Table
-from hyperplane.collections.frames.sources.samples import Sample
-from hyperplane.collections.frames.sources.text_plan import Content, Kinds, TextOptions
+from hyperplane.collections.frames.sources.json_decoder import JsonDecoder, parse_object
+from hyperplane.collections.frames.sources.json_types import infer_type, to_text
+from hyperplane.collections.frames.sources.request import ReadPlan, ReadRequest
+from hyperplane.collections.frames.sources.samples import TextSample
+from hyperplane.collections.frames.sources.text_plan import Kinds, TextFile, TextOptions
 from hyperplane.collections.frames.sources.time_formats import TimeFormat
 from hyperplane.errors import Fault, ReadError, check
 from hyperplane.stores.places import File
 from hyperplane.units import plural
 
 
-def plan(files: Sequence[File], request: Request, options: TextOptions) -> Table:
+def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> ReadPlan:
     """Read samples of the files, and make a table of them.
 
     Raises
@@ -29,33 +29,33 @@ def plan(files: Sequence[File], request: Request, options: TextOptions) -> Table
     ReadError
         When a file cannot be read, unless it is to be skipped.
     """
-    taken, errors = samples.taken(files, lambda _, text: text.rfind(b"\n") + 1)
+    sampled, errors = samples.read_samples(files, lambda _, text: text.rfind(b"\n") + 1)
     values: dict[str, list[Any]] = {}
     records = text = 0
-    left = []
-    for sample in taken:
+    readable = []
+    for sample in sampled:
         try:
-            found = _records(sample) if sample.close else []
+            found = _parse_sample(sample) if sample.is_sampled else []
         except ReadError as error:
             errors.append(error)
             continue
-        left.append(sample)
+        readable.append(sample)
         text += (
-            len(sample.head) + sum(len(inside) for _, inside in sample.inside)
-            if sample.close
+            len(sample.head) + sum(len(excerpt) for _, excerpt in sample.excerpts)
+            if sample.is_sampled
             else 0
         )
         for record in found:
             records += 1
             for name, value in record.items():
                 values.setdefault(name, []).append(value)
-    request.tell(errors, len(left))
+    request.raise_or_warn(errors, len(readable))
     if not values:
         which = repr(files[0].url) if len(files) == 1 else plural(len(files), "file")
         check([Fault("urls", which, "files of which at least one holds JSON objects")])
-    complete = all(sample.close and sample.whole for sample in left)
-    kinds = {name: kind_of(found) for name, found in values.items()}
-    memory = sum(_memory(found, kinds[name]) for name, found in values.items())
+    complete = all(sample.is_sampled and sample.whole for sample in readable)
+    kinds = {name: infer_type(found) for name, found in values.items()}
+    memory = sum(_estimate_memory(found, kinds[name]) for name, found in values.items())
     if not complete and isinstance(options.dtypes, Mapping):
         # Fields of lines that no sample holds, which an error told the caller of.
         kinds |= {name: pl.String() for name in options.dtypes if name not in kinds}
@@ -64,26 +64,30 @@ def plan(files: Sequence[File], request: Request, options: TextOptions) -> Table
         for name, found in values.items()
         if not complete or len(found) < records or any(value is None for value in found)
     } | (kinds.keys() - values.keys())
-    asked, set_optional, faults = text_plan.overrides(options.dtypes, kinds)
-    formats, wrong = _formats(kinds, values, options.parse_dates)
+    declared, set_optional, faults = text_plan.parse_dtypes(options.dtypes, kinds)
+    time_formats_found, wrong = _find_time_formats(kinds, values, options.parse_dates)
     check([*faults, *wrong])
-    kinds |= asked | {name: form.kind for name, form in formats.items()}
-    optional = (optional - set(asked)) | set_optional
-    full = text_plan.full(asked, set_optional)
+    kinds |= declared | {name: form.kind for name, form in time_formats_found.items()}
+    optional = (optional - set(declared)) | set_optional
+    non_nullable = text_plan.find_non_nullable(declared, set_optional)
     decoder = JsonDecoder(
         tuple(kinds.items()),
-        tuple(formats.items()),
-        tuple(asked),
-        full,
+        tuple(time_formats_found.items()),
+        tuple(declared),
+        non_nullable,
         chosen=request.columns is not None,
     )
     density = memory / max(1, text)
-    contents = [Content(sample.file, 0, tuple(kinds), density) for sample in left]
-    declared = text_plan.of_pandas(options.dtypes, set(asked) - set(formats))
-    return text_plan.table(contents, kinds, optional, lambda _: decoder, request, declared)
+    text_files = [TextFile(sample.file, 0, tuple(kinds), density) for sample in readable]
+    pandas_dtypes = text_plan.find_pandas_dtypes(
+        options.dtypes, set(declared) - set(time_formats_found)
+    )
+    return text_plan.make_read_plan(
+        text_files, kinds, optional, lambda _: decoder, request, pandas_dtypes
+    )
 
 
-def _records(sample: Sample) -> list[dict[str, Any]]:
+def _parse_sample(sample: TextSample) -> list[dict[str, Any]]:
     if sample.head.lstrip()[:1] == b"[":
         raise ReadError(
             sample.file.url,
@@ -91,31 +95,31 @@ def _records(sample: Sample) -> list[dict[str, Any]]:
             "pandas.read_json(...).to_json(..., orient='records', lines=True) makes one of it",
         )
     return [
-        parsed(line, sample.file, start, number)
-        for start, text in ((0, sample.head), *sample.inside)
+        parse_object(line, sample.file, start, number)
+        for start, text in ((0, sample.head), *sample.excerpts)
         for number, line in enumerate(text.split(b"\n"), 1)
         if line.strip()
     ]
 
 
-def _memory(values: Sequence[Any], kind: pl.DataType) -> int:
+def _estimate_memory(values: Sequence[Any], kind: pl.DataType) -> int:
     """Bytes of values in memory, about."""
     if kind.is_nested() or isinstance(kind, pl.String):
         return sum(len(value if isinstance(value, str) else repr(value)) + 8 for value in values)
     return 8 * len(values)
 
 
-def _formats(
+def _find_time_formats(
     kinds: Kinds, values: dict[str, list[Any]], parse_dates: Any
 ) -> tuple[dict[str, TimeFormat], list[Fault]]:
-    asked, faults = time_formats.asked(parse_dates, kinds)
-    formats = {}
-    for name, written in asked.items():
-        held = [as_text(value) for value in values.get(name, ())]
+    declared, faults = time_formats.parse_dates_argument(parse_dates, kinds)
+    time_formats_found = {}
+    for name, written in declared.items():
+        held = [to_text(value) for value in values.get(name, ())]
         texts = pl.Series(name, held, dtype=pl.String)
-        found = time_formats.found(name, texts, written)
+        found = time_formats.find_format(name, texts, written)
         if isinstance(found, Fault):
             faults.append(found)
         else:
-            formats[name] = found
-    return formats, faults
+            time_formats_found[name] = found
+    return time_formats_found, faults

@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hyperplane.collections.frames.sources.filters import near
+from hyperplane.collections.frames.sources.filters import suggest_similar
 from hyperplane.errors import Fault
 from hyperplane.units import is_iterable
 
 #: What ``pandas.read_csv`` takes for a missing value by itself.
-USUAL = (
+PANDAS_MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
@@ -38,22 +38,24 @@ class MissingValues:
     everywhere: tuple[str, ...] = ()
     by_column: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
-    def texts(self, name: str) -> tuple[str, ...]:
+    def texts_for(self, name: str) -> tuple[str, ...]:
         """What is missing in a column besides the usual texts."""
         return dict(self.by_column).get(name, self.everywhere)
 
-    def groups(self, names: Iterable[str]) -> dict[tuple[str, ...], list[str]]:
+    def group_columns(self, names: Iterable[str]) -> dict[tuple[str, ...], list[str]]:
         """The columns that have the same missing values."""
         made: dict[tuple[str, ...], list[str]] = {}
         for name in names:
-            made.setdefault(self.texts(name), []).append(name)
+            made.setdefault(self.texts_for(name), []).append(name)
         return made
 
-    def applied(self, table: pa.Table) -> pa.Table:
+    def apply(self, table: pa.Table) -> pa.Table:
         """A table in which floats that equal a missing value, however written, are null."""
         for place, name in enumerate(table.column_names):
             column = table.column(place)
-            numbers = _floats(self.texts(name)) if pa.types.is_floating(column.type) else []
+            numbers = (
+                _parse_floats(self.texts_for(name)) if pa.types.is_floating(column.type) else []
+            )
             if numbers:
                 missing = pc.is_in(column, pa.array(numbers, column.type))
                 null = pa.scalar(None, column.type)
@@ -61,7 +63,7 @@ class MissingValues:
         return table
 
 
-def missing_values(given: Any, names: Collection[str]) -> tuple[MissingValues, list[Fault]]:
+def parse_na_values(given: Any, names: Collection[str]) -> tuple[MissingValues, list[Fault]]:
     """What ``na_values`` means, and what is wrong with it.
 
     Examples
@@ -72,21 +74,26 @@ def missing_values(given: Any, names: Collection[str]) -> tuple[MissingValues, l
     if isinstance(given, Mapping):
         unknown = [name for name in given if name not in names]
         faults = [
-            Fault("na_values", repr(name)[:80], "a column of the files", near(str(name), names))
+            Fault(
+                "na_values",
+                repr(name)[:80],
+                "a column of the files",
+                suggest_similar(str(name), names),
+            )
             for name in unknown
         ]
-        found = {name: _texts(given[name]) for name in given if name not in unknown}
-        faults += [_fault(given[name]) for name, texts in found.items() if texts is None]
+        found = {name: _parse_texts(given[name]) for name in given if name not in unknown}
+        faults += [_make_fault(given[name]) for name, texts in found.items() if texts is None]
         return MissingValues((), tuple((n, t) for n, t in found.items() if t is not None)), faults
-    texts = _texts(given)
-    return (MissingValues(), [_fault(given)]) if texts is None else (MissingValues(texts), [])
+    texts = _parse_texts(given)
+    return (MissingValues(), [_make_fault(given)]) if texts is None else (MissingValues(texts), [])
 
 
-def _fault(given: Any) -> Fault:
+def _make_fault(given: Any) -> Fault:
     return Fault("na_values", repr(given)[:80], _ALLOWED)
 
 
-def _texts(given: Any) -> tuple[str, ...] | None:
+def _parse_texts(given: Any) -> tuple[str, ...] | None:
     """As pandas does, every form in which a number is written; None for what is none of these."""
     if isinstance(given, str | bytes) or not is_iterable(given):
         given = [given]
@@ -102,7 +109,7 @@ def _texts(given: Any) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(found))
 
 
-def _floats(texts: Sequence[str]) -> list[float]:
+def _parse_floats(texts: Sequence[str]) -> list[float]:
     numbers = []
     for text in texts:
         with suppress(ValueError):

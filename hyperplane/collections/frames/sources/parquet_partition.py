@@ -11,8 +11,8 @@ import polars as pl
 from pyarrow import parquet
 
 from hyperplane.collections.frames.parts import Bounds
-from hyperplane.collections.frames.sources.column_mapping import Recipe
-from hyperplane.collections.frames.sources.file_partition import FilePart
+from hyperplane.collections.frames.sources.column_mapping import ColumnMapping
+from hyperplane.collections.frames.sources.file_partition import FilePartition
 from hyperplane.collections.frames.sources.filters import Filters
 from hyperplane.collections.frames.sources.index_ranges import IndexRange
 from hyperplane.collections.frames.sources.polars_columns import columns
@@ -21,7 +21,7 @@ from hyperplane.stores.places import File
 
 
 @dataclass(frozen=True)
-class Piece:
+class RowGroupRange:
     """Neighbouring row groups of one file.
 
     Parameters
@@ -49,9 +49,9 @@ class Piece:
     start: int
     rows: int
     whole: bool
-    likes: int | None
-    recipe: Recipe
-    by_arrow: bool = False
+    schema_id: int | None
+    mapping: ColumnMapping
+    use_pyarrow: bool = False
     index: IndexRange | None = None
 
     @property
@@ -60,10 +60,10 @@ class Piece:
         return (self.file.url,)
 
     @property
-    def together(self) -> Any:
+    def scan_key(self) -> Any:
         """What it has in common with those that it can be scanned with."""
-        alike = self.whole and self.likes is not None and self.index is None
-        return (self.likes, self.recipe) if alike else self
+        alike = self.whole and self.schema_id is not None and self.index is None
+        return (self.schema_id, self.mapping) if alike else self
 
     @property
     def first_read(self) -> int:
@@ -86,7 +86,7 @@ class Piece:
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
         """Some raw columns, from any store: no other bytes of the data are asked for."""
-        if self.file.store.local and not self.by_arrow:
+        if self.file.store.local and not self.use_pyarrow:
             return self.scan().select(columns(names))
         with self.file.store.system.open(self.file.path, "rb", cache_type="none") as opened:
             reader = parquet.ParquetFile(opened, pre_buffer=True)
@@ -101,7 +101,7 @@ class Piece:
 
 
 @dataclass(frozen=True, repr=False)
-class ParquetPart(FilePart):
+class ParquetPartition(FilePartition):
     """The row groups of one partition.
 
     Parameters
@@ -116,14 +116,14 @@ class ParquetPart(FilePart):
         What happens when a file turns out to be damaged.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RowGroupRange, ...]
     filters: Filters
     nbytes: int
     on_error: OnError = "raise"
     known: Mapping[str, Bounds] = field(default_factory=dict, compare=False, repr=False)
 
     @property
-    def units(self) -> tuple[Piece, ...]:
+    def slices(self) -> tuple[RowGroupRange, ...]:
         """The pieces."""
         return self.pieces
 
@@ -133,23 +133,23 @@ class ParquetPart(FilePart):
         return sum(piece.rows for piece in self.pieces)
 
     @property
-    def _by_python(self) -> bool:
+    def _is_read_by_python(self) -> bool:
         there = self.pieces[0].file.store.local
-        return self.on_error == "skip" or not there or any(one.by_arrow for one in self.pieces)
+        return self.on_error == "skip" or not there or any(one.use_pyarrow for one in self.pieces)
 
     def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
         """The rows, filters applied; Polars skips columns that are not needed."""
-        if self._by_python:
+        if self._is_read_by_python:
             return super().scan(where)
-        runs = groupby(self.pieces, key=lambda piece: piece.together)
-        frames = [_scanned_together(list(run)) for _, run in runs]
-        made = [recipe.applied(raw, self.filters, where=where) for raw, recipe in frames]
+        runs = groupby(self.pieces, key=lambda piece: piece.scan_key)
+        frames = [_scan_files(list(run)) for _, run in runs]
+        made = [mapping.apply(raw, self.filters, where=where) for raw, mapping in frames]
         return made[0] if len(made) == 1 else pl.concat(made)
 
-    def collected(self, names: Sequence[str]) -> pl.DataFrame:
+    def collect(self, names: Sequence[str]) -> pl.DataFrame:
         """Some columns of the rows."""
-        if self._by_python:
-            return super().collected(names)
+        if self._is_read_by_python:
+            return super().collect(names)
         return self.scan().select(columns(names)).collect()
 
     def bounds(self, column: str) -> Bounds | None:
@@ -166,10 +166,10 @@ class ParquetPart(FilePart):
         self.__dict__.update(state)
 
 
-def _scanned_together(pieces: list[Piece]) -> tuple[pl.LazyFrame, Recipe]:
+def _scan_files(pieces: list[RowGroupRange]) -> tuple[pl.LazyFrame, ColumnMapping]:
     """Whole files of one schema as one scan, and how to make their columns."""
     if len(pieces) == 1:
-        return pieces[0].scan(), pieces[0].recipe
+        return pieces[0].scan(), pieces[0].mapping
     paths = [piece.file.path for piece in pieces]
     raw = pl.scan_parquet(paths, glob=False, hive_partitioning=False)
-    return raw, pieces[0].recipe
+    return raw, pieces[0].mapping

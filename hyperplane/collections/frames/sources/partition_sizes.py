@@ -14,14 +14,14 @@ from hyperplane.units import parse_bytes
 T = TypeVar("T")
 
 #: Bytes in memory below which it does not pay to give a thread a partition of its own.
-WORTHWHILE = 10_000_000
+MIN_PARTITION_SIZE = 10_000_000
 #: The usual size of partitions.
-USUAL = "100MB"
+DEFAULT_PARTITION_SIZE = "100MB"
 #: A size of partitions by which all is one partition, and no file is divided.
-UNDIVIDED = sys.maxsize
+WHOLE_FILES = sys.maxsize
 
 
-def size_of(partition_size: Any) -> tuple[int, list[Fault]]:
+def parse_partition_size(partition_size: Any) -> tuple[int, list[Fault]]:
     """The bytes that a caller asks for, and what is wrong with them."""
     try:
         size = parse_bytes(str(partition_size))
@@ -33,16 +33,16 @@ def size_of(partition_size: Any) -> tuple[int, list[Fault]]:
     return 1, [Fault("partition_size", repr(partition_size)[:80], allowed)]
 
 
-def target(total: int, partition_size: int) -> float:
+def choose_target_size(total: int, partition_size: int) -> float:
     """Bytes in memory that a part should have: less than asked where threads would idle."""
-    if partition_size == UNDIVIDED:
+    if partition_size == WHOLE_FILES:
         return partition_size
-    workers = threads() if total > WORTHWHILE else 1
-    return min(partition_size, max(WORTHWHILE, total / workers))
+    workers = threads() if total > MIN_PARTITION_SIZE else 1
+    return min(partition_size, max(MIN_PARTITION_SIZE, total / workers))
 
 
-def joined(
-    units: Sequence[T],
+def group_neighbors(
+    items: Sequence[T],
     sizes: Sequence[int],
     partition_size: int,
     files: Sequence[str] | None = None,
@@ -67,22 +67,22 @@ def joined(
     >>> joined("abcdef", [4_000_000] * 6, 100_000_000, files="xxyyyz")
     [['a', 'b'], ['c', 'd', 'e'], ['f']]
     """
-    aim = target(sum(sizes), partition_size)
+    aim = choose_target_size(sum(sizes), partition_size)
     parts: list[list[T]] = []
-    for _, run in groupby(range(len(units)), lambda place: files and files[place]):
+    for _, run in groupby(range(len(items)), lambda place: files and files[place]):
         places = list(run)
-        parts += _even([(units[place], sizes[place]) for place in places], aim)
+        parts += _group_evenly([(items[place], sizes[place]) for place in places], aim)
     return parts
 
 
-def _even(units: Sequence[tuple[T, int]], aim: float) -> list[list[T]]:
+def _group_evenly(items: Sequence[tuple[T, int]], aim: float) -> list[list[T]]:
     """Neighbours joined into as few parts of about equal size as are below a size."""
-    total = sum(size for _, size in units)
+    total = sum(size for _, size in items)
     count = max(1, -int(-total // aim))
     parts: dict[int, list[T]] = {}
     before = 0
-    for unit, size in units:
+    for item, size in items:
         middle = before + size / 2
-        parts.setdefault(int(middle * count / max(1, total)), []).append(unit)
+        parts.setdefault(int(middle * count / max(1, total)), []).append(item)
         before += size
     return list(parts.values())

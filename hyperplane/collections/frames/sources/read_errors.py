@@ -11,7 +11,7 @@ from hyperplane.errors import ReadError, SkippedFile
 from hyperplane.public_calls import warn_caller
 
 
-def joined(errors: Sequence[ReadError]) -> ReadError:
+def join_errors(errors: Sequence[ReadError]) -> ReadError:
     """One error that names all files."""
     first, *others = errors
     if not others:
@@ -20,7 +20,7 @@ def joined(errors: Sequence[ReadError]) -> ReadError:
     return ReadError(first.url, f"{str(first).removeprefix(f'{first.url}: ')}; so are:{more}")
 
 
-def tell_skipped(errors: Sequence[ReadError], worker: Any = None) -> None:
+def warn_skipped(errors: Sequence[ReadError], worker: Any = None) -> None:
     """Warn of what is left out; from a task, also where the user is.
 
     Parameters
@@ -41,7 +41,7 @@ def tell_skipped(errors: Sequence[ReadError], worker: Any = None) -> None:
     warn_caller(message, SkippedFile)
 
 
-def worker_here() -> Any:
+def get_current_worker() -> Any:
     """The worker of the task that runs in this thread, if one does."""
     distributed = sys.modules.get("distributed")
     if distributed is None:

@@ -16,13 +16,13 @@ from hyperplane.errors import Fault
 #: What to do with files of different columns.
 Mixing = Literal["strict", "union"]
 #: Files that a fault names; of the others it gives the number.
-NAMED = 3
+MAX_NAMED_FILES = 3
 #: What pandas and Dask call an index without a name in Parquet.
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__|__null_dask_index__")
 
 
 @dataclass(frozen=True)
-class Shape:
+class FileSchema:
     """The columns that some files have in common.
 
     Parameters
@@ -54,9 +54,9 @@ def is_unnamed_index(name: str) -> bool:
     return _UNNAMED_INDEX.fullmatch(name) is not None
 
 
-def shape(
+def make_file_schema(
     schema: pa.Schema, decimals: types.Decimals, url: str, with_intervals: Collection[str] = ()
-) -> tuple[Shape, list[Fault]]:
+) -> tuple[FileSchema, list[Fault]]:
     """The columns of one file, and the names that it has twice.
 
     Parameters
@@ -82,7 +82,7 @@ def shape(
             # Those of lists and records look like bytes to pyarrow, and Polars refuses the file.
             nested = entry.type.num_fields and entry.name in with_intervals
             kind = pa.month_day_nano_interval() if nested else entry.type
-            kinds[entry.name] = types.sound(kind, decimals)
+            kinds[entry.name] = types.to_polars(kind, decimals)
         except (ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
             kinds[entry.name] = pl.Null()  # until it is known whether it is wanted
             unreadable[entry.name] = Fault(
@@ -92,15 +92,17 @@ def shape(
                 "or name the other columns with columns=",
             )
     untyped = {entry.name for entry in schema if pa.types.is_null(entry.type)}
-    return Shape(kinds, frozenset(untyped.union(unreadable)), [url], unreadable), faults
+    return FileSchema(kinds, frozenset(untyped.union(unreadable)), [url], unreadable), faults
 
 
-def unreadable(shapes: Iterable[Shape], names: Collection[str]) -> list[Fault]:
+def find_unreadable_columns(shapes: Iterable[FileSchema], names: Collection[str]) -> list[Fault]:
     """The faults of the columns that are wanted and have no type in Polars."""
     return [each.unreadable[name] for each in shapes for name in names if name in each.unreadable]
 
 
-def merged(shapes: Sequence[Shape], mixing: Mixing) -> tuple[dict[str, pl.DataType], list[Fault]]:
+def merge_schemas(
+    shapes: Sequence[FileSchema], schema_mode: Mixing
+) -> tuple[dict[str, pl.DataType], list[Fault]]:
     """The columns of the data set, in order of appearance, and all that does not go together.
 
     Parameters
@@ -112,42 +114,53 @@ def merged(shapes: Sequence[Shape], mixing: Mixing) -> tuple[dict[str, pl.DataTy
         without a name may be absent in any case, and is left out where its types differ.
     """
     kinds: dict[str, pl.DataType] = {}
-    origin: dict[str, Shape] = {}
+    origin: dict[str, FileSchema] = {}
     faults: list[Fault] = []
-    unlike = set()
+    conflicting = set()
     for one in shapes:
         for name, kind in one.kinds.items():
             if name not in kinds:
                 kinds[name], origin[name] = kind, one
-                strict = mixing == "strict" and not is_unnamed_index(name)
+                strict = schema_mode == "strict" and not is_unnamed_index(name)
                 if one is not shapes[0] and strict:
-                    faults.append(_fault(one, name, f"{kind}", "no such column", shapes[0]))
+                    faults.append(
+                        _make_difference_fault(one, name, f"{kind}", "no such column", shapes[0])
+                    )
                 continue
             if name in one.untyped:
                 continue
             if name in origin[name].untyped:
                 kinds[name], origin[name] = kind, one
                 continue
-            wide = types.filled(kinds[name], kind)
-            widest = types.widest(kinds[name], kind)
-            if mixing == "union":
+            wide = types.merge_nested_types(kinds[name], kind)
+            widest = types.find_wider_type(kinds[name], kind)
+            if schema_mode == "union":
                 wide = wide or widest
             if wide is None and is_unnamed_index(name):
-                unlike.add(name)
+                conflicting.add(name)
             elif wide is None:
                 there = origin[name]
-                faults.append(_fault(one, name, f"{kind}", f"{kinds[name]}", there, bool(widest)))
+                faults.append(
+                    _make_difference_fault(
+                        one, name, f"{kind}", f"{kinds[name]}", there, bool(widest)
+                    )
+                )
             else:
                 kinds[name] = wide
-        if mixing == "strict":
+        if schema_mode == "strict":
             needed = [name for name in shapes[0].kinds if not is_unnamed_index(name)]
-            gone = [name for name in needed if name not in one.kinds]
-            faults += [_fault(one, n, "no such column", f"{kinds[n]}", shapes[0]) for n in gone]
-    return {name: kind for name, kind in kinds.items() if name not in unlike}, faults
+            absent = [name for name in needed if name not in one.kinds]
+            faults += [
+                _make_difference_fault(one, n, "no such column", f"{kinds[n]}", shapes[0])
+                for n in absent
+            ]
+    return {name: kind for name, kind in kinds.items() if name not in conflicting}, faults
 
 
-def _fault(one: Shape, name: str, here: str, there: str, other: Shape, wide: bool = True) -> Fault:
-    more = f" and {len(one.urls) - NAMED} more" if len(one.urls) > NAMED else ""
-    where = ", ".join(one.urls[:NAMED]) + more
+def _make_difference_fault(
+    one: FileSchema, name: str, here: str, there: str, other: FileSchema, wide: bool = True
+) -> Fault:
+    more = f" and {len(one.urls) - MAX_NAMED_FILES} more" if len(one.urls) > MAX_NAMED_FILES else ""
+    where = ", ".join(one.urls[:MAX_NAMED_FILES]) + more
     advice = 'schema="union" fills missing columns and widens numbers and times' if wide else ""
     return Fault(where, f"{name}: {here}", f"{there}, as in {other.urls[0]}", advice)

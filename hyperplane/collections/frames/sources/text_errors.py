@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 #: Separators that files have in place of the one that was expected.
 SEPARATORS = (",", ";", "\t", "|")
 #: Bytes before a span in which lines are counted for a message: of a store, and of this machine.
-NEAR, FAR = 50_000_000, 4_000_000_000
+MAX_REMOTE_COUNT, MAX_LOCAL_COUNT = 50_000_000, 4_000_000_000
 #: Bytes that are read at once for it.
 STEP = 1 << 24
 #: Lines that are compared with the header where another separator is looked for.
 COMPARED = 10
 
 
-def type_advice(held: object, kind: str) -> str:
+def suggest_dtype(value: object, kind: str) -> str:
     """The pandas type that holds a value which the type of its column does not.
 
     Parameters
@@ -40,8 +40,8 @@ def type_advice(held: object, kind: str) -> str:
     >>> type_advice("9223372036854775813", "int64"), type_advice("2.5", "int64")
     ('uint64', 'float64')
     """
-    text = str(held).strip()
-    if "bool" in kind.lower() or isinstance(held, (bool, dict, list)):
+    text = str(value).strip()
+    if "bool" in kind.lower() or isinstance(value, (bool, dict, list)):
         return "str"
     if kind.lower().startswith(("float", "double")):  # which holds all but such numbers
         return "str"
@@ -57,7 +57,7 @@ def type_advice(held: object, kind: str) -> str:
     return "float64"
 
 
-def value(name: str, held: object, kind: str, asked: bool, place: str) -> str:
+def describe_value(name: str, value: object, kind: str, declared: bool, place: str) -> str:
     """That a value does not fit the type of its column, and which type would.
 
     Parameters
@@ -73,13 +73,13 @@ def value(name: str, held: object, kind: str, asked: bool, place: str) -> str:
     place : str
         Where the value is.
     """
-    why = f"dtypes asks for {kind}" if asked else f"the sample held {kind}"
-    advice = type_advice(held, kind)
+    why = f"dtypes asks for {kind}" if declared else f"the sample held {kind}"
+    advice = suggest_dtype(value, kind)
     fix = f"write dtypes={{{name!r}: {advice!r}}}"
-    return f"column {name!r} holds {held!r}, but {why} ({place}); {fix}"
+    return f"column {name!r} holds {value!r}, but {why} ({place}); {fix}"
 
 
-def check_full(
+def check_non_nullable(
     frame: pl.DataFrame, names: Collection[str], url: str, place: Callable[[int], str]
 ) -> None:
     """Refuse missing values where the caller's type has none; as floats numbers lose digits.
@@ -99,15 +99,15 @@ def check_full(
         if name in frame.columns and frame.get_column(name).null_count():
             kind = frame.schema[name]
             row = frame.get_column(name).is_null().arg_max() or 0
-            asked, other = (types.in_pandas(kind, nullable) for nullable in (False, True))
+            declared, other = (types.to_pandas_dtype(kind, nullable) for nullable in (False, True))
             raise ReadError(
                 url,
-                f"column {name!r} holds nothing, but dtypes asks for {asked} ({place(row)}); "
+                f"column {name!r} holds nothing, but dtypes asks for {declared} ({place(row)}); "
                 f"write dtypes={{{name!r}: '{other}'}}",
             )
 
 
-def numbered(file: File, start: int, number: int) -> str:
+def locate_line(file: File, start: int, number: int) -> str:
     """Which line of a file one of a span of it is, if that is not far.
 
     Parameters
@@ -119,7 +119,7 @@ def numbered(file: File, start: int, number: int) -> str:
     number : int
         The number of the line in the span, from 1.
     """
-    if start > (FAR if file.store.local else NEAR):
+    if start > (MAX_LOCAL_COUNT if file.store.local else MAX_REMOTE_COUNT):
         return f"line {number} of what begins at byte {start}"
     before = 0
     if file.packing:
@@ -131,14 +131,14 @@ def numbered(file: File, start: int, number: int) -> str:
     return f"line {before + number} of the file"
 
 
-def begun(data: bytes, offset: int) -> str:
+def excerpt_line(data: bytes, offset: int) -> str:
     """The line that a byte is in, shortened."""
     first = data.rfind(b"\n", 0, offset) + 1
     text = data[first : first + 200].splitlines()[0].decode("utf-8", "replace")
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def quote(place: str, text: str) -> str:
+def describe_open_quote(place: str, text: str) -> str:
     """That a quote opens and is not closed."""
     return (
         f"in {place} a quote opens that is not closed before a separator or the end of a line: "
@@ -146,9 +146,9 @@ def quote(place: str, text: str) -> str:
     )
 
 
-def row(wrong: str, names: Sequence[str], separator: str) -> str:
+def describe_row_length(wrong: str, names: Sequence[str], separator: str) -> str:
     """What is wrong with the length of a row, and what can be done."""
-    other = separator_of(names[0], (), separator) if len(names) == 1 else None
+    other = guess_separator(names[0], (), separator) if len(names) == 1 else None
     if other:
         return f"{wrong}; the header has {other!r} between its columns: write separator={other!r}"
     return (
@@ -157,7 +157,7 @@ def row(wrong: str, names: Sequence[str], separator: str) -> str:
     )
 
 
-def separator_of(header: str, lines: Sequence[str], separator: str) -> str | None:
+def guess_separator(header: str, lines: Sequence[str], separator: str) -> str | None:
     """Another separator, that divides a header and as many values of each line.
 
     Parameters

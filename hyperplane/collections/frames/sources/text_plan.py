@@ -11,10 +11,14 @@ import pandas as pd
 import polars as pl
 
 from hyperplane.collections.frames.sources import hive_partitions, partition_sizes, samples, schemas
-from hyperplane.collections.frames.sources.byte_ranges import Decoder, Span, SpanPart
-from hyperplane.collections.frames.sources.column_mapping import Recipe
-from hyperplane.collections.frames.sources.filters import Filters, columns_of, near
-from hyperplane.collections.frames.sources.request import Request, Table
+from hyperplane.collections.frames.sources.byte_ranges import (
+    ByteRange,
+    ByteRangeDecoder,
+    ByteRangePartition,
+)
+from hyperplane.collections.frames.sources.column_mapping import ColumnMapping
+from hyperplane.collections.frames.sources.filters import Filters, filter_columns, suggest_similar
+from hyperplane.collections.frames.sources.request import ReadPlan, ReadRequest
 from hyperplane.errors import Fault, check
 from hyperplane.stores.places import File
 
@@ -23,7 +27,7 @@ _DTYPES = "a pandas type: 'int64', 'Int64', 'float64', 'bool', 'boolean', 'str' 
 
 
 @dataclass
-class Content:
+class TextFile:
     """What is known of a file before it is read.
 
     Parameters
@@ -44,12 +48,12 @@ class Content:
     start: int
     names: tuple[str, ...]
     density: float = 1.0
-    breaking: bool = False
+    multiline: bool = False
 
     @property
     def memory(self) -> int:
         """Bytes in memory, about."""
-        size = self.file.size * (samples.UNPACKED if self.file.packing else 1)
+        size = self.file.size * (samples.COMPRESSION_RATIO if self.file.packing else 1)
         return int(size * self.density)
 
 
@@ -66,42 +70,44 @@ class TextOptions:
     na_values: Any = ()
 
 
-def overrides(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str], list[Fault]]:
+def parse_dtypes(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str], list[Fault]]:
     """Types that the caller sets, those of them that allow missing values, and what is wrong."""
     kinds: Kinds = {}
     optional: set[str] = set()
     if not isinstance(dtypes, Mapping):
-        if _kind(dtypes) is None:
+        if _to_polars_type(dtypes) is None:
             allowed = f"a mapping of column to type, or one type: {_DTYPES}"
             return {}, set(), [Fault("dtypes", repr(dtypes)[:80], allowed)]
         dtypes = dict.fromkeys(known, dtypes)
     faults = []
-    for name, asked in dtypes.items():
+    for name, declared in dtypes.items():
         if name not in known:
-            faults.append(Fault("dtypes", repr(name), "a column of the files", near(name, known)))
+            faults.append(
+                Fault("dtypes", repr(name), "a column of the files", suggest_similar(name, known))
+            )
             continue
-        kind = _kind(asked)
+        kind = _to_polars_type(declared)
         if kind is None:
             faults.append(
-                Fault("dtypes", f"{name}: {asked!r}", _DTYPES, "use parse_dates for times")
+                Fault("dtypes", f"{name}: {declared!r}", _DTYPES, "use parse_dates for times")
             )
             continue
         kinds[name] = kind
-        if pd.api.types.is_extension_array_dtype(pd.api.types.pandas_dtype(asked)):
+        if pd.api.types.is_extension_array_dtype(pd.api.types.pandas_dtype(declared)):
             optional.add(name)
     return kinds, optional, faults
 
 
-def full(asked: Kinds, optional: set[str]) -> tuple[str, ...]:
+def find_non_nullable(declared: Kinds, optional: set[str]) -> tuple[str, ...]:
     """The columns to which the caller gives a type that has no missing values."""
     return tuple(
         name
-        for name, kind in asked.items()
+        for name, kind in declared.items()
         if name not in optional and (kind.is_integer() or isinstance(kind, pl.Boolean))
     )
 
 
-def of_pandas(dtypes: Any, names: Collection[str]) -> dict[str, Any]:
+def find_pandas_dtypes(dtypes: Any, names: Collection[str]) -> dict[str, Any]:
     """The types that the caller sets for some columns, where these types hold the same values.
 
     Other types of the same values, such as ``float64`` for ``Float64``, would do for all but what
@@ -116,11 +122,11 @@ def of_pandas(dtypes: Any, names: Collection[str]) -> dict[str, Any]:
     return found
 
 
-def _kind(asked: Any) -> pl.DataType | None:
-    if asked is None:  # float64 for pandas
+def _to_polars_type(declared: Any) -> pl.DataType | None:
+    if declared is None:  # float64 for pandas
         return None
     try:
-        dtype = pd.api.types.pandas_dtype(asked)
+        dtype = pd.api.types.pandas_dtype(declared)
     except (TypeError, ValueError, SyntaxError):  # the last of text with thousands of digits
         return None
     if isinstance(dtype, pd.StringDtype):
@@ -133,62 +139,74 @@ def _kind(asked: Any) -> pl.DataType | None:
     return kind
 
 
-def table(
-    contents: Sequence[Content],
+def make_read_plan(
+    text_files: Sequence[TextFile],
     kinds: Mapping[str, pl.DataType],
     optional: set[str],
-    decoder: Callable[[Content], Decoder],
-    request: Request,
-    declared: Mapping[str, Any],
-) -> Table:
+    decoder: Callable[[TextFile], ByteRangeDecoder],
+    request: ReadRequest,
+    pandas_dtypes: Mapping[str, Any],
+) -> ReadPlan:
     """Cut and join files into parts."""
-    keys, key_kinds, lacking = hive_partitions.keys([one.file.path for one in contents], kinds)
-    every = {**kinds, **key_kinds}
-    filters, chosen = request.checked(every, list(every))
-    looked_at = {name: every[name] for name in columns_of(filters)}
-    total = sum(content.memory for content in contents)
-    aim = partition_sizes.target(total, request.partition_size)
-    spans: list[Span] = []
-    for content in contents:
-        values = dict(keys.get(content.file.path, ()))
-        used = {**chosen, **looked_at}
-        fixed = tuple((name, values.get(name)) for name in used if name not in content.names)
-        recipe = Recipe(tuple(chosen.items()), tuple(looked_at.items()), frozenset(), fixed)
-        spans += _spans(content, decoder(content), recipe, aim)
-    parts = _parts(spans, filters, request)
-    absent = {n for n in chosen if n in kinds and any(n not in c.names for c in contents)}
-    absent |= lacking.intersection(chosen)
-    return Table(parts, chosen, optional | absent, declared=declared)
+    keys, key_types, keyless = hive_partitions.parse_hive_keys(
+        [one.file.path for one in text_files], kinds
+    )
+    every = {**kinds, **key_types}
+    filters, chosen = request.resolve(every, list(every))
+    filter_schema = {name: every[name] for name in filter_columns(filters)}
+    total = sum(text_file.memory for text_file in text_files)
+    aim = partition_sizes.choose_target_size(total, request.partition_size)
+    spans: list[ByteRange] = []
+    for text_file in text_files:
+        values = dict(keys.get(text_file.file.path, ()))
+        used = {**chosen, **filter_schema}
+        constants = tuple((name, values.get(name)) for name in used if name not in text_file.names)
+        mapping = ColumnMapping(
+            tuple(chosen.items()), tuple(filter_schema.items()), frozenset(), constants
+        )
+        spans += _split_file(text_file, decoder(text_file), mapping, aim)
+    parts = _make_partitions(spans, filters, request)
+    absent = {n for n in chosen if n in kinds and any(n not in c.names for c in text_files)}
+    absent |= keyless.intersection(chosen)
+    return ReadPlan(parts, chosen, optional | absent, pandas_dtypes=pandas_dtypes)
 
 
-def _spans(content: Content, decoder: Decoder, recipe: Recipe, aim: float) -> list[Span]:
-    file, memory = content.file, content.memory
+def _split_file(
+    text_file: TextFile, decoder: ByteRangeDecoder, mapping: ColumnMapping, aim: float
+) -> list[ByteRange]:
+    file, memory = text_file.file, text_file.memory
     count = 1 if file.packing else max(1, round(memory / aim + 0.4))
     ends = (
-        samples.cuts(file, content.start, count, content.breaking)
+        samples.find_cuts(file, text_file.start, count, text_file.multiline)
         if count > 1
-        else [content.start, file.size]
+        else [text_file.start, file.size]
     )
-    share = memory / max(1, file.size - content.start)
+    share = memory / max(1, file.size - text_file.start)
     return [
-        Span(file, start, stop, decoder, recipe, int((stop - start) * share))
+        ByteRange(file, start, stop, decoder, mapping, int((stop - start) * share))
         for start, stop in pairwise(ends)
-    ] or [Span(file, content.start, content.start, decoder, recipe, 0)]
+    ] or [ByteRange(file, text_file.start, text_file.start, decoder, mapping, 0)]
 
 
-def _parts(spans: Sequence[Span], filters: Filters, request: Request) -> list[SpanPart]:
+def _make_partitions(
+    spans: Sequence[ByteRange], filters: Filters, request: ReadRequest
+) -> list[ByteRangePartition]:
     sizes = [max(1, span.nbytes) for span in spans]
-    groups = partition_sizes.joined(spans, sizes, request.partition_size, request.files(spans))
-    return [SpanPart(tuple(group), filters, request.on_error) for group in groups]
+    groups = partition_sizes.group_neighbors(
+        spans, sizes, request.partition_size, request.files(spans)
+    )
+    return [ByteRangePartition(tuple(group), filters, request.on_error) for group in groups]
 
 
-def check_names(contents: Sequence[Content], kinds: Kinds, mixing: schemas.Mixing) -> None:
+def check_same_columns(
+    text_files: Sequence[TextFile], kinds: Kinds, schema_mode: schemas.Mixing
+) -> None:
     """Raise all differences between the columns of files, unless these may differ."""
     by_names: dict[frozenset[str], list[str]] = {}
-    for content in contents:
-        by_names.setdefault(frozenset(content.names), []).append(content.file.url)
+    for text_file in text_files:
+        by_names.setdefault(frozenset(text_file.names), []).append(text_file.file.url)
     shapes = [
-        schemas.Shape({n: kinds[n] for n in kinds if n in names}, frozenset(), urls)
+        schemas.FileSchema({n: kinds[n] for n in kinds if n in names}, frozenset(), urls)
         for names, urls in by_names.items()
     ]
-    check(schemas.merged(shapes, mixing)[1])
+    check(schemas.merge_schemas(shapes, schema_mode)[1])

@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from hyperplane.collections.frames.sources.filters import is_among, near
+from hyperplane.collections.frames.sources.filters import is_column, suggest_similar
 from hyperplane.errors import Fault, ReadError
 
 #: Digits up to which a number of these since 1970 is taken to be meant.
@@ -32,14 +32,14 @@ class TimeFormat:
     """
 
     kind: pl.Datetime = field(default_factory=lambda: pl.Datetime("us"))
-    written: str | None = None
+    polars_format: str | None = None
 
     @property
-    def shown(self) -> str:
+    def python_format(self) -> str:
         """The format as Python writes it."""
-        return (self.written or "").replace("%.f", ".%f")
+        return (self.polars_format or "").replace("%.f", ".%f")
 
-    def converted(self, texts: pl.Series) -> pl.Series:
+    def parse(self, texts: pl.Series) -> pl.Series:
         """Times of texts.
 
         Raises
@@ -47,21 +47,25 @@ class TimeFormat:
         pyarrow.ArrowInvalid, polars.exceptions.InvalidOperationError
             When one is not a time in this format.
         """
-        if self.written is None:
-            unit, zone = self.kind.time_unit, self.kind.time_zone
-            arrow = texts.to_arrow().cast(pa.string()).cast(pa.timestamp(unit, zone))
+        if self.polars_format is None:
+            file_slice, zone = self.kind.time_unit, self.kind.time_zone
+            arrow = texts.to_arrow().cast(pa.string()).cast(pa.timestamp(file_slice, zone))
             return pl.Series(texts.name, arrow)
         # To methods of Polars a name such as ^x$ is a pattern.
         made = texts.alias("texts").str.to_datetime(
-            self.written, time_unit="us", time_zone=self.kind.time_zone, strict=True
+            self.polars_format, time_unit="us", time_zone=self.kind.time_zone, strict=True
         )
         return made.alias(texts.name)
 
 
-_ISO = tuple(TimeFormat(pl.Datetime(unit, zone)) for unit in ("us", "ns") for zone in (None, "UTC"))
+_ISO = tuple(
+    TimeFormat(pl.Datetime(file_slice, zone))
+    for file_slice in ("us", "ns")
+    for zone in (None, "UTC")
+)
 
 
-def asked(
+def parse_dates_argument(
     parse_dates: Any, kinds: Mapping[str, pl.DataType]
 ) -> tuple[dict[str, str | None], list[Fault]]:
     """Columns to be converted, with their formats where these are given, and what is wrong."""
@@ -72,11 +76,11 @@ def asked(
         advice = f"write parse_dates=[{parse_dates!r}]" if isinstance(parse_dates, str) else ""
         return {}, [Fault("parse_dates", repr(parse_dates)[:80], allowed, advice)]
     faults = [
-        Fault("parse_dates", repr(name), "a column of the files", near(name, kinds))
+        Fault("parse_dates", repr(name), "a column of the files", suggest_similar(name, kinds))
         for name in parse_dates
-        if not is_among(name, kinds)
+        if not is_column(name, kinds)
     ]
-    named = [name for name in parse_dates if is_among(name, kinds)]
+    named = [name for name in parse_dates if is_column(name, kinds)]
     if not isinstance(parse_dates, Mapping):
         return dict.fromkeys(named), faults
     formats = {name: parse_dates[name] for name in named}
@@ -90,33 +94,33 @@ def asked(
     return right, faults
 
 
-def found(name: str, texts: pl.Series, written: str | None) -> TimeFormat | Fault:
+def find_format(name: str, texts: pl.Series, polars_format: str | None) -> TimeFormat | Fault:
     """The format in which a sample of texts can be read as times."""
     present = texts.drop_nulls()
-    formats = [_form(written)] if written is not None else list(_ISO)
-    if written is None and len(present):
-        formats += _guessed(present[0])[:1]
+    formats = [_make_format(polars_format)] if polars_format is not None else list(_ISO)
+    if polars_format is None and len(present):
+        formats += _guess_formats(present[0])[:1]
     lengths = []
     for one in formats:
-        lengths.append(_good(one, present))
+        lengths.append(_count_parsed(one, present))
         if lengths[-1] == len(present):
             return one
-    good = max(lengths)
-    form, bad = formats[lengths.index(good)], present[good]
-    if written is None and not good:
+    parsed = max(lengths)
+    form, bad = formats[lengths.index(parsed)], present[parsed]
+    if polars_format is None and not parsed:
         allowed = "a time in ISO 8601, or in a format that parse_dates names"
     else:
-        words = f"the format {form.shown!r}" if form.written else "ISO 8601"
-        allowed = f"a time in {words}{', as those before it' if good else ''}"
-    return Fault("parse_dates", f"{name}: {bad!r}", allowed, _advice(name, present, bad))
+        categories = f"the format {form.python_format!r}" if form.polars_format else "ISO 8601"
+        allowed = f"a time in {categories}{', as those before it' if parsed else ''}"
+    return Fault("parse_dates", f"{name}: {bad!r}", allowed, _suggest_fix(name, present, bad))
 
 
-def _form(written: str) -> TimeFormat:
-    zone = "UTC" if "%z" in written else None
-    return TimeFormat(pl.Datetime("us", zone), written.replace(".%f", "%.f"))
+def _make_format(polars_format: str) -> TimeFormat:
+    zone = "UTC" if "%z" in polars_format else None
+    return TimeFormat(pl.Datetime("us", zone), polars_format.replace(".%f", "%.f"))
 
 
-def _guessed(text: str) -> list[TimeFormat]:
+def _guess_formats(text: str) -> list[TimeFormat]:
     """The formats that pandas finds in a text, with the month first and with the day first."""
     with warnings.catch_warnings():
         # It warns of a day that comes first; which one it is will be seen in all values.
@@ -124,33 +128,35 @@ def _guessed(text: str) -> list[TimeFormat]:
         guesses = [
             pd.tseries.api.guess_datetime_format(text, dayfirst=first) for first in (False, True)
         ]
-    return [_form(guess) for guess in dict.fromkeys(guesses) if guess is not None]
+    return [_make_format(guess) for guess in dict.fromkeys(guesses) if guess is not None]
 
 
-def _good(form: TimeFormat, texts: pl.Series) -> int:
+def _count_parsed(form: TimeFormat, texts: pl.Series) -> int:
     """How many of the first texts are times in a format."""
     low, high = 0, len(texts) + 1
     while high - low > 1:
         # All of them first: mostly they are.
         middle = len(texts) if high == len(texts) + 1 and not low else (low + high) // 2
         try:
-            form.converted(texts[:middle])
+            form.parse(texts[:middle])
             low = middle
         except (pa.ArrowException, pl.exceptions.PolarsError):
             high = middle
     return low
 
 
-def _advice(name: str, texts: pl.Series, bad: str) -> str:
-    for form in [*_guessed(texts[0]), *_guessed(bad)]:
-        if _good(form, texts) == len(texts):
-            return f"write parse_dates={{{name!r}: {form.shown!r}}}"
+def _suggest_fix(name: str, texts: pl.Series, bad: str) -> str:
+    for form in [*_guess_formats(texts[0]), *_guess_formats(bad)]:
+        if _count_parsed(form, texts) == len(texts):
+            return f"write parse_dates={{{name!r}: {form.python_format!r}}}"
     seconds = re.fullmatch(r"-?(\d+)(\.\d+)?", bad.strip())
     if seconds:
-        unit = next((unit for length, unit in _EPOCHS if len(seconds[1]) <= length), "ns")
+        file_slice = next(
+            (file_slice for length, file_slice in _EPOCHS if len(seconds[1]) <= length), "ns"
+        )
         return (
             f"leave it out of parse_dates, and make times of numbers with "
-            f"to_datetime(df, {name!r}, unit={unit!r})"
+            f"to_datetime(df, {name!r}, unit={file_slice!r})"
         )
     return (
         f"leave it out of parse_dates, and use to_datetime(df, {name!r}), which takes a format=, "
@@ -158,7 +164,9 @@ def _advice(name: str, texts: pl.Series, bad: str) -> str:
     )
 
 
-def column(texts: pl.Series, form: TimeFormat, url: str, place: Callable[[int], str]) -> pl.Series:
+def parse_column(
+    texts: pl.Series, form: TimeFormat, url: str, place: Callable[[int], str]
+) -> pl.Series:
     """Times of texts of a file.
 
     Parameters
@@ -178,13 +186,13 @@ def column(texts: pl.Series, form: TimeFormat, url: str, place: Callable[[int], 
         When one is not a time in this format.
     """
     try:
-        return form.converted(texts)
+        return form.parse(texts)
     except (pa.ArrowException, pl.exceptions.PolarsError) as error:
-        row = _good(form, texts)
+        row = _count_parsed(form, texts)
         present = texts.drop_nulls()
         wrong = (
             f"column {texts.name!r} holds {texts[row]!r}, which is no time in the format "
-            f"{form.shown or 'ISO 8601'} ({place(row)}); "
-            f"{_advice(texts.name, present, texts[row])}"
+            f"{form.python_format or 'ISO 8601'} ({place(row)}); "
+            f"{_suggest_fix(texts.name, present, texts[row])}"
         )
         raise ReadError(url, wrong) from error

@@ -31,7 +31,7 @@ _NULLABLE = {
 }
 
 
-def sound(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
+def to_polars(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
     """The Polars type in which a column of a file is worked on.
 
     Raises
@@ -47,9 +47,9 @@ def sound(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
     if is_uuid(kind):
         return pl.String()
     if isinstance(kind, pa.BaseExtensionType):
-        return sound(kind.storage_type, decimals)
+        return to_polars(kind.storage_type, decimals)
     if pa.types.is_dictionary(kind):
-        return sound(kind.value_type, decimals)
+        return to_polars(kind.value_type, decimals)
     if pa.types.is_date(kind):
         return pl.Datetime("ms")
     if pa.types.is_timestamp(kind) and _OFFSET.fullmatch(kind.tz or ""):
@@ -64,10 +64,10 @@ def sound(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
         if kind.precision > 38:
             raise ValueError("a decimal of more than 38 digits")
         return pl.Float64() if decimals == "float" else pl.Decimal(kind.precision, kind.scale)
-    return of_arrow(kind)
+    return from_arrow(kind)
 
 
-def is_of_pandas(kind: pa.DataType) -> bool:
+def is_pandas_extension(kind: pa.DataType) -> bool:
     """Whether it is a period or an interval of pandas."""
     return getattr(kind, "extension_name", "") in ("pandas.period", "pandas.interval")
 
@@ -77,12 +77,12 @@ def is_uuid(kind: pa.DataType) -> bool:
     return getattr(kind, "extension_name", "") == "arrow.uuid"
 
 
-def of_arrow(kind: pa.DataType) -> pl.DataType:
+def from_arrow(kind: pa.DataType) -> pl.DataType:
     """The type that Polars gives a column of an Arrow type by itself."""
     return pl.DataFrame(pa.schema({"one": kind}).empty_table()).schema["one"]
 
 
-def in_pandas(kind: pl.DataType, nullable: bool) -> Any:
+def to_pandas_dtype(kind: pl.DataType, nullable: bool) -> Any:
     """The pandas type of a column.
 
     Parameters
@@ -114,7 +114,7 @@ def in_pandas(kind: pl.DataType, nullable: bool) -> Any:
     return pd.ArrowDtype(empty.schema.field(0).type)
 
 
-def widest(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
+def find_wider_type(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
     """The type that holds the values of two, or None when there is none.
 
     Examples
@@ -127,21 +127,21 @@ def widest(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
     if one == other:
         return one
     if one.is_integer() and other.is_integer():
-        return _integer(one, other)
+        return _wider_integer(one, other)
     if one.is_numeric() and other.is_numeric():
         if one.is_decimal() and other.is_decimal():
-            return _decimal(one, other)
+            return _wider_decimal(one, other)
         return pl.Float64()
     if isinstance(one, pl.Datetime) and isinstance(other, pl.Datetime):
         if one.time_zone != other.time_zone:
             return None
-        return pl.Datetime(_finest(one.time_unit, other.time_unit), one.time_zone)
+        return pl.Datetime(_finer_unit(one.time_unit, other.time_unit), one.time_zone)
     if isinstance(one, pl.Duration) and isinstance(other, pl.Duration):
-        return pl.Duration(_finest(one.time_unit, other.time_unit))
+        return pl.Duration(_finer_unit(one.time_unit, other.time_unit))
     return None
 
 
-def filled(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
+def merge_nested_types(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
     """Two types of lists or records that differ only in parts without a value, as one type.
 
     Returns
@@ -161,13 +161,13 @@ def filled(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
     if isinstance(one, pl.Null):
         return other
     if isinstance(one, pl.List) and isinstance(other, pl.List):
-        inner = filled(_type(one.inner), _type(other.inner))
+        inner = merge_nested_types(_instantiate(one.inner), _instantiate(other.inner))
         return None if inner is None else pl.List(inner)
     if isinstance(one, pl.Struct) and isinstance(other, pl.Struct):
         if [field.name for field in one.fields] != [field.name for field in other.fields]:
             return None
         fields = {
-            a.name: filled(_type(a.dtype), _type(b.dtype))
+            a.name: merge_nested_types(_instantiate(a.dtype), _instantiate(b.dtype))
             for a, b in zip(one.fields, other.fields, strict=True)
         }
         known = {name: kind for name, kind in fields.items() if kind is not None}
@@ -175,20 +175,20 @@ def filled(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
     return None
 
 
-def _type(kind: Any) -> pl.DataType:
+def _instantiate(kind: Any) -> pl.DataType:
     return kind() if isinstance(kind, type) else kind
 
 
-def _integer(one: pl.DataType, other: pl.DataType) -> pl.DataType:
+def _wider_integer(one: pl.DataType, other: pl.DataType) -> pl.DataType:
     name = str(np.promote_types(str(one).lower(), str(other).lower()))
-    return pl.Float64() if name == "float64" else of_arrow(pa.from_numpy_dtype(name))
+    return pl.Float64() if name == "float64" else from_arrow(pa.from_numpy_dtype(name))
 
 
-def _decimal(one: Any, other: Any) -> pl.DataType | None:
+def _wider_decimal(one: Any, other: Any) -> pl.DataType | None:
     scale = max(one.scale, other.scale)
     whole = max(one.precision - one.scale, other.precision - other.scale)
     return pl.Decimal(whole + scale, scale) if whole + scale <= 38 else None
 
 
-def _finest(one: Any, other: Any) -> Any:
+def _finer_unit(one: Any, other: Any) -> Any:
     return max(one, other, key=_UNITS.index)
