@@ -95,7 +95,7 @@ def test_records_that_refer_to_each_other_are_read_up_to_a_limit(load, tmp_path,
         kinds.append(record(f"r{place - 1}", f"r{place - 1}") | {"name": f"r{place}"})
     path = written(tmp_path / "x.avro", {**record(*kinds), "name": "all"})
     assert len(load(path)) == 0
-    monkeypatch.setattr(avro_schema, "_MOST", 100)
+    monkeypatch.setattr(avro_schema, "_MAX_TYPES", 100)
     with pytest.raises(ReadError, match="makes more than 100 types"):
         load(path)
 

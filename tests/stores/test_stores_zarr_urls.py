@@ -15,7 +15,7 @@ def test_a_signed_url_in_a_chain_is_no_glob():
 
 @pytest.mark.parametrize("url", ["zip://*.zarr::https://host/a.zip", "simplecache::gs://b/*.zarr"])
 def test_a_glob_in_a_chain_is_refused(url):
-    with pytest.raises(RequestError, match="one URL a store, where URLs are chained"):
+    with pytest.raises(RequestError, match="one URL for each store"):
         expand_urls(url, None)
 
 

@@ -1,4 +1,4 @@
-"""What a call of ``open_zarr_many`` asks for, checked before anything is read."""
+"""Validation of the arguments of ``open_zarr_many``, before any store is read."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _ALLOWED = {
     "combine_attrs": ("drop", "drop_conflicts", "identical", "no_conflicts", "override"),
     "join": ("exact", "inner", "left", "outer", "override", "right"),
 }
-#: Which variables are put in a row, other than those of a list.
+#: Names that ``data_vars`` and ``coords`` accept in place of a list of variables.
 _VARIABLE_CHOICES = ("minimal", "different", "all")
-#: Options of xarray.open_dataset that this package sets itself.
+#: Parameters of xarray.open_dataset that this package sets itself.
 _RESERVED_OPTIONS = {"filename_or_obj", "engine", "chunks", "cache", "backend_kwargs", "kwargs"}
-_CHUNKS_ADVICE = "hyperplane.array.rechunk(data, chunks) changes the chunks of what comes back"
+_CHUNKS_ADVICE = "hyperplane.array.rechunk(data, chunks) changes the chunks of the result"
 
 
 def find_argument_faults(
@@ -52,7 +52,7 @@ def find_argument_faults(
     load: Any,
     decoding: Mapping[str, Any],
 ) -> Iterator[Fault]:
-    """Everything that is wrong with the arguments, but for the URLs."""
+    """Yield a fault for each invalid argument; the URLs are checked separately."""
     words = {"combine": combine, "compat": compat, "combine_attrs": combine_attrs, "join": join}
     for where, value in words.items():
         if not is_one_of(value, _ALLOWED[where]) and not (
@@ -60,7 +60,7 @@ def find_argument_faults(
         ):
             yield Fault(where, repr(value)[:80], "one of " + ", ".join(_ALLOWED[where]))
     if is_one_of(combine, ("merge", "by_coords")) and concat_dim is not None:
-        advice = "combine='concat' puts stores in a row"
+        advice = "use combine='concat' to concatenate along a dimension"
         yield Fault("concat_dim", repr(concat_dim)[:80], f"nothing for {combine!r}", advice)
     if is_one_of(combine, ("concat", "nested")):
         for dim in concat_dim if isinstance(concat_dim, list) else [concat_dim]:
@@ -95,13 +95,13 @@ def _open_dataset_options() -> set[str]:
 def list_store_urls(
     urls: Any, combine: str, concat_dim: Any, storage_options: Mapping[str, Any] | None
 ) -> tuple[list[str], Any, list[Any]]:
-    """One URL for each store; for a grid of stores also its lists and their dimensions."""
+    """Return one URL per store and, for ``combine="nested"``, the nested lists and dimensions."""
     if combine != "nested":
         return expand_urls(urls, storage_options), None, []
     tree, depth, names = flatten_nested_urls(urls)
     dims = concat_dim if isinstance(concat_dim, list) else [concat_dim]
     if depth != len(dims):
-        allowed = f"one dimension for each level of lists; here are {depth}"
+        allowed = f"one dimension for each level of lists in urls, which has {depth}"
         raise RequestError([Fault("concat_dim", repr(concat_dim)[:80], allowed)])
     return names, tree, dims
 
@@ -109,7 +109,7 @@ def list_store_urls(
 def make_stores(
     names: Sequence[str], storage_options: Mapping[str, Any] | None, load: bool
 ) -> list[CachingStore]:
-    """The stores behind URLs; nothing is read yet."""
+    """Return a store object for each URL, without reading from it."""
     from hyperplane.collections.arrays.zarr_stores import (
         MEMORY_STORE_ERROR,
         CachingStore,
@@ -147,7 +147,7 @@ def make_stores(
 
 
 def suggest_similar_store(url: str, storage_options: Mapping[str, Any] | None) -> str:
-    """What is beside a store that is not there, under a name like its own."""
+    """Return advice that names similar paths next to a missing store; may be empty."""
     try:
         listing.named(url, storage_options)
     except RequestError as error:
@@ -156,7 +156,7 @@ def suggest_similar_store(url: str, storage_options: Mapping[str, Any] | None) -
 
 
 def _has_remote_workers() -> bool:
-    """Whether Dask would compute in other processes, as things stand now."""
+    """Whether the current Dask scheduler computes in other processes."""
     if dask.config.get("scheduler", None) in ("processes", "multiprocessing"):
         return True
     distributed = sys.modules.get("distributed")

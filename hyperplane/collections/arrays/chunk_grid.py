@@ -1,7 +1,8 @@
-"""Stores that hold parts of the same variables: merging them is putting them in a row.
+"""The grid of stores that each hold one block of the same variables along a dimension.
 
-:func:`xarray.merge` extends each part to the whole and compares it with the first. Where no two
-stores share a label of the dimension that divides them, there is nothing to compare.
+:func:`xarray.merge` reindexes each store to the full index and compares it with the first one.
+Where no two stores share a label of that dimension, concatenating them gives the same result
+without any comparison.
 """
 
 from __future__ import annotations
@@ -14,22 +15,15 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-#: Kinds of types whose values stay what they are when missing ones are added to them.
+#: Kinds of dtypes whose values survive the promotion that missing values require.
 EXTENDABLE_KINDS = "cfiumMO"
 
 
 def find_grid_dimension(datasets: Sequence[xr.Dataset]) -> Hashable | None:
-    """The dimension that divides variables among data sets, if they are divided by one alone.
+    """Return the one dimension along which the data sets are disjoint blocks, or None.
 
-    Parameters
-    ----------
-    datasets : sequence of xarray.Dataset
-        More than one.
-
-    Returns
-    -------
-    hashable or None
-        None if they overlap, differ in more, or share no variable that has the dimension.
+    None if they overlap, if more than one index differs, or if no shared variable has the
+    dimension. Expects at least two data sets.
     """
     first, *others = datasets
     if any(set(one.indexes) != set(first.indexes) for one in others):
@@ -61,7 +55,7 @@ def find_grid_dimension(datasets: Sequence[xr.Dataset]) -> Hashable | None:
 
 
 def _is_extendable(datasets: Sequence[xr.Dataset], name: Hashable) -> bool:
-    """Whether all data sets hold the variable, in one form that can be extended."""
+    """Whether all data sets have the variable, with equal dimensions and a promotable dtype."""
     if any(name not in one.variables for one in datasets):
         return False
     variables = [one.variables[name] for one in datasets]
@@ -75,7 +69,7 @@ def _is_extendable(datasets: Sequence[xr.Dataset], name: Hashable) -> bool:
 
 
 def find_extended_dtypes(dataset: xr.Dataset, dim: Hashable) -> dict[Hashable, np.dtype[Any]]:
-    """The types of variables once missing values are added along a dimension."""
+    """Return the dtypes of the variables after reindexing adds missing values along ``dim``."""
     types = {}
     for name, variable in dataset.variables.items():
         if dim in variable.dims and name != dim:
@@ -85,7 +79,7 @@ def find_extended_dtypes(dataset: xr.Dataset, dim: Hashable) -> dict[Hashable, n
 
 
 def order_along(datasets: Sequence[xr.Dataset], dim: Hashable) -> tuple[list[int], pd.Index]:
-    """The order in which data sets follow each other, and the index that they make together."""
+    """Return the positions of the data sets in index order, and the union of their indexes."""
     indexes = [one.indexes[dim] for one in datasets]
     whole = functools.reduce(pd.Index.union, indexes)
     places = [int(whole.get_indexer(one).min()) for one in indexes]

@@ -1,4 +1,4 @@
-"""A combined data set that can be written: equal chunks, and no encoding that only a part had."""
+"""Make a combined data set writable: equal chunks and a consistent encoding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import xarray as xr
 
-#: How values are packed. It describes all of the result, or none of it.
+#: Encoding keys that describe how values are packed; kept together or dropped together.
 PACKING_KEYS = (
     "dtype",
     "scale_factor",
@@ -21,22 +21,11 @@ PACKING_KEYS = (
 
 
 def prepare_for_writing(result: xr.Dataset, parts: Sequence[xr.Dataset]) -> xr.Dataset:
-    """The same data set in equal chunks, with the encoding that all its parts share.
+    """Return the combined data set in equal chunks, with the encoding that all stores share.
 
-    Zarr stores equal chunks only. A packing that belongs to one of several stores cannot hold
-    the values of the others, so it goes; what is left of the encoding is how values are packed
-    and in which chunks they were stored, not how the bytes were compressed.
-
-    Parameters
-    ----------
-    result : xarray.Dataset
-        What the parts were combined to.
-    parts : sequence of xarray.Dataset
-        The data sets of the stores.
-
-    Returns
-    -------
-    xarray.Dataset
+    Zarr requires equal chunks. The packing of one store may be unable to represent values of
+    another, so it is dropped unless all stores agree. Of the rest only the preferred chunks are
+    kept; compressors are not.
     """
     result = result.copy(deep=False)
     result.encoding = {}
@@ -53,7 +42,7 @@ def prepare_for_writing(result: xr.Dataset, parts: Sequence[xr.Dataset]) -> xr.D
 
 
 def _is_even(sizes: Sequence[int]) -> bool:
-    """Whether all chunks have one size; the last may be smaller."""
+    """Whether all chunks have the same size, except for a smaller last one."""
     return len(set(sizes[:-1])) <= 1 and sizes[-1] <= sizes[0]
 
 
@@ -71,7 +60,9 @@ def _merge_encodings(variable: xr.Variable, stored: Sequence[xr.Variable]) -> di
 
 
 def _is_shared(encodings: Sequence[Mapping[str, Any]], key: str) -> bool:
-    first, *others = (repr(one.get(key)) for one in encodings)  # by text: a NaN is itself
+    first, *others = (
+        repr(one.get(key)) for one in encodings
+    )  # compared as text, because NaN != NaN
     return all(other == first for other in others)
 
 
@@ -80,6 +71,6 @@ def _select_keys(encoding: Mapping[str, Any], keys: Sequence[str]) -> dict[str, 
 
 
 def _would_lose_missing(variable: xr.Variable, packing: Mapping[str, Any]) -> bool:
-    """Whether missing values, which combining may have added, would be packed as whole numbers."""
+    """Whether missing values added by combining would be packed as integers and lost."""
     whole = getattr(packing.get("dtype"), "kind", "") in "iu" and variable.dtype.kind not in "iub"
     return whole and "_FillValue" not in packing and "missing_value" not in packing

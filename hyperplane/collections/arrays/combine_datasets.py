@@ -1,4 +1,4 @@
-"""Merging and concatenating what was opened: xarray's results, without the client loading data."""
+"""Combine opened stores as xarray does, without loading data in the client."""
 
 from __future__ import annotations
 
@@ -26,12 +26,9 @@ from hyperplane.collections.arrays.open_stores import OpenedStore
 
 @dataclass(frozen=True)
 class CombineOptions:
-    """How data sets are combined, in the words of :func:`xarray.merge` and :func:`xarray.concat`.
+    """Arguments of :func:`xarray.merge` and :func:`xarray.concat`.
 
-    Parameters
-    ----------
-    compat, join, combine_attrs, data_vars, coords
-        As there. None for ``data_vars``: all if the dimension is new, else those that have it.
+    ``data_vars=None`` means all variables if the dimension is new, else those that have it.
     """
 
     compat: Any
@@ -42,7 +39,7 @@ class CombineOptions:
 
 
 def merge(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
-    """What :func:`xarray.merge` makes of the data sets of several stores."""
+    """Return what :func:`xarray.merge` returns for the stores."""
     datasets = [one.data for one in opened]
     sources = ArraySources(opened)
     outer = options.join == "outer" and options.compat == "no_conflicts" and len(opened) > 1
@@ -65,7 +62,7 @@ def merge(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
 
 
 def concat(opened: Sequence[OpenedStore], dim: Any, options: CombineOptions) -> xr.Dataset:
-    """What :func:`xarray.concat` makes of the data sets of several stores."""
+    """Return what :func:`xarray.concat` returns for the stores."""
     datasets = [one.data for one in opened]
     sources = ArraySources(opened)
     name = dim if isinstance(dim, str) else dim.name
@@ -103,7 +100,7 @@ def concat(opened: Sequence[OpenedStore], dim: Any, options: CombineOptions) -> 
 def combine_nested(
     opened: Sequence[OpenedStore], tree: Any, dims: Sequence[Any], options: CombineOptions
 ) -> xr.Dataset:
-    """What :func:`xarray.combine_nested` makes of the data sets of a grid of stores."""
+    """Return what :func:`xarray.combine_nested` returns for nested lists of stores."""
     datasets = [one.data for one in opened]
     remaining = iter(datasets)
     known = {dim for one in datasets for dim in one.dims}
@@ -129,7 +126,7 @@ def combine_nested(
 
 
 def combine_by_coords(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
-    """What :func:`xarray.combine_by_coords` makes of the data sets of several stores."""
+    """Return what :func:`xarray.combine_by_coords` returns for the stores."""
     with _naming_stores(opened, options):
         combined = xr.combine_by_coords(
             [one.data for one in opened],
@@ -144,7 +141,7 @@ def combine_by_coords(opened: Sequence[OpenedStore], options: CombineOptions) ->
 
 @contextmanager
 def _naming_stores(opened: Sequence[OpenedStore], options: CombineOptions) -> Iterator[None]:
-    """What xarray refuses, said with the names of the stores."""
+    """Convert errors of xarray to a RequestError that names the stores."""
     try:
         yield
     except COMBINE_ERRORS as error:
@@ -157,7 +154,7 @@ def _store_names(opened: Sequence[OpenedStore]) -> list[str]:
 
 
 def _find_shared_variables(datasets: Sequence[xr.Dataset]) -> list[Hashable]:
-    """Variables of several data sets that are no index in any, and coordinates in all or none."""
+    """Return non-index variables of at least two data sets that are coordinates in all or none."""
     indexes = {name for one in datasets for name in one.indexes}
     remaining = []
     for name in dict.fromkeys(name for one in datasets for name in one.variables):
@@ -171,7 +168,7 @@ def _find_shared_variables(datasets: Sequence[xr.Dataset]) -> list[Hashable]:
 def _concatenate_grid(
     opened: Sequence[OpenedStore], dim: Hashable, options: CombineOptions, sources: ArraySources
 ) -> xr.Dataset | None:
-    """Data sets that are divided along a dimension, in a row; None if they need comparing."""
+    """Concatenate disjoint stores along ``dim``; None if other variables need comparing."""
     datasets = [one.data for one in opened]
     static = [
         name
@@ -208,7 +205,7 @@ def _restore_attrs(
     resolved: Sequence[xr.Dataset] | None,
     options: CombineOptions,
 ) -> xr.Dataset:
-    """The result with attributes combined, of variables that were left out of some data sets."""
+    """Return the result with the attributes of variables that were dropped from some data sets."""
     result = result.copy(deep=False)
     for name, variable in result.variables.items():
         holders = [one for one in datasets if name in one.variables]

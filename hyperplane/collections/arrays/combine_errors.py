@@ -1,4 +1,4 @@
-"""Why data sets cannot be combined: which two stores, and which variable."""
+"""Errors that name the two stores and the variable for which combining fails."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import xarray as xr
 
 from hyperplane.errors import Fault, RequestError
 
-#: What xarray raises when data sets do not go together.
+#: Exceptions that xarray raises for data sets that it cannot combine.
 COMBINE_ERRORS = (ValueError, KeyError, TypeError, IndexError)
 #: Ways of combining attributes that can fail.
 STRICT_ATTRS = ("identical", "no_conflicts")
 
 
 def combine_attrs_of(attrs: Sequence[Mapping[Any, Any]], combine_attrs: Any) -> dict[Any, Any]:
-    """Attributes of several data sets as one, as xarray combines them."""
+    """Return the combined attributes, as xarray combines them."""
     if isinstance(combine_attrs, str) and combine_attrs != "drop":
-        with suppress(ValueError):  # of arrays it is not plain whether they are equal
+        with suppress(ValueError):  # array-valued attributes have no single truth value
             if all(one == attrs[0] for one in attrs[1:]):
                 return dict(attrs[0])
     merged = xr.merge([xr.Dataset(attrs=one) for one in attrs], combine_attrs=combine_attrs)
@@ -29,7 +29,7 @@ def combine_attrs_of(attrs: Sequence[Mapping[Any, Any]], combine_attrs: Any) -> 
 def explain_combine_error(
     error: Exception, datasets: Sequence[xr.Dataset], stores: Sequence[str], options: Any
 ) -> RequestError:
-    """The error of xarray in words that name the stores.
+    """Return a RequestError that names the stores for which xarray raised ``error``.
 
     Parameters
     ----------
@@ -53,7 +53,12 @@ def explain_combine_error(
         text = " ".join(str(error).split())[:300]
         named = ", ".join(repr(store) for store in stores[:2])
         faults = [
-            Fault("urls", f"{len(stores)} stores ({named}, ...)", "what xarray combines", text)
+            Fault(
+                "urls",
+                f"{len(stores)} stores ({named}, ...)",
+                "data sets that xarray can combine",
+                text,
+            )
         ]
     return RequestError(faults)
 
@@ -75,13 +80,13 @@ def _find_attr_conflicts(
             key, (first, mine), (other, theirs) = conflict
             given = f"{mine} in {stores[first]!r}, {theirs} in {stores[other]!r}"
             allowed = f"attributes that agree (combine_attrs={how!r})"
-            advice = "combine_attrs='drop_conflicts' leaves out those that differ"
+            advice = "combine_attrs='drop_conflicts' drops those that differ"
             faults.append(Fault(f"attribute {key!r} of {owner}", given, allowed, advice))
     return faults
 
 
 def _find_first_conflict(attrs_by_store: Sequence[tuple[int, Mapping[Any, Any]]], how: str) -> Any:
-    """The first attribute that two data sets do not agree about, and what each of them says."""
+    """Return the first conflicting attribute, with two stores and their values, or None."""
     for key in dict.fromkeys(key for _, attrs in attrs_by_store for key in attrs):
         stated = [
             (number, {key: attrs[key]} if key in attrs else {})
@@ -96,7 +101,7 @@ def _find_first_conflict(attrs_by_store: Sequence[tuple[int, Mapping[Any, Any]]]
 
 
 def is_same_attrs(mine: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> bool:
-    """Whether attributes are equal, as xarray compares them."""
+    """Whether attributes are equal by the rules of xarray."""
     return bool(xr.Variable((), 0, mine).identical(xr.Variable((), 0, theirs)))
 
 
@@ -112,7 +117,7 @@ def _find_index_conflicts(datasets: Sequence[xr.Dataset], stores: Sequence[str])
             first = seen.setdefault(name, number)
             if not index.equals(datasets[first].indexes[name]):
                 given = f"different in {stores[first]!r} and {stores[number]!r}"
-                advice = "join='outer' takes all labels"
+                advice = "join='outer' keeps all labels"
                 faults.append(Fault(f"index {name!r}", given, "equal (join='exact')", advice))
                 break
     return faults
@@ -121,7 +126,7 @@ def _find_index_conflicts(datasets: Sequence[xr.Dataset], stores: Sequence[str])
 def _find_value_conflicts(
     datasets: Sequence[xr.Dataset], stores: Sequence[str], options: Any
 ) -> list[Fault]:
-    """The first two stores whose variable xarray refuses to merge; these alone are compared."""
+    """Return a fault for the first variable and pair of stores that xarray refuses to merge."""
     names = dict.fromkeys(name for one in datasets for name in one.variables)
     for name in names:
         holders = [number for number, one in enumerate(datasets) if name in one.variables]
@@ -148,5 +153,11 @@ def _find_missing_variables(datasets: Sequence[xr.Dataset], stores: Sequence[str
         absent = [store for store, one in zip(stores, datasets, strict=True) if name not in one]
         if absent:
             given = f"in {present[0]!r}, not in {absent[0]!r}"
-            faults.append(Fault(f"variable {name!r}", given, "in all stores, for this combination"))
+            faults.append(
+                Fault(
+                    f"variable {name!r}",
+                    given,
+                    "a variable of every store, which this combination requires",
+                )
+            )
     return faults

@@ -1,4 +1,4 @@
-"""Arrays of several stores, one after the other along a dimension, read together by one task."""
+"""Dask arrays over several concatenated stores, where one task reads several small stores."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from hyperplane.collections.arrays.stored_variable import StoredVariable, make_d
 
 @functools.cache
 def _get_reader_pool() -> ThreadPoolExecutor:
-    """Threads of this process that wait for stores, so that one task can wait for many."""
+    """Return the thread pool of this process with which one task reads several stores."""
     return ThreadPoolExecutor(READER_THREADS, thread_name_prefix="zarr-stores")
 
 
 class ConcatenatedArray:
-    """Lazy variables one after the other along an axis, as something Dask can cut chunks from.
+    """Array-like of stored variables concatenated along an axis, for :func:`dask.array.from_array`.
 
     Parameters
     ----------
     pieces : sequence of Part
-        Of equal shape but along the axis.
+        Variables of equal shape, except along the axis.
     axis : int
-        The axis along which they follow each other.
+        The axis of concatenation.
     stacked : bool
-        Whether the pieces do not have that axis, and each is one position of it.
+        Whether the axis is new: each piece is one position along it.
     dtype : numpy.dtype
-        The type of what is read.
+        The dtype of the result.
     """
 
     def __init__(
@@ -89,33 +89,27 @@ class ConcatenatedArray:
 
 
 def _enclosing_range(wanted: range | int) -> tuple[int, int]:
-    """The smallest span that holds all wanted positions."""
+    """Return start and stop of the smallest range that contains all wanted positions."""
     if isinstance(wanted, int):
         return wanted, wanted + 1
     return (min(wanted[0], wanted[-1]), max(wanted[0], wanted[-1]) + 1) if wanted else (0, 0)
 
 
 def _index_within(wanted: range | int, enclosing: tuple[int, int]) -> slice | int:
-    """The wanted positions, counted from the beginning of their hull."""
+    """Return the index of the wanted positions relative to the start of the enclosing range."""
     if isinstance(wanted, int):
         return 0
     return slice(None, None, wanted.step) if wanted else slice(0, 0)
 
 
 class ArraySources:
-    """What of which store stands behind a Dask array.
-
-    Parameters
-    ----------
-    opened : sequence of Opened
-        The stores.
-    """
+    """Finds the stored variable that a Dask array reads, by the name of the array."""
 
     def __init__(self, opened: Sequence[OpenedStore]) -> None:
         self._parts = {name: part for one in opened for name, part in one.stored.items()}
 
     def find_stored(self, variable: xr.Variable) -> StoredVariable | None:
-        """What a variable reads; None if it was changed since."""
+        """Return the stored variable behind a variable; None if it was modified since opening."""
         return self._parts.get(getattr(variable.data, "name", ""))
 
     def concatenate(
@@ -125,22 +119,18 @@ class ArraySources:
         dim: Hashable,
         dtypes: dict[Hashable, np.dtype[Any]],
     ) -> xr.Dataset:
-        """A concatenated data set whose arrays read several stores in one task.
+        """Return a concatenated data set whose arrays read several stores in one task.
 
         Parameters
         ----------
         result : xarray.Dataset
-            What xarray made of the data sets; its arrays tell what is to be there.
+            The concatenation by xarray, whose arrays are replaced.
         datasets : sequence of xarray.Dataset
-            What it was made of. A variable that was reindexed stays as it is.
+            Its inputs. Variables that were reindexed keep their arrays.
         dim : hashable
-            The dimension along which they follow each other.
+            The dimension of concatenation.
         dtypes : dict
-            Types to read as, where they are not those of the stores.
-
-        Returns
-        -------
-        xarray.Dataset
+            Dtypes of the result that differ from those of the stores.
         """
         result = result.copy(deep=False)
         for name, variable in result.variables.items():
@@ -162,7 +152,7 @@ class ArraySources:
     def _find_all(
         self, name: Hashable, datasets: Sequence[xr.Dataset]
     ) -> list[StoredVariable] | None:
-        """What every data set reads for a variable; None if one of them has changed it."""
+        """Return the stored variable of each data set; None if one of them was modified."""
         variables = []
         for one in datasets:
             part = self.find_stored(one.variables[name]) if name in one.variables else None
@@ -173,7 +163,7 @@ class ArraySources:
 
 
 def _make_concatenated_array(source: ConcatenatedArray) -> da.Array:
-    """A Dask array of what is joined, in equal chunks that hold several small stores."""
+    """Return a Dask array in equal chunks, each of several small stores."""
     first = source.pieces[0].variable
     stored = first.encoding.get("preferred_chunks", {})
     chunks = [stored.get(dim, size) for dim, size in first.sizes.items()]

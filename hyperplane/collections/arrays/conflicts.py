@@ -1,7 +1,7 @@
-"""Variables that several stores hold and that must agree, compared without loading them here.
+"""Compare variables that several stores share, without loading large ones in the client.
 
-xarray compares such variables one after the other in the client, and keeps what it loaded. Here
-all comparisons are one Dask computation, of which only truth values come back.
+xarray compares such variables one by one in the client and keeps the loaded values. Here all
+comparisons are one Dask computation that returns only booleans.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ from hyperplane.collections.arrays.stored_variable import StoredVariable
 from hyperplane.errors import Fault, RequestError
 from hyperplane.units import parse_bytes
 
-#: So much is compared in the client, whose threads can wait for many stores at the same time.
+#: Up to this many bytes are compared in the client, with one thread per store.
 MAX_LOCAL_COMPARE = parse_bytes("64MB")
-#: The rules of agreement that are decided here; the others are left to xarray.
+#: Values of ``compat`` that are evaluated here; xarray evaluates the others.
 COMPARED_COMPAT = ("broadcast_equals", "equals", "identical", "no_conflicts")
 
-
-#: What of a store is behind a variable of Dask arrays; None if that was changed since.
+#: Returns the stored variable behind a variable; None if it was modified since opening.
 StoredVariableLookup = Callable[[xr.Variable], StoredVariable | None]
 
 
 @dataclass
 class _VariablePair:
-    """One variable of the first store that holds it and of another one."""
+    """A variable of the first data set that has it, and the same one of another data set."""
 
     name: Hashable
     first: int
@@ -50,30 +49,27 @@ def resolve_conflicts(
     compat: str,
     find_stored: StoredVariableLookup,
 ) -> list[xr.Dataset]:
-    """Aligned data sets, in which a variable that agrees is left in the first one only.
+    """Return the data sets with each agreeing variable kept in the first one only.
+
+    Variables that cannot be compared here stay in all data sets.
 
     Parameters
     ----------
     datasets : sequence of xarray.Dataset
-        Of Dask arrays, with equal indexes.
+        Aligned data sets of Dask arrays.
     stores : sequence of str
         The names of their stores, for messages.
     names : iterable of hashable
         The variables that have to agree.
     compat : str
-        What it is to agree, as in :func:`xarray.merge`.
+        The comparison, as in :func:`xarray.merge`.
     behind : callable
         What a variable reads, or None if it was changed since it was opened.
-
-    Returns
-    -------
-    list of xarray.Dataset
-        Variables that cannot be compared so are still in all of them.
 
     Raises
     ------
     RequestError
-        When variables do not agree; each is named with the two stores.
+        When variables differ, with one fault for each variable and pair of stores.
     """
     if compat not in COMPARED_COMPAT:
         return list(datasets)
@@ -84,7 +80,7 @@ def resolve_conflicts(
         raise RequestError(faults)
     resolved = list(datasets)
     for pair in pairs:
-        if not pair.equal:  # only no_conflicts lets them pass
+        if not pair.equal:  # possible with compat='no_conflicts' only
             mine = resolved[pair.first][pair.name].variable
             filled = mine.fillna(datasets[pair.other][pair.name].variable)
             resolved[pair.first] = resolved[pair.first].assign({str(pair.name): filled})
@@ -95,7 +91,7 @@ def resolve_conflicts(
 def _pair_variables(
     datasets: Sequence[xr.Dataset], name: Hashable, compat: str
 ) -> list[_VariablePair]:
-    """The first store's variable with each other one; nothing if xarray is to compare them."""
+    """Pair the first variable with each other one; empty if xarray has to compare them."""
     holders = [number for number, one in enumerate(datasets) if name in one.variables]
     first, *others = holders
     mine = datasets[first].variables[name]
@@ -111,20 +107,20 @@ def _pair_variables(
 
 
 def _compare_lazily(mine: xr.Variable, theirs: xr.Variable, compat: str) -> tuple[Any, Any]:
-    """Whether they are equal and whether they agree; of Dask arrays, not computed yet."""
+    """Return lazy booleans: whether the values are equal, and whether ``compat`` accepts them."""
     same = mine == theirs
     missing, missing_there = mine.isnull(), theirs.isnull()
     equal = (same | (missing & missing_there)).all().data
     if compat != "no_conflicts":
         return True, equal
-    # Where the types differ, filling one from the other finds the type of the result.
+    # With different dtypes fillna is needed anyway, because it determines the result's dtype.
     return mine.dtype == theirs.dtype and equal, (same | missing | missing_there).all().data
 
 
 def _compare_all(
     pairs: Sequence[_VariablePair], compat: str, find_stored: StoredVariableLookup
 ) -> None:
-    """Compare all pairs at once."""
+    """Compare all pairs in one computation."""
     variables = {id(one): one for pair in pairs for one in (pair.mine, pair.theirs)}
     if sum(one.nbytes for one in variables.values()) <= MAX_LOCAL_COMPARE:
         with ThreadPoolExecutor(READER_THREADS) as readers:
@@ -149,5 +145,5 @@ def _make_fault(pair: _VariablePair, stores: Sequence[str], compat: str) -> Faul
         f"variable {pair.name!r}",
         f"different values in {stores[pair.first]!r} and {stores[pair.other]!r}",
         f"values that agree (compat={compat!r})",
-        "compat='override' takes those of the first store",
+        "compat='override' takes the values of the first store",
     )

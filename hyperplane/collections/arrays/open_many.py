@@ -1,4 +1,4 @@
-"""One lazy data set of many Zarr stores."""
+"""``open_zarr_many``: many Zarr stores as one lazy data set."""
 
 from __future__ import annotations
 
@@ -36,56 +36,55 @@ def open_zarr_many(
 ) -> xr.Dataset:
     """Open tens to thousands of Zarr stores as one lazy data set.
 
-    The metadata and the indexes of all stores are read at once, on threads of this process. What
-    comes back is what :func:`xarray.merge` or :func:`xarray.concat` makes of the stores opened
-    one by one. The data stays where it is: it is read where the Dask arrays are computed.
+    The metadata and indexes of all stores are read in parallel by threads of this process. The
+    result equals that of :func:`xarray.merge` or :func:`xarray.concat` for the stores opened one
+    by one. Data is read only when the Dask arrays are computed.
 
     Parameters
     ----------
     urls : str, path, or list of them
         Paths or fsspec URLs of stores of Zarr 2 or 3, with consolidated metadata or without; or
-        globs, whose matches are taken in the order of their names. For ``combine="nested"`` a
-        list of lists, one level for each entry of ``concat_dim``.
+        globs, whose matches are sorted by name. For ``combine="nested"`` a list of lists, with
+        one level for each entry of ``concat_dim``.
     combine : {"merge", "concat", "nested", "by_coords"}
-        What is done with the data sets: the function of xarray of that name.
+        The function of xarray that combines the data sets.
     concat_dim : str, pandas.Index or xarray.DataArray, or a list of them
         The dimension, old or new, along which they are concatenated; a list for
         ``combine="nested"``.
     compat : str
-        What makes two variables of one name agree, as in xarray. For ``"merge"`` and
-        ``"concat"`` large values are compared where Dask computes, and only the answers come
-        here; small ones are compared on threads of this process. The other two ways leave it to
-        xarray, which loads what it has to compare.
+        How variables of the same name are compared, as in xarray. With ``"merge"`` and
+        ``"concat"`` large variables are compared on the workers and small ones by threads of
+        this process. With the other two xarray compares, which loads the variables here.
     combine_attrs : str or callable
         How attributes are combined, as in xarray.
     join : {"outer", "inner", "left", "right", "exact", "override"}
         How indexes that differ are combined, as in xarray.
     data_vars : {"minimal", "different", "all"} or list of str, optional
-        Which data variables are concatenated, as in xarray. Not given: those that have the
-        dimension; all if it is new.
+        Which data variables are concatenated, as in xarray. By default those that have the
+        dimension, or all if the dimension is new.
     coords : {"minimal", "different", "all"} or list of str
         Which coordinates are concatenated, as in xarray.
     load : bool
-        Whether to read all data into the memory of this process, on threads of it.
+        Whether to read all data into the memory of this process, with its threads.
     group : str, optional
         The group inside each store.
     storage_options : mapping, optional
-        Options for fsspec, such as credentials. They are never shown.
+        Options for fsspec, such as credentials. They never appear in messages.
     **decoding
         Options of :func:`xarray.open_dataset`, such as ``decode_times`` or ``drop_variables``.
 
     Returns
     -------
     xarray.Dataset
-        Of Dask arrays in equal chunks, which ``to_zarr`` can write; indexes are loaded. Small
-        stores that follow each other along a dimension share a chunk of up to 32 MB, and one
-        task reads them at once. A variable that cannot be read names its store.
+        Dask arrays in equal chunks, which ``to_zarr`` can write; indexes are loaded. Small
+        stores that are concatenated share a chunk of up to 32 MB, which one task reads. Errors
+        while reading name the store and the variable.
 
     Raises
     ------
     RequestError
-        With one fault for each argument that cannot be used and for each store that cannot be
-        opened; or naming two stores and the variable or attribute about which they disagree.
+        With one fault for each invalid argument and each store that cannot be opened; or when
+        stores conflict, naming two of them and the variable or attribute.
     MissingPackage
         When xarray or zarr are not installed.
 

@@ -1,4 +1,4 @@
-"""Many Zarr stores opened at once, each in two round trips where its metadata allows it."""
+"""Open many Zarr stores in parallel, each in two round trips if its metadata allows it."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from hyperplane.stores.contact import reach, waiting
 from hyperplane.stores.listing import place_of
 from hyperplane.stores.secrets import shown, without_secrets
 
-#: Reads that wait for their stores at the same time.
+#: Maximum number of concurrent reads.
 READER_THREADS = 32
-#: Chunks of one array: a graph of more takes all memory.
+#: Maximum number of chunks of one array, because a larger task graph exhausts memory.
 MAX_CHUNKS = 10_000_000
 
 
 @dataclass(frozen=True)
 class OpenedStore:
-    """One store that was opened.
+    """An opened store.
 
     Parameters
     ----------
     name : str
         Its URL, without secrets.
     lazy : xarray.Dataset
-        Its variables as xarray reads them; the indexes are loaded.
+        Its variables as lazy arrays of xarray; the indexes are loaded.
     data : xarray.Dataset
-        The same as Dask arrays, in the chunks of the store.
+        Its variables as Dask arrays, in the chunks of the store.
     parts : dict of str to Part
-        What is read, by the name of the Dask array that reads it.
+        The stored variables, by the names of their Dask arrays.
     """
 
     name: str
@@ -55,25 +55,14 @@ def open_stores(
     options: Mapping[str, Any],
     storage_options: Mapping[str, Any] | None,
 ) -> list[OpenedStore]:
-    """Open the metadata and the indexes of all stores, on threads of this process.
+    """Read the metadata and indexes of all stores with threads of this process.
 
-    Parameters
-    ----------
-    urls : sequence of str
-        What the stores are called.
-    stores : sequence of CachingStore
-        The stores.
-    group : str, optional
-        The group inside each of them.
-    options : mapping
-        How xarray is to decode them.
-    storage_options : mapping, optional
-        Options for fsspec; no message shows them.
+    ``options`` are the decoding options of :func:`xarray.open_dataset`.
 
     Raises
     ------
     RequestError
-        With one fault for each store that could not be opened.
+        With one fault for each store that cannot be opened.
     """
     threads = min(READER_THREADS, len(stores))
     with ThreadPoolExecutor(threads) as openers, ThreadPoolExecutor(threads) as readers:
@@ -85,7 +74,7 @@ def open_stores(
                 with waiting(place.store, urls[number]):
                     lazy = _open_dataset(stores[number], group, options, readers)
                 _check_chunk_count(lazy)
-            except Exception as error:  # noqa: BLE001 - whatever a store or a codec may raise
+            except Exception as error:  # noqa: BLE001 - stores and codecs raise any type
                 why = _describe_error(error, group)
                 if isinstance(error, FileNotFoundError):
                     similar = suggest_similar_store(urls[number], storage_options)
@@ -103,15 +92,15 @@ def open_stores(
 
 
 def _check_chunk_count(lazy: xr.Dataset) -> None:
-    """Fail where metadata says that an array has more chunks than a graph can hold."""
+    """Raise ValueError if an array has more chunks than a task graph can hold."""
     for name, variable in lazy.variables.items():
         stored = variable.encoding.get("preferred_chunks", {})
         sizes = [(size, stored.get(dim, size)) for dim, size in variable.sizes.items()]
-        # The chunks of Zarr all have one size; where a list is given, it has been made already.
+        # Zarr chunks have one size; a tuple of sizes is already in memory and cannot be too long.
         regular = [(size, chunk) for size, chunk in sizes if isinstance(chunk, int) and chunk > 0]
         count = math.prod(-(-size // chunk) for size, chunk in regular)
         if count > MAX_CHUNKS:
-            problem = f"array {str(name)!r} has {count} chunks, and at most {MAX_CHUNKS} are read"
+            problem = f"array {str(name)!r} has {count} chunks; at most {MAX_CHUNKS} are supported"
             raise ValueError(f"{problem}; store it in larger chunks")
 
 
@@ -155,9 +144,10 @@ def _open_dataset(
 
 
 def _initial_reads(name: str, array: zarr.Array[Any]) -> list[Callable[[], Any]]:
-    """The reads that xarray will make of an array to open its group, to be made at once.
+    """Return the reads that xarray makes of an array to open its group, to run in parallel.
 
-    An index is read whole. Of times the first and the last are looked at for their type.
+    xarray reads an index completely, and the first and last value of a time variable to choose
+    its dtype.
     """
     dims: Any = getattr(array.metadata, "dimension_names", None)
     dims = dims or array.attrs.get("_ARRAY_DIMENSIONS")
@@ -172,7 +162,7 @@ def _initial_reads(name: str, array: zarr.Array[Any]) -> list[Callable[[], Any]]
 def _describe_error(error: Exception, group: str | None) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, FileNotFoundError):
-        return "nothing is there, or nothing that is a Zarr group"
+        return "no Zarr group exists there"
     if isinstance(error, KeyError):
-        return f"it holds no {text}" if group is None else f"it has no group {group!r}"
+        return f"it has no {text}" if group is None else f"it has no group {group!r}"
     return f"{type(error).__name__}: {text[:300]}"

@@ -1,4 +1,4 @@
-"""Chunks of a good size for an array, a limit of memory and a way of reading."""
+"""``propose_chunks``: chunk sizes for an array, a memory limit and an access pattern."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ def propose_chunks(
     whole: Any = (),
     memory: str | int = "100MB",
 ) -> Any:
-    """Chunks that fit into memory and suit the way in which an array is read.
+    """Propose chunk sizes that fit into memory and suit the way in which an array is read.
 
     Parameters
     ----------
     array : array, xarray.DataArray or tuple of int
-        An array of NumPy, Dask, Zarr or xarray, or the shape of one. Where it is stored in
-        chunks already, the proposed ones are multiples of those, if such fit.
+        An array of NumPy, Dask, Zarr or xarray, or the shape of one. If it is stored in chunks,
+        the proposed ones are multiples of them where these fit.
     dtype : dtype, optional
-        The type of the elements; needed with a shape.
+        The type of the elements; required with a shape.
     whole : str, int, or list of them
-        What is read at once, and so is not divided: dimensions of an xarray object by name,
-        axes of others by number. ``"time"`` for series at points, ``["y", "x"]`` for maps.
-        Nothing: all axes are divided about equally often.
+        Axes that are not divided because they are read as a whole: names of dimensions for an
+        xarray object, else numbers. ``"time"`` for time series at points, ``["y", "x"]`` for
+        maps. By default all axes are divided into similar numbers of chunks.
     memory : str or int
-        The most that one chunk may take, as ``"100MB"`` or bytes. A task holds a few chunks.
+        Maximum size of a chunk, as ``"100MB"`` or bytes. A task holds several chunks.
 
     Returns
     -------
     tuple of int or dict of str to int
-        Sizes for ``rechunk``; for an xarray object by the name of the dimension.
+        Chunk sizes for ``rechunk``; for an xarray object by the name of the dimension.
 
     Raises
     ------
     RequestError
-        When an argument cannot be used, or no chunk is small enough.
+        When an argument is invalid, or no chunk fits into ``memory``.
 
     Examples
     --------
-    >>> propose_chunks((3650, 720, 1440), dtype="float32")  # a part of everything
+    >>> propose_chunks((3650, 720, 1440), dtype="float32")  # no preferred axis
     (730, 120, 240)
-    >>> propose_chunks((3650, 720, 1440), dtype="float32", whole=0)  # series at points
+    >>> propose_chunks((3650, 720, 1440), dtype="float32", whole=0)  # time series at points
     (3650, 60, 111)
     >>> propose_chunks((3650, 720, 1440), dtype="float32", whole=[1, 2])  # maps
     (24, 720, 1440)
@@ -65,19 +65,21 @@ def propose_chunks(
     check(_find_whole_faults(expand_urls, names, shape))
     axes = [names.index(one) if one in names else int(one) % len(shape) for one in expand_urls]
     elements = limit // itemsize
-    # Series from stored maps: what is to be whole decides, and the chunks have to be made anew.
+    # If no multiple of the stored chunks fits, as for time series of stored maps, ignore these.
     sizes_found = choose_chunk_sizes(shape, units, axes, elements)
     sizes_found = sizes_found or choose_chunk_sizes(shape, [1] * len(shape), axes, elements)
     if sizes_found is None:
         least = itemsize * math.prod(max(1, shape[axis]) for axis in set(axes))
-        allowed = f"at least {format_bytes(least)}, the smallest chunk that is asked for"
-        advice = "raise memory=, or leave out an axis of whole="
+        allowed = (
+            f"at least {format_bytes(least)}, the size of the smallest chunk with whole={whole!r}"
+        )
+        advice = "raise memory=, or remove an axis from whole="
         raise RequestError([Fault("memory", format_bytes(limit), allowed, advice)])
     return dict(zip(names, sizes_found, strict=True)) if names else sizes_found
 
 
 def parse_memory_limit(memory: Any) -> int:
-    """Bytes of a limit given as text or as a number of bytes."""
+    """Parse a memory limit, given as text or as a number of bytes, into bytes."""
     size = whole_number(memory)
     if size is None and isinstance(memory, str):
         try:
@@ -93,7 +95,7 @@ def parse_memory_limit(memory: Any) -> int:
 def _describe_array(
     array: Any, dtype: Any
 ) -> tuple[tuple[int, ...], list[Hashable], int, list[int]]:
-    """Shape, names of dimensions if there are any, bytes of an element, and stored chunks."""
+    """Return shape, dimension names (may be empty), bytes per element, and stored chunks."""
     names: list[Hashable] = []
     stored: Any = {}
     if hasattr(array, "shape") and hasattr(array, "dtype"):
@@ -111,15 +113,15 @@ def _describe_array(
         raise RequestError([Fault("array", repr(array)[:80], _ARRAYS)])
     try:
         itemsize = max(1, np.dtype(dtype).itemsize)
-    except (TypeError, ValueError, SyntaxError):  # of text NumPy parses numbers
-        raise RequestError([Fault("dtype", repr(dtype)[:80], "a type of NumPy")]) from None
+    except (TypeError, ValueError, SyntaxError):  # NumPy parses text, and numbers in it
+        raise RequestError([Fault("dtype", repr(dtype)[:80], "a NumPy dtype")]) from None
     whole = tuple(size for size in sizes if size is not None)
     units = [_chunk_unit(stored.get(key, 1)) for key in (names or range(len(whole)))]
     return whole, names, itemsize, units
 
 
 def _chunk_unit(stored: Any) -> int:
-    """The size of stored chunks along one axis; of sizes that differ, one position."""
+    """Return the size of the stored chunks along an axis; 1 if their sizes differ."""
     if isinstance(stored, tuple):
         return stored[0] if len(set(stored[:-1])) == 1 or len(stored) == 1 else 1
     return max(1, int(stored))
@@ -133,4 +135,4 @@ def _find_whole_faults(
         known = one in names if names else axis is not None and -len(shape) <= axis < len(shape)
         if not known:
             choices = ", ".join(map(str, names)) if names else f"axes 0 to {len(shape) - 1}"
-            yield Fault("whole", repr(one)[:80], f"some of {choices}")
+            yield Fault("whole", repr(one)[:80], f"one or more of {choices}")

@@ -1,4 +1,4 @@
-"""Rechunking within a limit of memory, by way of intermediate chunks where that is needed."""
+"""``rechunk``: rechunking within a memory limit, through intermediate chunks if needed."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from hyperplane.units import format_bytes, whole_number
 
 @check_call
 def rechunk(array: Any, chunks: Any, *, memory: str | int = "1GB") -> Any:
-    """Rechunk without a task that holds more than a limit of memory.
+    """Rechunk so that no task needs more than a given amount of memory.
 
-    A task holds its new chunk and all chunks that it takes parts of. If that is too much, the
-    array goes through intermediate chunks, as few as will do. If no such way fits and a
-    distributed client is active, workers exchange the parts through their disks.
+    A task holds its new chunk and all old chunks that overlap it. If that exceeds the limit, the
+    array is rechunked in several steps, as few as possible. If no steps fit and a distributed
+    client is active, Dask's P2P rechunking is used, which exchanges data through worker disks.
 
     Parameters
     ----------
     array : dask.array.Array, xarray.DataArray or xarray.Dataset
-        What is rechunked; lazily, nothing is computed.
+        The array; the result is lazy.
     chunks : tuple, int, or dict
-        The chunks, as for ``rechunk`` of Dask and ``chunk`` of xarray, and as
-        :func:`propose_chunks` returns them.
+        The new chunks, as for ``rechunk`` of Dask or ``chunk`` of xarray, or from
+        :func:`propose_chunks`.
     memory : str or int
-        The most that one task may hold, as ``"1GB"`` or bytes: the memory of a worker divided by
-        its threads, less some room. Data that waits for its turn between tasks is not part of
-        it; workers write that to disk when they have to.
+        Maximum memory of one task, as ``"1GB"`` or bytes: the memory of a worker divided by its
+        threads, less some headroom. Results that wait between tasks are not included; workers
+        spill them to disk if needed.
 
     Returns
     -------
     dask.array.Array, xarray.DataArray or xarray.Dataset
-        Of the type that was given.
+        The same type as ``array``.
 
     Raises
     ------
     RequestError
-        When the chunks do not suit the array, or there is no way within the limit.
+        When the chunks do not match the array, or cannot be made within the limit.
 
     Examples
     --------
@@ -77,11 +77,11 @@ def rechunk(array: Any, chunks: Any, *, memory: str | int = "1GB") -> Any:
 
 
 def _chunks_by_dimension(chunks: Any, array: Any) -> dict[Any, Any]:
-    """Chunks for the dimensions of an xarray object; one size is for all of them."""
+    """Return chunks by dimension of an xarray object; a single size applies to all."""
     wanted = chunks if isinstance(chunks, dict) else dict.fromkeys(array.dims, chunks)
     unknown = [dim for dim in wanted if dim not in array.dims]
     if unknown or isinstance(chunks, list | tuple):
-        allowed = "sizes by the name of dimensions: " + ", ".join(map(str, array.dims))
+        allowed = "chunk sizes by dimension: " + ", ".join(map(str, array.dims))
         raise RequestError([Fault("chunks", repr(chunks)[:80], allowed)])
     return wanted
 
@@ -96,7 +96,7 @@ def _rechunk_variable(variable: Any, wanted: dict[Any, Any], limit: int, where: 
 
 
 def _rechunk_array(array: Any, chunks: Any, limit: int, where: str) -> Any:
-    """A Dask array in new chunks, by the first way that fits."""
+    """Rechunk a Dask array with the first method that fits into ``limit`` bytes per task."""
     old: Chunks = array.chunks
     new = _normalize_chunks(array, chunks)
     itemsize = array.dtype.itemsize
@@ -111,20 +111,22 @@ def _rechunk_array(array: Any, chunks: Any, limit: int, where: str) -> Any:
     if peak <= limit and _has_client():
         return array.rechunk(new, method="p2p")
     sizes = [format_bytes(count_largest_chunk(one) * itemsize) for one in (old, new)]
-    given = f"chunks of {sizes[0]} made to chunks of {sizes[1]} within {format_bytes(limit)}"
-    advice = f"with workers that have disks it takes {format_bytes(peak)}: start a cluster first"
+    given = f"rechunking from {sizes[0]} to {sizes[1]} chunks within {format_bytes(limit)}"
+    advice = f"start a cluster: P2P rechunking through worker disks needs {format_bytes(peak)}"
     if peak > limit:
-        advice = f"raise memory= to {format_bytes(peak)} at least, or ask for smaller chunks"
-    raise RequestError([Fault(where, given, "what has a way within memory=", advice)])
+        advice = f"raise memory= to at least {format_bytes(peak)}, or choose smaller chunks"
+    raise RequestError([Fault(where, given, "chunks that can be made within memory=", advice)])
 
 
 def _normalize_chunks(array: Any, chunks: Any) -> Chunks:
-    """The new chunks as sizes along each axis."""
+    """Return the new chunks as a tuple of sizes along each axis."""
     from dask.array.core import normalize_chunks
 
     if any(size != size for size in array.shape):
         advice = "call compute_chunk_sizes() first"
-        raise RequestError([Fault("array", "of unknown shape", "known sizes of chunks", advice)])
+        raise RequestError(
+            [Fault("array", "unknown chunk sizes", "an array of known chunk sizes", advice)]
+        )
     if isinstance(chunks, dict):
         axes = _normalize_axes(chunks, array.ndim)
         chunks = tuple(axes.get(axis, sizes) for axis, sizes in enumerate(array.chunks))
@@ -133,22 +135,22 @@ def _normalize_chunks(array: Any, chunks: Any) -> Chunks:
             chunks, array.shape, dtype=array.dtype, previous_chunks=array.chunks
         )
     except (ArithmeticError, TypeError, ValueError) as error:
-        allowed = f"sizes for an array of shape {array.shape}"
+        allowed = f"chunk sizes for an array of shape {array.shape}"
         given = chunks if isinstance(chunks, list | tuple) else [chunks]
         advice = " ".join(str(error).split())
         if any(isinstance(size, int) and size < 1 and size != -1 for size in given):
-            advice = "sizes are from 1; -1 stands for a whole axis"
+            advice = "chunk sizes are at least 1; -1 means the whole axis"
         raise RequestError([Fault("chunks", repr(chunks)[:80], allowed, advice)]) from error
     return rechunked
 
 
 def _normalize_axes(chunks: dict[Any, Any], count: int) -> dict[int, Any]:
-    """Sizes by axis, those counted from the end too."""
+    """Return sizes by axis, with negative axes counted from the end."""
     axes = {}
     for given, size in chunks.items():
         axis = whole_number(given)
         if axis is None or not -count <= axis < count:
-            allowed = f"axes 0 to {count - 1}, or from the end -1 to -{count}"
+            allowed = f"axes 0 to {count - 1}, or -1 to -{count} from the end"
             raise RequestError([Fault("chunks", repr(chunks)[:80], allowed)])
         axes[axis % count] = size
     return axes

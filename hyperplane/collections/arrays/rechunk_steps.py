@@ -1,4 +1,4 @@
-"""Ways of rechunking and the memory that they take: arithmetic alone, no arrays."""
+"""Plan rechunking steps and estimate their memory; nothing here touches an array."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-#: The sizes of the chunks along each axis, as Dask has them.
+#: Chunk sizes along each axis, as in ``dask.array.Array.chunks``.
 Chunks = tuple[tuple[int, ...], ...]
-#: Each step computes all of the array once more, so that there are never many.
+#: Maximum number of steps: each one copies the whole array.
 MAX_STEPS = 6
 
 
 def plan_rechunk_steps(old: Chunks, new: Chunks, itemsize: int, limit: int) -> list[Chunks] | None:
-    """Chunks on the way from old to new ones, so that no task holds more than a limit.
+    """Return the chunks after each step, so that no task holds more than ``limit`` bytes.
 
     Parameters
     ----------
     old, new : tuple of tuple of int
-        Sizes of the chunks along each axis.
+        Chunk sizes along each axis.
     itemsize : int
-        Bytes of an element.
+        Bytes per element.
     limit : int
-        The most bytes that a task may hold, see :func:`rechunk_peak`.
+        Maximum bytes of a task, see :func:`estimate_peak_bytes`.
 
     Returns
     -------
     list of tuple of tuple of int, or None
-        The last are the new chunks; None if there is no such way in a few steps.
+        The last entry is ``new``; None if ``MAX_STEPS`` steps do not fit.
 
     Examples
     --------
     >>> old, new = ((1,) * 400, (400,)), ((400,), (1,) * 400)
-    >>> [largest(step) for step in rechunk_steps(old, new, itemsize=8, limit=2_000_000)]
+    >>> [count_largest_chunk(s) for s in plan_rechunk_steps(old, new, itemsize=8, limit=2_000_000)]
     [400]
-    >>> [largest(step) for step in rechunk_steps(old, new, itemsize=8, limit=200_000)]
+    >>> [count_largest_chunk(s) for s in plan_rechunk_steps(old, new, itemsize=8, limit=200_000)]
     [400, 400]
-    >>> rechunk_steps(old, new, itemsize=8, limit=4_000) is None
+    >>> plan_rechunk_steps(old, new, itemsize=8, limit=4_000) is None
     True
     """
     for count in range(1, MAX_STEPS + 1):
@@ -52,7 +52,7 @@ def plan_rechunk_steps(old: Chunks, new: Chunks, itemsize: int, limit: int) -> l
 
 
 def _intermediate_chunks(old: Chunks, new: Chunks, part: float) -> Chunks:
-    """Chunks a part of the way from old to new ones, by ratio, that fit edges of both."""
+    """Return chunks between old and new, by geometric interpolation, aligned to both."""
     chunks = []
     for before, after in zip(old, new, strict=True):
         size, one, other = sum(before), max(before, default=0), max(after, default=0)
@@ -68,21 +68,14 @@ def _intermediate_chunks(old: Chunks, new: Chunks, part: float) -> Chunks:
 
 
 def estimate_peak_bytes(old: Chunks, new: Chunks, itemsize: int) -> int:
-    """Bytes that one task of a rechunking holds at most.
+    """Return the maximum bytes that one rechunking task holds.
 
-    These are a new chunk and all old ones that it takes parts of: a part of an array keeps the
-    whole array in memory.
-
-    Parameters
-    ----------
-    old, new : tuple of tuple of int
-        Sizes of the chunks along each axis.
-    itemsize : int
-        Bytes of an element.
+    A task holds its new chunk and all old chunks that overlap it, because a NumPy view keeps its
+    whole base array in memory.
 
     Examples
     --------
-    >>> rechunk_peak(((10, 10, 10),), ((15, 15),), itemsize=8)  # 15 of two tens
+    >>> estimate_peak_bytes(((10, 10, 10),), ((15, 15),), itemsize=8)  # 15 from two 10s
     280
     """
     sources = math.prod(_max_touched(one, other) for one, other in zip(old, new, strict=True))
@@ -90,18 +83,18 @@ def estimate_peak_bytes(old: Chunks, new: Chunks, itemsize: int) -> int:
 
 
 def count_largest_chunk(chunks: Chunks) -> int:
-    """Elements of the largest chunk.
+    """Return the number of elements of the largest chunk.
 
     Examples
     --------
-    >>> largest(((10, 5), (3, 4)))
+    >>> count_largest_chunk(((10, 5), (3, 4)))
     40
     """
     return math.prod(max(sizes, default=0) for sizes in chunks)
 
 
 def _max_touched(old: Sequence[int], new: Sequence[int]) -> int:
-    """Positions of the old chunks that a new chunk touches, at most."""
+    """Return the maximum total length of the old chunks that overlap one new chunk."""
     edges = [0, *accumulate(old)]
     most = position = 0
     for size in new:

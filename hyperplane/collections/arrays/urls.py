@@ -1,4 +1,4 @@
-"""What was given as stores: a URL, a glob, or a list of them, nested for a grid of stores."""
+"""Parse the ``urls`` argument: a URL, a glob, a list of them, or nested lists."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _ALLOWED = "a path, URL or glob of Zarr stores, or a list of them"
 
 
 def expand_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
-    """One URL for each store, globs expanded in the natural order of their names.
+    """Return one URL for each store, with globs expanded in natural order of the names.
 
     Raises
     ------
     RequestError
-        When something is no URL, or a glob finds nothing.
+        When an entry is not a URL, or a glob has no match.
     """
     several = [urls] if isinstance(urls, str | os.PathLike) else urls
     if isinstance(several, Mapping | bytes) or not is_iterable(several):
@@ -35,22 +35,22 @@ def expand_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[st
         except RequestError as error:
             faults += error.faults
     if not found and not faults:
-        faults = [Fault("urls", given(urls), _ALLOWED + "; here is none")]
+        faults = [Fault("urls", given(urls), _ALLOWED + "; the list is empty")]
     if faults:
         raise RequestError(faults)
     return found
 
 
 def flatten_nested_urls(urls: Any) -> Any:
-    """A nested list of URLs as lists of text, its depth, and the URLs in a row.
+    """Return nested URLs as lists of text, their depth, and a flat list.
 
     Examples
     --------
-    >>> nested([["a", "b"], ["c", "d"]])
+    >>> flatten_nested_urls([["a", "b"], ["c", "d"]])
     ([['a', 'b'], ['c', 'd']], 2, ['a', 'b', 'c', 'd'])
     """
     if isinstance(urls, str | os.PathLike) or not isinstance(urls, Sequence) or not urls:
-        allowed = "a list of paths or URLs, or lists of such lists of one depth"
+        allowed = "a list of paths or URLs, or nested lists of equal depth"
         raise RequestError([Fault("urls", given(urls), allowed)])
     if all(isinstance(url_or_list, str | os.PathLike) for url_or_list in urls):
         row = [os.fspath(url_or_list) for url_or_list in urls]
@@ -58,7 +58,7 @@ def flatten_nested_urls(urls: Any) -> Any:
     inner = [flatten_nested_urls(url_or_list) for url_or_list in urls]
     depths = {depth for _, depth, _ in inner}
     if len(depths) > 1:
-        raise RequestError([Fault("urls", given(urls), "lists of one depth")])
+        raise RequestError([Fault("urls", given(urls), "nested lists of equal depth")])
     tree = [url_or_list for url_or_list, _, _ in inner]
     return tree, depths.pop() + 1, [url for _, _, row in inner for url in row]
 
@@ -72,7 +72,15 @@ def _expand_url(
     if not is_glob(url):
         return [url]
     if "::" in url:
-        raise RequestError([Fault(where, given(url), "one URL a store, where URLs are chained")])
+        raise RequestError(
+            [
+                Fault(
+                    where,
+                    given(url),
+                    "one URL for each store; globs in chained URLs (::) are not supported",
+                )
+            ]
+        )
     try:
         return [place.address for place in named(url, storage_options)]
     except RequestError as error:

@@ -1,6 +1,6 @@
-"""Zarr stores from URLs: read in few round trips, and named without secrets.
+"""Zarr stores from URLs, opened in few round trips.
 
-zarr is imported here, so this module is imported by the functions that have asked for it.
+Imports zarr, an optional dependency, so callers import this module inside functions.
 """
 
 from __future__ import annotations
@@ -19,24 +19,18 @@ from zarr.storage import FsspecStore, LocalStore, WrapperStore
 from hyperplane.errors import HyperplaneError
 from hyperplane.stores.contact import opening
 
-#: The message wherever data in the memory of one process is asked of another.
+#: Why a memory:// store cannot be read by workers.
 MEMORY_STORE_ERROR = (
-    "memory:// is the memory of this process, and the workers are other processes: they would "
-    "read missing values without any error"
+    "memory:// is the memory of this process; workers are other processes and would read "
+    "missing values without any error"
 )
 
 
 class CachingStore(WrapperStore[Store]):
-    """A store that reads each thing once while it is being opened.
+    """A store that caches all reads until :meth:`stop_caching`.
 
-    xarray reads the beginning of a time axis three times, and looks for consolidated metadata
-    twice; each of these is a round trip. What was read is kept until :meth:`forget`, and never
-    sent to another process.
-
-    Parameters
-    ----------
-    store : zarr.abc.store.Store
-        The store that is read.
+    To open a store, xarray reads the beginning of a time axis three times and looks for
+    consolidated metadata twice, and each read is a round trip. The cache is never pickled.
     """
 
     def __init__(self, store: Store) -> None:
@@ -47,11 +41,11 @@ class CachingStore(WrapperStore[Store]):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """What the store holds under a key, or None."""
+        """Return the value of a key, or None."""
         if self._owner_pid not in (None, os.getpid()):
-            # Not when it is received: a worker that cannot receive a task closes itself.
+            # Not while unpickling: a worker that cannot deserialize a task shuts down.
             raise HyperplaneError(
-                f"{MEMORY_STORE_ERROR}; write the stores to a place that they can read"
+                f"{MEMORY_STORE_ERROR}; write the stores to files or an object store"
             )
         cache = self._cache
         if cache is None:
@@ -62,7 +56,7 @@ class CachingStore(WrapperStore[Store]):
         return await cache[request]
 
     def stop_caching(self) -> None:
-        """Keep nothing any more: what is read from now on is what is there then."""
+        """Discard the cache; later reads go to the store."""
         self._cache = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -70,7 +64,7 @@ class CachingStore(WrapperStore[Store]):
 
 
 def _unpickle_store(store: Store, owner_pid: int | None) -> CachingStore:
-    """The store, in the process that a task was sent to, or on the way there."""
+    """Return the store, without a cache, in the process that unpickles it."""
     store_copy = CachingStore(store)
     store_copy.stop_caching()
     store_copy._owner_pid = owner_pid
@@ -78,9 +72,9 @@ def _unpickle_store(store: Store, owner_pid: int | None) -> CachingStore:
 
 
 def is_in_memory(store: Store) -> bool:
-    """Whether the data is in the memory of this process alone."""
+    """Whether the data is in the memory of this process only (``memory://``)."""
     files = getattr(store, "fs", None)
-    while files is not None:  # a cache or an archive lies before other files
+    while files is not None:  # caching and archive file systems wrap another one
         protocol = files.protocol
         if "memory" in ((protocol,) if isinstance(protocol, str) else protocol):
             return True
@@ -89,7 +83,7 @@ def is_in_memory(store: Store) -> bool:
 
 
 def make_store(url: str, storage_options: Mapping[str, Any] | None) -> Store:
-    """The store behind a path or URL; nothing is read yet."""
+    """Return the Zarr store of a path or URL, without reading from it."""
     if "://" not in url:
         return LocalStore(Path(url).expanduser().absolute(), read_only=True)
     if url.startswith("file://"):

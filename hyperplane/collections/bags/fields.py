@@ -18,9 +18,9 @@ class FieldGetter:
 
     Examples
     --------
-    >>> Getter("user.id")({"user": {"id": 7}}), Getter("user.id")({"user.id": 8})
+    >>> FieldGetter("user.id")({"user": {"id": 7}}), FieldGetter("user.id")({"user.id": 8})
     (7, 8)
-    >>> Getter("user.id")({"user": "x"}, None) is None
+    >>> FieldGetter("user.id")({"user": "x"}, None) is None
     True
     """
 

@@ -91,9 +91,10 @@ def split_into_partitions(files: Sequence[File], blocksize: int | None) -> list[
     >>> from hyperplane.stores.places import Store
     >>> here = Store("file", "file:///", {})
     >>> small = [File(here, f"{i}.txt", 1000, "") for i in range(500)]
-    >>> [len(part) for part in split(small, 50_000_000)]
+    >>> [len(part) for part in split_into_partitions(small, 50_000_000)]
     [199, 199, 102]
-    >>> [(span.start, span.end) for (span,) in split([File(here, "a", 250, "")], 100)]
+    >>> large = [File(here, "a", 250, "")]
+    >>> [(span.start, span.end) for (span,) in split_into_partitions(large, 100)]
     [(0, 83), (83, 166), (166, 250)]
     """
     target = blocksize or _choose_blocksize(sum(map(estimate_cost, files)))

@@ -102,7 +102,7 @@ class TestProposed:
         assert fault(propose_chunks, (5, 5), dtype="f8", memory=0).where == "memory"
         assert fault(propose_chunks, (5, 5), dtype="f8", whole=2).where == "whole"
         array = xr.DataArray(np.zeros((5, 5)), dims=["y", "x"])
-        assert fault(propose_chunks, array, whole=0).allowed == "some of y, x"
+        assert fault(propose_chunks, array, whole=0).allowed == "one or more of y, x"
         too_small = fault(propose_chunks, (500, 500), dtype="f8", whole=0, memory="1kB")
         assert too_small.allowed.startswith("at least 4 kB")
 

@@ -21,8 +21,8 @@ def make_arrow_array(field: AvroField, values: Sequence[Any]) -> pa.Array:
 
     Examples
     --------
-    >>> several = Field("s", pa.list_(pa.string()), False, None)
-    >>> arrow_values(several, [[1, "x"], None]).to_pylist()
+    >>> several = AvroField("s", pa.list_(pa.string()), False, None)
+    >>> make_arrow_array(several, [[1, "x"], None]).to_pylist()
     [['1', 'x'], None]
     """
     held = [_to_plain(value, field.arrow) for value in values]

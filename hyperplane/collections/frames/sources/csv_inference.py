@@ -135,9 +135,9 @@ def choose_type(inferred: set[str], complete: bool) -> pl.DataType:
 
     Examples
     --------
-    >>> kind({"whole", "number"}, True), kind({"whole", "large"}, True), kind({"truth"}, True)
-    (Float64, UInt64, Boolean)
-    >>> kind({"whole", "inexact", "number"}, True)
+    >>> choose_type({"whole", "number"}, True), choose_type({"whole", "large"}, True)
+    (Float64, UInt64)
+    >>> choose_type({"whole", "inexact", "number"}, True)
     String
     """
     exact = "inexact" not in inferred
@@ -159,7 +159,7 @@ def deduplicate_names(names: Collection[str]) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> distinct(["a", "a", ""]), distinct(["a", "a", "a.1"])
+    >>> deduplicate_names(["a", "a", ""]), deduplicate_names(["a", "a", "a.1"])
     (('a', 'a.1', 'Unnamed: 2'), ('a', 'a.2', 'a.1'))
     """
     made = [name or f"Unnamed: {place}" for place, name in enumerate(names)]

@@ -46,7 +46,7 @@ def find_unclosed_quote(data: bytes, separator: bytes) -> int | None:
 
     Examples
     --------
-    >>> unclosed(b'1,"a\n2,b\n', b","), unclosed(b'1,5" long\n', b",")
+    >>> find_unclosed_quote(b'1,"a\n2,b\n', b","), find_unclosed_quote(b'1,5" long\n', b",")
     (2, None)
     """
     if is_sound(data, separator):
@@ -65,7 +65,7 @@ def find_last_line_end(text: bytes, separator: bytes) -> int:
 
     Examples
     --------
-    >>> last_end(b'1,a\n2,"b\nc', b",")
+    >>> find_last_line_end(b'1,a\n2,"b\nc', b",")
     4
     """
     ends = _find_line_ends(text, separator)
@@ -77,7 +77,7 @@ def find_record_start(text: bytes, separator: bytes, number: int) -> int:
 
     Examples
     --------
-    >>> record_start(b'1,"a\nb"\n\n2,c\n', b",", 1)
+    >>> find_record_start(b'1,"a\nb"\n\n2,c\n', b",", 1)
     9
     """
     values = np.frombuffer(text, np.uint8)

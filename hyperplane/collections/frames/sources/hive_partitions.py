@@ -25,8 +25,8 @@ def parse_hive_keys(
 
     Examples
     --------
-    >>> keys(["a/year=2023/0.parquet", "a/year=2024/0.parquet"], [])[0]["a/year=2024/0.parquet"]
-    (('year', 2024),)
+    >>> parse_hive_keys(["a/year=2023/0.parquet", "a/year=2024/0.parquet"], [])[0]
+    {'a/year=2023/0.parquet': (('year', 2023),), 'a/year=2024/0.parquet': (('year', 2024),)}
     """
     pairs_by_path = {path: _parse_path(path) for path in paths}
     names = dict.fromkeys(name for pairs in pairs_by_path.values() for name in pairs)

@@ -29,9 +29,9 @@ def infer_type(values: Sequence[Any]) -> pl.DataType:
 
     Examples
     --------
-    >>> kind_of([{"a": 1}, {"a": 2, "b": "x"}, None])
+    >>> infer_type([{"a": 1}, {"a": 2, "b": "x"}, None])
     Struct({'a': Int64, 'b': String})
-    >>> kind_of([["a"], [1, True]]), kind_of([1, 2.5]), kind_of([2**53 + 1, 2.5])
+    >>> infer_type([["a"], [1, True]]), infer_type([1, 2.5]), infer_type([2**53 + 1, 2.5])
     (String, Float64, String)
     """
     try:
@@ -90,9 +90,9 @@ def convert_values(values: Sequence[Any], kind: Any) -> list[Any] | None:
 
     Examples
     --------
-    >>> converted([1, None, 2.5], pl.Float64()), converted([1, True], pl.Int64())
+    >>> convert_values([1, None, 2.5], pl.Float64()), convert_values([1, True], pl.Int64())
     ([1.0, None, 2.5], None)
-    >>> converted(["a", 1, [True]], pl.String())
+    >>> convert_values(["a", 1, [True]], pl.String())
     ['a', '1', '[true]']
     """
     found = set(map(type, values)) - {type(None)}
@@ -116,7 +116,7 @@ def convert_to_floats(value: Any, kind: Any) -> Any:
 
     Examples
     --------
-    >>> with_floats([2**60, None], pl.List(pl.Float64()))
+    >>> convert_to_floats([2**60, None], pl.List(pl.Float64()))
     [1.152921504606847e+18, None]
     """
     if value is None:

@@ -68,7 +68,7 @@ def parse_na_values(given: Any, names: Collection[str]) -> tuple[MissingValues, 
 
     Examples
     --------
-    >>> missing_values(["-", -999], ["a"])[0].everywhere
+    >>> parse_na_values(["-", -999], ["a"])[0].everywhere
     ('-', '-999', '-999.0')
     """
     if isinstance(given, Mapping):

@@ -62,9 +62,9 @@ def group_neighbors(
 
     Examples
     --------
-    >>> joined("abcdef", [40_000_000] * 6, 100_000_000)
+    >>> group_neighbors("abcdef", [40_000_000] * 6, 100_000_000)
     [['a', 'b'], ['c', 'd'], ['e', 'f']]
-    >>> joined("abcdef", [4_000_000] * 6, 100_000_000, files="xxyyyz")
+    >>> group_neighbors("abcdef", [4_000_000] * 6, 100_000_000, files="xxyyyz")
     [['a', 'b'], ['c', 'd', 'e'], ['f']]
     """
     aim = choose_target_size(sum(sizes), partition_size)

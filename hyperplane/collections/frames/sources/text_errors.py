@@ -37,7 +37,7 @@ def suggest_dtype(value: object, kind: str) -> str:
 
     Examples
     --------
-    >>> type_advice("9223372036854775813", "int64"), type_advice("2.5", "int64")
+    >>> suggest_dtype("9223372036854775813", "int64"), suggest_dtype("2.5", "int64")
     ('uint64', 'float64')
     """
     text = str(value).strip()
@@ -171,7 +171,7 @@ def guess_separator(header: str, lines: Sequence[str], separator: str) -> str | 
 
     Examples
     --------
-    >>> separator_of("day;city", ["1;Rome", "2;Oslo"], ",")
+    >>> guess_separator("day;city", ["1;Rome", "2;Oslo"], ",")
     ';'
     """
     found = []

@@ -41,7 +41,7 @@ def to_polars(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
 
     Examples
     --------
-    >>> sound(pa.decimal128(15, 2), "float"), sound(pa.date32(), "float")
+    >>> to_polars(pa.decimal128(15, 2), "float"), to_polars(pa.date32(), "float")
     (Float64, Datetime(time_unit='ms', time_zone=None))
     """
     if is_uuid(kind):
@@ -94,7 +94,7 @@ def to_pandas_dtype(kind: pl.DataType, nullable: bool) -> Any:
 
     Examples
     --------
-    >>> in_pandas(pl.Int32(), nullable=False), in_pandas(pl.Int32(), nullable=True)
+    >>> to_pandas_dtype(pl.Int32(), nullable=False), to_pandas_dtype(pl.Int32(), nullable=True)
     (dtype('int32'), Int32Dtype())
     """
     if type(kind) in _NULLABLE:
@@ -119,9 +119,9 @@ def find_wider_type(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
 
     Examples
     --------
-    >>> widest(pl.Int32(), pl.Int64()), widest(pl.Int64(), pl.Float32())
+    >>> find_wider_type(pl.Int32(), pl.Int64()), find_wider_type(pl.Int64(), pl.Float32())
     (Int64, Float64)
-    >>> widest(pl.Int64(), pl.String()) is None
+    >>> find_wider_type(pl.Int64(), pl.String()) is None
     True
     """
     if one == other:
@@ -151,9 +151,9 @@ def merge_nested_types(one: pl.DataType, other: pl.DataType) -> pl.DataType | No
 
     Examples
     --------
-    >>> filled(pl.List(pl.Null()), pl.List(pl.Int64()))  # the lists of one file are all empty
+    >>> merge_nested_types(pl.List(pl.Null()), pl.List(pl.Int64()))  # one file has only empty lists
     List(Int64)
-    >>> filled(pl.List(pl.Int32()), pl.List(pl.Int64())) is None
+    >>> merge_nested_types(pl.List(pl.Int32()), pl.List(pl.Int64())) is None
     True
     """
     if one == other or isinstance(other, pl.Null):
