@@ -1,4 +1,4 @@
-"""``count_by``: how many records have each value."""
+"""``count_by``: the number of records for each value of a field."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from hyperplane.collections.bags.records import LineCounter, ReadSettings, parse
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 
-#: Partial counts that are put together at once.
+#: Number of partial counts that one task merges.
 SPLIT_EVERY = 8
-#: Values that are counted at once, so that one that cannot be hashed slows down few others.
+#: Number of values counted at once; an unhashable value slows down only its own batch.
 BATCH = 10_000
 
 Counts = dict[Any, int]
@@ -38,29 +38,28 @@ Counts = dict[Any, int]
 
 @check_call
 def count_by(bag: Bag, key: str | Callable[[Any], Any]) -> Bag:
-    """How many records have each value of a field, most frequent first.
+    """Count the records for each value of a field, most frequent first.
 
     Parameters
     ----------
     bag : dask.bag.Bag
-        Of mappings; with a function as ``key``, of anything.
+        Records that are mappings; any items if ``key`` is a function.
     key : str or callable
         Path of a field, as in :func:`select`, or a function of a record. A missing field counts
-        as None, so that a misspelt name gives ``[(None, n)]``. Lists and mappings are counted
-        too; NaN counts as one value. Values are equal as in Python: 1, 1.0 and True are one
-        value, shown as it came first.
+        as None, so a misspelled name gives ``[(None, n)]``. Lists and mappings are counted too;
+        NaN counts as one value. Values are compared as in Python: 1, 1.0 and True are one value,
+        returned in the form of its first occurrence.
 
     Returns
     -------
     dask.bag.Bag
-        One partition of pairs ``(value, count)`` in descending order of the counts, and of
-        first appearance where these are equal. ``dict(counts.compute())`` is a mapping, if all
-        values can be keys.
+        One partition of pairs ``(value, count)``, sorted by descending count, then by first
+        occurrence. ``dict(counts.compute())`` is a mapping if all values are hashable.
 
     Raises
     ------
     RequestError
-        When the key is neither.
+        When ``bag`` is not a bag, or ``key`` is neither text nor a function.
 
     Examples
     --------
@@ -104,14 +103,14 @@ def _find_key_faults(key: Any) -> list[Fault]:
 
 
 def _path_in_files(key: Any, fields: FieldSelection | None) -> str | None:
-    """Where the key stands in the lines of the files; None if it is not a field of them."""
+    """Return the path of the key in the files; None if it is not a field of their lines."""
     if not isinstance(key, str) or fields is None:
         return key if isinstance(key, str) else None
     return dict(fields.pairs).get(key)
 
 
 class HashableKey:
-    """A list, mapping or set as a key, equal to others as Python's ``==`` says."""
+    """Hashable wrapper of a list, mapping or set, with the equality of Python."""
 
     __slots__ = ("frozen", "value")
 
@@ -187,7 +186,7 @@ def _sort_counts(some: list[Counts]) -> list[tuple[Any, int]]:
 def _count_partition(
     settings: ReadSettings, part: BagPartition, where: RecordFilter | None, path: str
 ) -> Counts:
-    """Counts of a partition of files, from columns where they tell what records would."""
+    """Count a partition of files, from Arrow columns where these give the same result."""
     counter = LineCounter(settings, part)
     conditions = ColumnFilter(where)
     matches, get = where.make_predicate() if where else None, FieldGetter(path)
@@ -213,7 +212,7 @@ def _count_partition(
 def _infer_kind(
     settings: ReadSettings, span: Any, place: int, chunk: bytes, get: FieldGetter
 ) -> Any:
-    """The type of the first value, to be tried for the others; text when that is null."""
+    """Return the type of the first value, to try on the others; string if that is null."""
     first = chunk[: chunk.index(b"\n") + 1]
     for record in parse_lines(settings, span, place, first, LineCounter(settings, ())):
         value = get(record, None)

@@ -1,4 +1,4 @@
-"""Which files there are, and how they are cut or joined into partitions."""
+"""List the files of a bag and divide them into partitions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hyperplane.stores import listing
 from hyperplane.stores.naming import format_of
 from hyperplane.stores.places import File
 
-#: Bytes of text in a partition, at most and at least, when the caller does not say.
+#: Default maximum and minimum bytes of text in a partition.
 MAX_PARTITION, MIN_PARTITION = 64_000_000, 8_000_000
-#: Partitions for each thread that are useful: the slow ones do not hold up the rest.
+#: Partitions per thread, so that slow partitions do not leave threads idle.
 PARTITIONS_PER_THREAD = 4
-#: To open a file takes as long as to read about so many bytes.
+#: Opening a file takes about as long as reading this many bytes.
 OPEN_COST = 250_000
-#: Text is about so many times larger than its packed form.
+#: Assumed ratio of the sizes of uncompressed and compressed text.
 COMPRESSION_RATIO = 5
 
 FORMATS = {
@@ -34,7 +34,7 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class TextByteRange:
-    """The lines of a file that begin in ``[start, end)``; all of the file when ``end`` is None."""
+    """The lines of a file that start in bytes ``[start, end)``; the whole file if end is None."""
 
     path: str
     packing: str = ""
@@ -48,39 +48,38 @@ BagPartition = tuple[TextByteRange, ...]
 def find_files(
     urls: Any, storage_options: Mapping[str, Any] | None, kind: str | None
 ) -> tuple[list[File], str]:
-    """The files in order, all on one store, and the format of what the URLs name.
+    """Return the files in order and their format; all files must be on one file system.
 
     Raises
     ------
     RequestError
-        With every URL that names nothing, and every file whose format is not known.
+        With every URL that matches no file, and every file of unknown format.
     """
     found = listing.find(urls, storage_options, sized=False)
     first = {file.store.system: file for file in reversed(found)}
     if len(first) > 1:
         asked = " and ".join(repr(file.url) for file in reversed(first.values()))
-        advice = "make one bag for each store"
-        raise RequestError([Fault("urls", asked, "all URLs on one store", advice)])
+        advice = "make one bag for each and join them with dask.bag.concat"
+        raise RequestError([Fault("urls", asked, "URLs of one file system", advice)])
     return found, kind if kind is not None else format_of(
         found, FORMATS, "or write format='json' or format='text'"
     )
 
 
 def estimate_cost(file: File) -> int:
-    """What it takes to read a file, as bytes of text."""
+    """Return the cost of reading a file, in bytes of text."""
     size = file.size if file.sized else MAX_PARTITION
     return OPEN_COST + size * (COMPRESSION_RATIO if file.packing else 1)
 
 
 def split_into_partitions(files: Sequence[File], blocksize: int | None) -> list[BagPartition]:
-    """Cut large files and join small ones into partitions of about one size, in their order.
+    """Divide large files and join small ones into partitions of similar size, in order.
 
     Parameters
     ----------
     files : sequence of File
     blocksize : int, optional
-        Bytes of text in a partition. By default a partition for each of four turns of every
-        thread, but no fewer than 8 and no more than 64 MB.
+        Bytes of text in a partition. By default four partitions per thread, of 8 to 64 MB.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""``to_dataframe``: records as rows, of types that are inferred first and checked then."""
+"""``to_dataframe``: records as rows, with inferred and checked types."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from dask import dataframe as dd
 
-#: Partitions whose first records are looked at.
+#: Number of partitions whose first records are sampled.
 SAMPLED_PARTITIONS = 4
 
 
@@ -44,12 +44,12 @@ def to_dataframe(
     sample: int = 1000,
     flatten: bool = False,
 ) -> dd.DataFrame:
-    """A Dask dataframe of records, with inferred and checked types.
+    """Convert a bag of records to a Dask dataframe with inferred and checked types.
 
-    The types come from the first records of up to four partitions, which are read **now**; the
-    rest is lazy. When it is computed, each value is checked: one that is not of its column's
-    type ends the compute with :class:`~hyperplane.errors.WrongType`, which names the field, the
-    value, its file and line (or its partition), and the ``types=`` to write.
+    The types are inferred from the first records of up to four partitions, which are read
+    **immediately**; the rest is lazy. During the computation each value is checked: one that is
+    not of its column's type raises :class:`~hyperplane.errors.WrongType`, which names the field,
+    the value, its file and line (or its partition), and the ``types=`` to pass.
 
     ================================  =====================================================
     values in the sample              type of the column
@@ -59,36 +59,36 @@ def to_dataframe(
     true, false                       bool; boolean if some are null or missing
     ISO dates and times               datetime64[us]; with a zone, datetime64[us, UTC]
     other text                        string (Arrow), null is NA
-    lists, mappings, only nulls       object: Python's objects, not checked
+    lists, mappings, only nulls       object: Python objects, not checked
     ================================  =====================================================
 
-    Anything else, such as numbers and text in one field, is refused until ``types`` decides it.
+    Anything else, such as numbers and text in one field, is an error unless ``types`` sets it.
 
     Parameters
     ----------
     bag : dask.bag.Bag
-        Of mappings.
+        Records that are mappings.
     fields : list of str or mapping of str to str, optional
-        Fields, or names of columns and fields, by path as in :func:`select`. By default all
-        fields that the sample holds, in order of appearance. A field that no record of the
-        sample has is refused, unless both ``fields`` and ``types`` name it.
+        Paths of fields, or a mapping of column names to paths, as in :func:`select`. By default
+        all fields of the sample, in order of appearance. A field that no record of the sample
+        has is an error, unless both ``fields`` and ``types`` name it.
     types : mapping of str to str, optional
-        Types of some columns, one of those above. With ``"string"``, what is no text becomes
-        text: 5 becomes ``"5"``, lists and mappings become JSON.
+        Types of some columns, one of those above. ``"string"`` also converts values that are
+        not text: 5 becomes ``"5"``, lists and mappings become JSON.
     sample : int
-        Records to look at.
+        Number of records in the sample.
     flatten : bool
-        Whether a mapping in a record becomes a column for each of its fields, ``"user.id"``.
+        Whether a nested mapping becomes a column for each of its fields, such as ``"user.id"``.
 
     Returns
     -------
     dask.dataframe.DataFrame
-        A partition for each of the bag; each counts its rows from 0.
+        One partition for each partition of the bag, each with an index from 0.
 
     Raises
     ------
     RequestError
-        With every argument that cannot be and every field whose type is not clear.
+        With every invalid argument and every field of ambiguous type.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def to_dataframe(
     >>> frame.at.max().compute(scheduler="sync")
     Timestamp('2024-05-02 00:00:00')
     """
-    from dask import dataframe as dd  # here, for programs that make no dataframe
+    from dask import dataframe as dd  # slow import, not needed by other functions of bags
 
     chosen, faults = parse_fields(fields)
     types_by_name, more = parse_types(types)
@@ -125,7 +125,7 @@ def to_dataframe(
     if source is not None and file_columns is not None:
         token = tokenize(source.token, source.where, file_columns)
         read = DataFrameReader(source.settings, source.where, file_columns, token)
-        # Dask would make text of all objects, lists and mappings too.
+        # Otherwise Dask converts all object columns to text, including lists and mappings.
         with dask.config.set({"dataframe.convert-string": False}):
             return dd.from_map(read, source.parts, meta=meta, enforce_metadata=False)
     if not bag.npartitions:
@@ -136,7 +136,7 @@ def to_dataframe(
 def _resolve_paths(
     columns: list[BagColumn], source: BagSource | None
 ) -> tuple[BagColumn, ...] | None:
-    """The columns with the paths that they have in the files; None if they are not there."""
+    """Return the columns with their paths in the files; None if they are not file fields."""
     if source is None or source.settings.kind != "json":
         return None
     if source.fields is None:
@@ -172,14 +172,14 @@ def _read_sample(bag: Bag, count: int) -> list[Any]:
     other = next((record for record in records if not isinstance(record, dict)), None)
     if other is not None:
         given = f"a bag that holds a {type(other).__name__}"
-        check([Fault("bag", given, "a bag of mappings", "map each to a mapping first")])
+        check([Fault("bag", given, "a bag of mappings", "map each record to a mapping first")])
     return records
 
 
 def _infer_pairs(
     records: list[dict[str, Any]], flatten: bool, types_by_name: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """Names and paths of the columns: what the sample holds, and what has a type."""
+    """Return names and paths of the columns: fields of the sample and keys of ``types``."""
     paths = (
         _flatten_paths(records, "")
         if flatten
@@ -187,19 +187,19 @@ def _infer_pairs(
     )
     other = next((path for path in paths if not isinstance(path, str)), None)
     if other is not None:
-        check([Fault("bag", f"a field named {other!r}", "fields with names that are text")])
+        check([Fault("bag", f"a field named {other!r}", "fields whose names are text")])
     paths = list(dict.fromkeys([*paths, *types_by_name]))
     check(_find_absent_fields(records, [(path, path) for path in paths], "types"))
     if not paths:
-        given = "a sample without fields"
-        check([Fault("bag", given, "records", "write types={'name': 'string', ...}")])
+        given = "a bag whose sample has no fields"
+        check([Fault("bag", given, "records with fields", "write types={'name': 'string', ...}")])
     return tuple((path, path) for path in paths)
 
 
 def _find_absent_fields(
     records: list[dict[str, Any]], pairs: Iterable[tuple[str, str]], where: str
 ) -> list[Fault]:
-    """A fault for each field that none of the records has; without records there is none."""
+    """Return a fault for each field that no record of a nonempty sample has."""
     if not records:
         return []
     top = _sibling_paths(records, "")
@@ -212,7 +212,7 @@ def _find_absent_fields(
             continue
         known = dict.fromkeys([*top, *_sibling_paths(records, path)])
         near = difflib.get_close_matches(path, known, 3)
-        meant = f"did you mean {' or '.join(map(repr, near))}? if not, " if near else ""
+        meant = f"did you mean {' or '.join(map(repr, near))}? Otherwise " if near else ""
         advice = f"{meant}name a rare field in both fields= and types={{{name!r}: ...}}"
         allowed = f"a field of the {len(records):,} records of the sample"
         faults.append(Fault(where, repr(path), allowed, advice))
@@ -220,7 +220,7 @@ def _find_absent_fields(
 
 
 def _sibling_paths(records: list[dict[str, Any]], path: str) -> list[str]:
-    """Paths of the fields beside a path, as they come; of an empty one, names of all fields."""
+    """Return the paths of the fields at the same level as ``path``."""
     above, dot, _ = path.rpartition(".")
     found = map(FieldGetter(above), records) if dot else records
     inner = [one for one in found if isinstance(one, dict)]
@@ -228,7 +228,7 @@ def _sibling_paths(records: list[dict[str, Any]], path: str) -> list[str]:
 
 
 def _flatten_paths(records: list[dict[str, Any]], above: str) -> list[str]:
-    """Paths of all values; a field that is always a mapping stands for the fields in it."""
+    """Return the paths of all values; always-nested fields are expanded."""
     paths: list[str] = []
     for name in dict.fromkeys(name for record in records for name in record):
         inner = [record[name] for record in records if record.get(name) is not None]

@@ -1,4 +1,4 @@
-"""Layers of Dask graphs: what a bag reads is written in its layer."""
+"""Dask graph layers of bags; the layer of a bag from files records what it reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hyperplane.errors import Fault
 
 @dataclass(frozen=True)
 class BagSource:
-    """What a bag reads: from where, which part in each partition, and which records of them."""
+    """What a bag reads: settings, partitions, and the filter and fields applied to them."""
 
     settings: ReadSettings
     parts: Sequence[BagPartition]
@@ -29,7 +29,7 @@ class BagSource:
 
 
 class BagSourceLayer(MaterializedLayer):
-    """The layer of a bag that comes straight from files, so that helpers may read it their way."""
+    """Layer of a bag read directly from files, so that helpers can replace the reading tasks."""
 
     def __init__(self, tasks: dict[Any, Any], source: BagSource) -> None:
         super().__init__(tasks)
@@ -37,13 +37,13 @@ class BagSourceLayer(MaterializedLayer):
 
 
 def get_bag_source(bag: Bag) -> BagSource | None:
-    """What the bag reads, if it comes straight from :func:`read_records`."""
+    """Return the source of a bag read directly from files, else None."""
     layer = bag.dask.layers.get(bag.name)
     return layer.source if isinstance(layer, BagSourceLayer) else None
 
 
 def read_bag(label: str, function: Callable[..., Any], source: BagSource) -> Bag:
-    """A bag of which each partition is ``function(reading without its parts, part)``."""
+    """Return a bag of ``function(settings, part, where, fields)`` for each part of a source."""
     name = f"{label}-{tokenize(source.token, source.where, source.fields)}"
     tasks = {
         (name, i): lazy_task(
@@ -56,7 +56,7 @@ def read_bag(label: str, function: Callable[..., Any], source: BagSource) -> Bag
 
 
 def map_partitions(bag: Bag, label: str, function: Callable[..., Any], *arguments: Any) -> Bag:
-    """A bag of which each partition is ``function(partition, *arguments)``, an iterator."""
+    """Return a bag of the iterators ``function(partition, *arguments)``."""
     name = f"{label}-{tokenize(bag, function, *arguments)}"
     tasks = {
         (name, i): lazy_task((name, i), function, TaskRef((bag.name, i)), *arguments)
@@ -66,17 +66,17 @@ def map_partitions(bag: Bag, label: str, function: Callable[..., Any], *argument
 
 
 def make_graph(name: str, tasks: Any, below: Any) -> HighLevelGraph:
-    """A layer of tasks above collections; Dask's annotations know neither tasks nor bags."""
+    """Return a graph with a layer of tasks; untyped, as Dask's type hints lack Task and Bag."""
     return HighLevelGraph.from_collections(name, tasks, below)
 
 
 def lazy_task(key: Any, function: Callable[..., Any], *arguments: Any) -> Task:
-    """A task whose iterator is made a list, unless the next task in line takes it as it comes."""
+    """Return a task whose iterator becomes a list, unless Dask fuses it with the next task."""
     return Task(key, reify, Task(None, function, *arguments))
 
 
 def find_bag_faults(bag: Any) -> list[Fault]:
-    """The fault of an argument that is no bag."""
+    """Return a fault if the argument is not a bag."""
     if isinstance(bag, Bag):
         return []
     return [Fault("bag", f"a {type(bag).__name__}", "a dask.bag.Bag")]

@@ -1,9 +1,8 @@
-"""Columns of JSON lines without a Python object for each record.
+"""Parse JSON lines into Arrow columns, without a Python object for each record.
 
-PyArrow parses only the fields that are asked for, four times as fast as Python's own parser, and
-lets other threads run meanwhile. It is used only for chunks of which it gives what Python would
-give, whatever they hold; for all others the kernel answers None, and the caller takes the
-slow road.
+PyArrow parses only the requested fields, four times as fast as Python's parser, and releases the
+GIL. It is used only for chunks for which its result provably equals that of Python; for others
+the functions return None and the caller parses the lines with Python.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from hyperplane.collections.bags.files import BagPartition
 from hyperplane.collections.bags.lines import chunks
 from hyperplane.collections.bags.records import LineCounter, ReadSettings, parse_lines
 
-#: After so many chunks of a partition that it cannot do, the kernel is left alone.
+#: After this many unsuitable chunks of a partition the remaining ones are parsed by Python.
 MAX_REFUSALS = 2
-#: Digits of a number that Python still reads; of longer ones it may refuse a line.
+#: Longest line: Python refuses to parse integers of more digits than this.
 MAX_LINE = 4300
-#: When more records than this match, to parse them all at once is faster.
+#: If a larger share of the records matches, parsing all of them with Python is faster.
 MAX_MATCH_SHARE = 0.5
 
 _LINE_END, _OPENED, _CLOSED = b"\n{}"
-# PyArrow takes it for a number; Python reads Infinity, and not this.
+# PyArrow parses Inf as a number; Python accepts only Infinity.
 _INFINITY = b"Inf"
 _BEFORE_VALUE = np.frombuffer(b":,[ \t\r-", np.uint8)
 
@@ -39,7 +38,7 @@ Types = Mapping[str, pa.DataType]
 
 
 def read_columns(settings: ReadSettings, chunk: bytes, types: Types) -> dict[str, Any] | None:
-    """Columns of the chunk, one value for each line, or None if Python must look.
+    """Return Arrow columns by path, or None if Python has to parse the chunk.
 
     Parameters
     ----------
@@ -47,11 +46,7 @@ def read_columns(settings: ReadSettings, chunk: bytes, types: Types) -> dict[str
     chunk : bytes
         Whole lines.
     types : mapping of str to pyarrow.DataType
-        Type of each path. A missing field and a null are both null.
-
-    Returns
-    -------
-    dict of str to pyarrow.Array, or None
+        Type of each path. Missing fields and nulls are both null.
     """
     schema = _make_schema(types)
     if schema is None or not _is_plain(settings, chunk, types):
@@ -76,7 +71,7 @@ def _parse_json(chunk: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def _make_schema(types: Types) -> pa.Schema | None:
-    """The fields as nested structures; None if one is both a value and a structure."""
+    """Return paths as a nested schema; None if a path is both a value and a structure."""
     tree: dict[str, Any] = {}
     for path, kind in types.items():
         *above, last = path.split(".")
@@ -102,7 +97,7 @@ def _make_fields(tree: Mapping[str, Any]) -> list[pa.Field]:
 
 
 def _is_plain(settings: ReadSettings, chunk: bytes, types: Types) -> bool:
-    """Whether each line is one that both parsers read alike, if PyArrow reads it at all."""
+    """Whether both parsers give the same result for each line that PyArrow accepts."""
     return (
         settings.kind == "json"
         and settings.encoding == "utf-8"
@@ -115,9 +110,9 @@ def _is_plain(settings: ReadSettings, chunk: bytes, types: Types) -> bool:
 
 
 def _has_plain_lines(text: Any) -> bool:
-    """Whether each line begins and ends as an object does, and none is very long.
+    """Whether each line starts with "{", ends with "}" and is not too long.
 
-    Between "}" and "{" no value of JSON goes on: so no object spans lines.
+    No JSON value continues across "}", line end and "{", so no object spans lines.
     """
     ends = np.flatnonzero(text == _LINE_END)
     starts = np.concatenate(([0], ends[:-1] + 1))
@@ -129,14 +124,14 @@ def _has_plain_lines(text: Any) -> bool:
 
 
 def _has_infinity(text: Any) -> bool:
-    """Whether the letters Inf stand in it, not in a text; a search for three takes ten times."""
+    """Whether ``Inf`` occurs as a value; comparing bytes is ten times as fast as a regex."""
     at = np.flatnonzero(text[1:-2] == _INFINITY[0]) + 1
     at = at[(text[at + 1] == _INFINITY[1]) & (text[at + 2] == _INFINITY[2])]
     return bool(np.isin(text[at - 1], _BEFORE_VALUE).any())
 
 
 def _has_dotted_name(chunk: bytes, types: Types) -> bool:
-    """Whether a field may have the very name of a path of nested ones."""
+    """Whether a field may be named exactly like a path of nested fields."""
     dotted = [path for path in types if "." in path]
     return bool(dotted) and (
         any(f'"{path}"'.encode(errors="replace") in chunk for path in dotted)
@@ -162,7 +157,7 @@ def _get_column(table: pa.Table, path: str) -> pa.Array:
 
 
 def infer_arrow_type(values: Any) -> pa.DataType | None:
-    """The one type of all values, if both sides compare values of that type alike."""
+    """Return the common type of the values if Arrow and Python compare it alike, else None."""
     kinds = {type(value) for value in values}
     if kinds == {str}:
         return pa.string()
@@ -174,7 +169,7 @@ def infer_arrow_type(values: Any) -> pa.DataType | None:
 
 
 class ColumnFilter:
-    """The conditions of a :class:`Where` that can be answered from columns."""
+    """The conditions of a :class:`RecordFilter` that can be evaluated on Arrow columns."""
 
     def __init__(self, where: RecordFilter | None) -> None:
         conditions = where.conditions if where else ()
@@ -186,18 +181,18 @@ class ColumnFilter:
                 else None
             )
             if isinstance(condition, OneOfCondition) and kind is not None:
-                # As JSON, because for pa.array PyArrow imports pandas, if there is one.
+                # Parsed from JSON, because pa.array imports pandas if that is installed.
                 lines = "".join(json.dumps({"v": value}) + "\n" for value in condition.values)
                 try:
                     table = _parse_json(lines.encode(), pa.schema([("v", kind)]))
-                except pa.ArrowInvalid:  # half of a pair of surrogates, which is no text
+                except pa.ArrowInvalid:  # an unpaired surrogate
                     continue
                 self.sets[path] = table.column("v").combine_chunks()
         self.types = {path: values.type for path, values in self.sets.items()}
         self.is_whole = len(self.sets) == len(conditions)
 
     def mask(self, columns: Mapping[str, Any]) -> Any:
-        """Which lines meet these conditions; None when there are none."""
+        """Return a boolean mask of the lines that meet the conditions; None without conditions."""
         mask = None
         for path, values in self.sets.items():
             this = compute.is_in(columns[path], value_set=values)
@@ -206,14 +201,14 @@ class ColumnFilter:
 
 
 def iterate_chunks(settings: ReadSettings, part: BagPartition) -> Iterator[tuple[Any, int, bytes]]:
-    """Spans, places and chunks of a partition; the last line has an end too."""
+    """Yield byte range, offset and chunk for a partition; every chunk ends with a line end."""
     for span in part:
         for place, chunk in chunks(settings.store, span):
             yield span, place, chunk if chunk.endswith(b"\n") else chunk + b"\n"
 
 
 def read_matching(settings: ReadSettings, part: BagPartition, where: RecordFilter) -> Iterator[Any]:
-    """All records of a partition that match, and perhaps some that do not."""
+    """Yield a superset of the matching records of a partition, pre-filtered with Arrow."""
     counter = LineCounter(settings, part)
     conditions = ColumnFilter(where)
     refusals_left = MAX_REFUSALS if conditions.sets else 0

@@ -1,4 +1,4 @@
-"""``read_records`` and ``bad_records``."""
+"""``read_records`` and ``bad_records``: bags of the records of text files."""
 
 from __future__ import annotations
 
@@ -40,47 +40,47 @@ def read_records(
     encoding: str = "utf-8",
     limit: float = 0.01,
 ) -> Bag:
-    r"""A bag of the records of JSON lines or text files.
+    r"""Read JSON lines or text files as a bag of records.
 
-    Large files are cut at line ends, small ones are joined, so that partitions are of about one
-    size; a packed file (``.gz``, ``.bz2``, ``.xz``, ``.zst``, ``.lz4``, ``.zip``) cannot be cut.
-    The order is that of the URLs, and within a glob or folder the natural one of the names:
-    ``part-2`` before ``part-10``. Blank lines of JSON are no records and are passed over; of text
+    Large files are divided at line ends and small ones joined, so that partitions have similar
+    sizes; a compressed file (``.gz``, ``.bz2``, ``.xz``, ``.zst``, ``.lz4``, ``.zip``) cannot be
+    divided. The order is that of the URLs, and within a glob or folder the natural order of the
+    names: ``part-2`` before ``part-10``. Blank lines of JSON files are skipped; in text files
     each line is a record, without its line end.
 
-    A line that is not of the encoding, not JSON or no JSON object is *bad*: it is left out, and a
-    :class:`~hyperplane.errors.BadLinesWarning` counts the bad lines of each partition when that
-    has been read to its end; it reaches the client from any worker. More of them than ``limit``
-    allows end the compute with :class:`~hyperplane.errors.BadLines`. :func:`bad_records` gives
-    all of them.
+    A line that cannot be decoded, is not JSON, or is not a JSON object is *bad*: it is left out,
+    and a :class:`~hyperplane.errors.BadLinesWarning` gives the number of bad lines at the end of
+    each partition; warnings of workers reach the client. If ``limit`` is exceeded, the
+    computation raises :class:`~hyperplane.errors.BadLines`. :func:`bad_records` returns all bad
+    lines.
 
     Parameters
     ----------
     urls : str, path or list of them
-        Files, globs, folders, or URLs that fsspec opens; all on one store. Each file is read once.
+        Files, globs, folders, or fsspec URLs; all on one file system. Each file is read once.
     format : {"json", "text"}, optional
-        By default what the names say: ``.jsonl``, ``.ndjson`` and ``.json`` are JSON with one
-        object a line; ``.txt``, ``.text`` and ``.log`` are text.
+        By default inferred from the suffix: ``.jsonl``, ``.ndjson`` and ``.json`` are JSON with
+        one object per line; ``.txt``, ``.text`` and ``.log`` are text.
     blocksize : int or str, optional
-        Bytes of text in a partition, such as ``"64MB"``. By default what makes four partitions
-        for each thread of the cluster, but no fewer than 8 MB and no more than 64 MB.
+        Bytes of text in a partition, such as ``"64MB"``. By default four partitions for each
+        thread of the cluster, but at least 8 MB and at most 64 MB.
     storage_options : mapping, optional
-        For the file system of the URLs.
+        Options of the fsspec file system.
     encoding : str
-        Of the text; a line end must be the one byte 0x0A in it.
+        Encoding of the text, in which a line end must be the single byte 0x0A.
     limit : float
-        The share of a partition's lines that may be bad, from 0 to 1. Unless it is 0, ten bad
-        lines pass whatever their share, if they are no more than half of the lines.
+        Maximum fraction of bad lines in a partition, from 0 to 1. Unless it is 0, ten bad lines
+        are always allowed if they are at most half of the lines.
 
     Returns
     -------
     dask.bag.Bag
-        Of mappings, or of text.
+        Mappings for JSON, text otherwise.
 
     Raises
     ------
     RequestError
-        With every URL that names no file, and every argument that cannot be.
+        With every URL that matches no file, and every invalid argument.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def _records(settings: ReadSettings, part: BagPartition, *_: Any) -> Iterator[An
 def _check_settings(
     kind: Any, blocksize: Any, encoding: Any, limit: Any
 ) -> tuple[int | None, str, list[Fault]]:
-    """Block size in bytes, name of the encoding, and what is wrong with the arguments."""
+    """Return block size in bytes, normalized encoding name, and faults."""
     faults = []
     if not is_one_of(kind, (None, "json", "text")):
         faults.append(Fault("format", repr(kind)[:80], "'json' or 'text'"))
@@ -133,7 +133,7 @@ def _check_settings(
         allowed = "an encoding in which a line end is one byte, such as utf-8, cp1252 or shift_jis"
         faults.append(Fault("encoding", repr(encoding), allowed, "convert the files to utf-8"))
     if isinstance(limit, bool) or not isinstance(limit, Real) or not _is_share(limit):
-        faults.append(Fault("limit", repr(limit), "a share from 0 to 1, such as 0.01"))
+        faults.append(Fault("limit", repr(limit), "a fraction from 0 to 1, such as 0.01"))
     return size, name.replace("utf-8-sig", "utf-8"), faults
 
 
@@ -143,25 +143,25 @@ def _is_share(number: Any) -> bool:
 
 @check_call
 def bad_records(bag: Bag) -> Bag:
-    r"""The lines that :func:`read_records` leaves out, whatever their number.
+    r"""Return all bad lines that :func:`read_records` leaves out.
 
-    Lazy; to compute it reads the files again, and those that are cut into several partitions
-    twice, to count their lines.
+    The result is lazy. Computing it reads the files again; files that are divided into several
+    partitions are read twice, to count lines.
 
     Parameters
     ----------
     bag : dask.bag.Bag
-        From :func:`read_records`, or from :func:`select` straight after it.
+        From :func:`read_records`, or from :func:`select` applied directly to that.
 
     Returns
     -------
     dask.bag.Bag
-        Of mappings: ``file``, ``line`` (from 1), ``text`` and ``reason``.
+        Mappings with ``file``, ``line`` (from 1), ``text`` and ``reason``.
 
     Raises
     ------
     RequestError
-        When the bag does not come straight from files.
+        When the bag was not read directly from files.
 
     Examples
     --------
@@ -174,15 +174,23 @@ def bad_records(bag: Bag) -> Bag:
     """
     source = get_bag_source(bag) if isinstance(bag, Bag) else None
     if source is None:
-        asked = f"a {type(bag).__name__} that does not come straight from files"
-        raise RequestError([Fault("bag", asked, "what read_records gave")])
+        asked = f"a {type(bag).__name__} that was not read directly from files"
+        raise RequestError(
+            [
+                Fault(
+                    "bag",
+                    asked,
+                    "a bag from hyperplane.bag.read_records, or from select applied directly to it",
+                )
+            ]
+        )
     token = tokenize(source.token)
     name, count = f"bad-records-{token}", f"count-lines-{token}"
     tasks: dict[Any, Any] = {}
     for i, part in enumerate(source.parts):
         before: Any = 0
         if part[0].start:
-            # A file that is cut fills its partitions alone, one after the other.
+            # A divided file occupies consecutive partitions, without other files.
             above = TaskRef((count, i - 1)) if source.parts[i - 1][0].start else 0
             tasks[count, i] = Task(
                 (count, i), _count_lines_before, source.settings, source.parts[i - 1], above
@@ -193,12 +201,12 @@ def bad_records(bag: Bag) -> Bag:
 
 
 def _count_lines_before(settings: ReadSettings, part: BagPartition, above: int) -> int:
-    """Lines of a file up to the end of a part of it."""
+    """Return the number of lines of a file up to the end of a byte range."""
     return above + sum(chunk.count(b"\n") for _, chunk in chunks(settings.store, part[0]))
 
 
 class _BadLineCollector(LineCounter):
-    """A tally that keeps all bad lines, and warns of none."""
+    """A line counter that collects all bad lines and does not warn."""
 
     def __init__(self, settings: ReadSettings, part: BagPartition) -> None:
         super().__init__(settings, part)
@@ -216,7 +224,7 @@ def _read_bad_lines(
         line = 1 + (before if span.start else 0)
         for place, chunk in chunks(settings.store, span):
             for _ in parse_lines(settings, span, place, chunk, counter):
-                pass  # the good ones
+                pass  # good records
             for bad in counter.all:
                 text, reason = bad.text, bad.reason
                 yield {"file": span.path, "line": line + bad.after, "text": text, "reason": reason}

@@ -1,4 +1,4 @@
-"""Records from lines; what is no record is counted, and named when asked."""
+"""Parse lines into records, and count and report bad lines."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hyperplane.collections.bags.messages import describe_files, shorten
 from hyperplane.errors import BadLines, BadLinesWarning
 from hyperplane.units import plural
 
-#: Bad lines that pass in a small partition, as long as they are no more than half of it.
+#: Bad lines that are always allowed, if they are at most half of the partition.
 MIN_ALLOWED = 10
 _SPACE = " \t\r\n"
 
-# One call of the scanner itself; json.loads spends as long again around it on a short line.
+# Called directly, because json.loads takes twice as long for a short line.
 _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
@@ -34,7 +34,7 @@ class ReadSettings:
 
 
 class BadLine(NamedTuple):
-    """A line that is no record: so many lines after the one that begins at ``place``."""
+    """A bad line: ``after`` lines after the line at byte offset ``place``."""
 
     span: TextByteRange
     place: int
@@ -44,7 +44,7 @@ class BadLine(NamedTuple):
 
 
 class LineCounter:
-    """Counts the lines of a partition, and warns or raises when it ends."""
+    """Counts the good and bad lines of a partition, and warns or raises at its end."""
 
     def __init__(self, settings: ReadSettings, part: BagPartition) -> None:
         self.settings, self.part = settings, part
@@ -57,7 +57,7 @@ class LineCounter:
         self.first = self.first or bad
 
     def close(self) -> None:
-        """Say what was left out; raise when it is more than the limit allows."""
+        """Warn about bad lines, or raise BadLines if they exceed the limit."""
         if self.first is None:
             return
         lines, limit = self.good + self.bad, self.settings.limit
@@ -67,21 +67,23 @@ class LineCounter:
         if self.bad > allowed:
             raise self._make_error(self.first, lines)
         first, span = self.first, self.first.span
-        # Not read again from the start of a large file for a warning.
+        # A line number would need reading a large file from its start, too slow for a warning.
         at = f"near byte {first.place}" if span.start else f"line {self._line_number(first)}"
-        _warn(f"{summary}; the first: {at} of {span.path}, {first.reason}: {shorten(first.text)!r}")
+        _warn(
+            f"{summary}; the first is {at} of {span.path}, {first.reason}: {shorten(first.text)!r}"
+        )
 
     def _line_number(self, bad: BadLine) -> int:
         return line_number(self.settings.store, bad.span, bad.place) + bad.after
 
     def _make_error(self, first: BadLine, lines: int) -> BadLines:
         number = self._line_number(first)
-        advice = "repair the file, or raise limit= if they may be left out"
+        advice = "repair the file, or raise limit= to allow leaving them out"
         if first.text.lstrip().startswith("[") or first.text.strip() in {"{", "["}:
-            advice = "write one whole object per line: an array or indented JSON is no JSON lines"
+            advice = "write one object per line: a JSON array or indented JSON is not JSON lines"
         return BadLines(
-            f"{self.bad} of {plural(lines, 'line')} of a partition are no records, "
-            f"which is more than limit={self.settings.limit:g} allows; the first: "
+            f"{self.bad} of {plural(lines, 'line')} of a partition are bad, "
+            f"more than limit={self.settings.limit:g} allows; the first is "
             f"line {number} of {first.span.path}, {first.reason}: {shorten(first.text)!r}; "
             f"{advice}",
             first.span.path,
@@ -92,14 +94,14 @@ class LineCounter:
 
 
 def _warn(message: str) -> None:
-    """Warn here and, from a worker, at the client."""
+    """Warn in this process and, if it is a worker, also at the client."""
     distributed = sys.modules.get("distributed")
     warn: Callable[..., None] = distributed.warn if distributed else warnings.warn
     warn(message, BadLinesWarning)
 
 
 def read_partition(settings: ReadSettings, part: BagPartition) -> Iterator[Any]:
-    """The records of a partition, as they are asked for."""
+    """Yield the records of a partition, reading lazily."""
     counter = LineCounter(settings, part)
     for span in part:
         for place, chunk in chunks(settings.store, span):
@@ -110,7 +112,7 @@ def read_partition(settings: ReadSettings, part: BagPartition) -> Iterator[Any]:
 def parse_lines(
     settings: ReadSettings, span: TextByteRange, place: int, chunk: bytes, counter: LineCounter
 ) -> Iterator[Any]:
-    """The records of a chunk of whole lines."""
+    """Yield the records of a chunk of whole lines."""
     try:
         text = chunk.decode(settings.encoding)
     except UnicodeDecodeError:
@@ -141,7 +143,7 @@ def parse_lines(
 
 
 def _split_lines(text: Any, mark: Any) -> list[Any]:
-    """Lines without their ends; after the last line end there is no line."""
+    """Split into lines without line ends; nothing follows the last line end."""
     lines: list[Any] = text.split(mark)
     if not lines[-1]:
         lines.pop()
@@ -151,7 +153,7 @@ def _split_lines(text: Any, mark: Any) -> list[Any]:
 def _parse_bytes_line(
     settings: ReadSettings, bad: BadLine, line: bytes, counter: LineCounter
 ) -> Iterator[Any]:
-    """The record of a line in a chunk that is not all of the encoding."""
+    """Yield the record of a line from a chunk that could not be decoded as a whole."""
     try:
         text = line.decode(settings.encoding).removesuffix("\r")
     except UnicodeDecodeError as error:
@@ -166,7 +168,7 @@ def _parse_bytes_line(
 
 
 def _parse_unusual_line(bad: BadLine, counter: LineCounter) -> Iterator[dict[str, Any]]:
-    """The record of a line that has spaces around it, is blank, or is none."""
+    """Yield the record of a line with surrounding space; none if it is blank or bad."""
     stripped = bad.text.strip(_SPACE)
     if not stripped:
         return
@@ -179,7 +181,7 @@ def _parse_unusual_line(bad: BadLine, counter: LineCounter) -> Iterator[dict[str
 
 
 def _parse_object(text: str) -> dict[str, Any] | str:
-    """An object, or why the text is none."""
+    """Return the JSON object, or the reason why the text is not one."""
     try:
         record = json.loads(text)
     except RecursionError:
@@ -187,7 +189,7 @@ def _parse_object(text: str) -> dict[str, Any] | str:
     except ValueError as error:
         return f"not JSON ({error})"
     if not isinstance(record, dict):
-        return f"JSON, but no object but {_JSON_NAMES.get(type(record), 'null')}"
+        return f"JSON, but {_JSON_NAMES.get(type(record), 'null')} instead of an object"
     return record
 
 
@@ -196,5 +198,5 @@ _JSON_NAMES = {
     str: "text",
     int: "a number",
     float: "a number",
-    bool: "a truth value",
+    bool: "a boolean",
 }

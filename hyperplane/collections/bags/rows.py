@@ -1,4 +1,4 @@
-"""Records as the rows of pandas dataframes, a partition at a time."""
+"""Convert the records of a partition to a pandas dataframe."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 
 def make_frame(decided: Sequence[BagColumn], pieces: Sequence[list[Any]]) -> pd.DataFrame:
-    """A pandas dataframe of columns, each in pieces."""
-    import pandas as pd  # here, for programs that make no dataframe
+    """Return a pandas dataframe of columns, each given as a list of arrays."""
+    import pandas as pd  # slow import, not needed by other functions of bags
 
     made = {c.name: make_series(c, its) for c, its in zip(decided, pieces, strict=True)}
     return pd.DataFrame(made, columns=[column.name for column in decided])
@@ -43,7 +43,7 @@ def make_frame(decided: Sequence[BagColumn], pieces: Sequence[list[Any]]) -> pd.
 def make_arrays(
     decided: Sequence[BagColumn], records: list[Any], where: Callable[[int], str]
 ) -> list[Any]:
-    """The columns of records, checked; ``where`` names the place of a record."""
+    """Return checked columns of records; ``where`` describes the location of a record."""
     found = []
     for column in decided:
         get = FieldGetter(column.path)
@@ -53,7 +53,7 @@ def make_arrays(
 
 @dataclass(frozen=True)
 class DataFrameReader:
-    """Reads a partition of files as a pandas dataframe."""
+    """Function for Dask that reads a partition of files as a pandas dataframe."""
 
     settings: ReadSettings
     where: RecordFilter | None
@@ -64,8 +64,8 @@ class DataFrameReader:
         return self.token
 
     def __call__(self, part: BagPartition, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """A partition, with all columns or some."""
-        if columns is not None and not columns:  # the rows alone, to be counted
+        """Return a partition, with all columns or some."""
+        if columns is not None and not columns:  # only the number of rows is needed
             return self(part, [self.decided[0].name])[[]]
         by_name = {column.name: column for column in self.decided}
         decided = [by_name[name] for name in (by_name if columns is None else columns)]
@@ -96,7 +96,7 @@ def _parse_columns(
     conditions: ColumnFilter,
     counter: LineCounter,
 ) -> list[Any] | None:
-    """Arrays of all columns; None when one may hold what is not of its type."""
+    """Return arrays of all columns; None if a value may not be of its column's type."""
     types = {**{column.path: column.arrow for column in decided}, **conditions.types}
     if None in types.values() or any(types[c.path] != c.arrow for c in decided):
         return None
@@ -110,7 +110,7 @@ def _parse_columns(
         if values.null_count and not takes_null(column):
             return None
         if column.kind == "float64" and _may_be_inexact(values):
-            return None  # whole numbers of more digits
+            return None  # integers that float64 cannot represent exactly
         try:
             made.append(cast_to_column(column, values))
         except pa.ArrowInvalid:
@@ -136,7 +136,7 @@ def _parse_records(
     records = list(filter(matches, parse_lines(settings, span, place, chunk, counter)))
 
     def locate(position: int) -> str:
-        """The line of a record, found by going through the chunk again."""
+        """Return the line number of a record, found by parsing the chunk again."""
         number = line_number(settings.store, span, place)
         for line in chunk.split(b"\n"):
             found = parse_lines(settings, span, place, line + b"\n", LineCounter(settings, ()))

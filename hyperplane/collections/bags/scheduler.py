@@ -1,4 +1,4 @@
-"""Where a bag's short computations run."""
+"""The scheduler for short computations on bags."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import dask.base
 
 
 def quick_scheduler() -> dict[str, Any]:
-    """Arguments of a compute that is short: threads, unless the user has chosen a scheduler.
+    """Return ``compute`` arguments for a short computation: threads, unless the user chose.
 
-    A bag's own default starts a pool of processes for each compute, which takes longer than to
-    read a few records.
+    The default of bags starts a process pool for each computation, which takes longer than
+    reading a few records.
     """
     return {} if dask.base.get_scheduler() else {"scheduler": "threads"}

@@ -1,4 +1,4 @@
-"""``select``: some records, and some fields of them."""
+"""``select``: records that meet conditions, and some of their fields."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def select(
     where: Callable[[Any], Any] | Mapping[str, Any] | None = None,
     fields: Iterable[str] | Mapping[str, str] | None = None,
 ) -> Bag:
-    """The records that meet conditions, whole or with some of their fields.
+    """Select the records that meet conditions, whole or with some of their fields.
 
-    A field is named by its path: ``"user.id"`` is the field of that very name if the record has
-    one, else the field ``id`` of the mapping in ``user``. No record is read at the call, so that a
-    misspelt name is no error: nothing meets its condition, and as a field it is None everywhere.
+    A field is named by its path: ``"user.id"`` is the field of exactly that name if the record
+    has one, else the field ``id`` of the mapping in ``user``. The call reads no record, so a
+    misspelled name is not an error: no record meets its condition, and as a field it is None.
 
     Parameters
     ----------
     bag : dask.bag.Bag
-        Of mappings; with a function as ``where``, of anything.
+        Records that are mappings; any items if ``where`` is a function.
     where : callable or mapping, optional
-        A function of a record; or fields and what each must be: a value, a list, tuple or set of
-        values, or a function of the value. All must hold; a field that is missing meets nothing.
-        Values are equal as in Python: 1, 1.0 and True are.
+        A function of a record; or a mapping of fields to conditions: a value, a list, tuple or
+        set of values, or a function of the value. All conditions must hold; a missing field
+        meets none. Values are compared as in Python: 1, 1.0 and True are equal.
     fields : list of str or mapping of str to str, optional
-        Fields to keep, or new names and the fields for them. A missing field is None.
+        Fields to keep, or a mapping of new names to fields. A missing field is None.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def select(
     Raises
     ------
     RequestError
-        With everything that is wrong with the arguments.
+        With every invalid argument.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def select(
     chosen, more = parse_fields(fields)
     faults += find_bag_faults(bag)
     if where is None and fields is None:
-        faults.append(Fault("where and fields", "None", "one of them, or both"))
+        faults.append(Fault("where and fields", "None", "at least one of them"))
     check([*faults, *more])
     source = get_bag_source(bag)
     if source and isinstance(condition, RecordFilter) and source.where is source.fields is None:

@@ -1,4 +1,4 @@
-"""``take``: the first records, from as few partitions as have them."""
+"""``take``: the first records, computing as few partitions as needed."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from hyperplane.units import whole_number
 
 @check_call
 def take(bag: Bag, n: int) -> tuple[Any, ...]:
-    """The first ``n`` records, from as many partitions as it takes to find them.
+    """Compute the first ``n`` records, from as many partitions as needed.
 
-    Computes now, as the method ``take`` of a bag does; but that looks at the first partition
-    only. This one looks at one partition, then at two, four and so on, up to the threads of the
-    cluster at once, and stops when it has enough; inside a partition it stops there too. When
-    partitions share work, as after a shuffle, all that are left are computed at once, so that
-    the work is done twice at most.
+    The method ``take`` of a bag reads only the first partition by default. This function
+    computes one partition, then two, four and so on, up to one for each thread of the cluster,
+    and stops as soon as it has enough records, also within a partition. If partitions share
+    tasks, as after a shuffle, all remaining ones are computed together, so that shared tasks run
+    at most twice.
 
-    Without a cluster, and unless a scheduler is configured, it runs in threads of this process.
+    Without a cluster or a configured scheduler it runs in threads of this process.
 
     Parameters
     ----------
     bag : dask.bag.Bag
     n : int
-        How many, at most; fewer when the bag has no more.
+        Maximum number of records.
 
     Returns
     -------
     tuple
-        In the order of the bag.
+        The records in the order of the bag.
 
     Raises
     ------
     RequestError
-        When ``n`` is no whole number from 0.
+        When ``bag`` is not a bag, or ``n`` is not a whole number of at least 0.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def take(bag: Bag, n: int) -> tuple[Any, ...]:
     if count is None or count < 0:
         faults.append(Fault("n", repr(n)[:80], "a whole number from 0"))
     check(faults)
-    wanted = min(count or 0, sys.maxsize)  # a slice takes no larger number
+    wanted = min(count or 0, sys.maxsize)  # the largest bound that islice accepts
     if not wanted or not bag.npartitions:
         return ()
     tasks, name = make_heads(bag, wanted)
@@ -76,7 +76,7 @@ def take(bag: Bag, n: int) -> tuple[Any, ...]:
 
 
 def make_heads(bag: Bag, count: int) -> tuple[dict[Any, Any], str]:
-    """An optimized graph with the first records of each partition, and its name."""
+    """Return an optimized graph of the first records of each partition, and its name."""
     name = f"take-{tokenize(bag, count)}"
     tasks = {
         (name, i): Task((name, i), _take_first, TaskRef((bag.name, i)), count)
@@ -87,7 +87,7 @@ def make_heads(bag: Bag, count: int) -> tuple[dict[Any, Any], str]:
 
 
 def compute_heads(tasks: dict[Any, Any], keys: list[Any]) -> list[list[Any]]:
-    """Compute some partitions of what :func:`heads` gave, each as a list."""
+    """Compute some keys of a graph of :func:`make_heads`, each as a list."""
     name = f"{keys[0][0]}-wave-{keys[0][1]}"
     needed = dict(cull(tasks, keys))
     for i, key in enumerate(keys):
@@ -101,12 +101,12 @@ def _take_first(part: Iterable[Any], count: int) -> list[Any]:
 
 
 def _wrap_in_list(part: list[Any]) -> list[list[Any]]:
-    """A partition with one record, the list."""
+    """Return a partition whose only item is the list."""
     return [part]
 
 
 def _is_shared(tasks: dict[Any, Any], name: str) -> bool:
-    """Whether two partitions need the same task."""
+    """Whether two partitions depend on the same task."""
     users: Counter[Any] = Counter()
     for head in tasks:
         if head[0] == name:

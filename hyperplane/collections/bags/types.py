@@ -1,4 +1,4 @@
-"""Types of columns: inferred from records, asked for, and checked value by value."""
+"""Column types of ``to_dataframe``: inference, parsing and checking of values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ARROW: dict[str, pa.DataType] = {
     UTC: pa.string(),
 }
 _TIMESTAMPS = {"datetime64[us]": pa.timestamp("us"), UTC: pa.timestamp("us", tz="UTC")}
-#: Whole numbers up to here are exact as floats.
+#: Integers up to this absolute value are exact as float64.
 MAX_EXACT = 2**53
 _NULL = type(None)
 _ACCEPTED: dict[str, set[type]] = {
@@ -49,7 +49,7 @@ _TYPE_NAMES = {
 
 @dataclass(frozen=True)
 class BagColumn:
-    """A column: its name, the path of its field, its type, and whether values become text."""
+    """A column: its name, the path of its field, its type, and whether to convert to text."""
 
     name: str
     path: str
@@ -58,16 +58,16 @@ class BagColumn:
 
     @property
     def arrow(self) -> pa.DataType | None:
-        """The type that a parser of JSON reads; None for Python objects."""
+        """The Arrow type to parse from JSON; None for Python objects."""
         return _ARROW.get(self.kind)
 
 
 def parse_types(types: Any) -> tuple[dict[str, str], list[Fault]]:
-    """Kinds by name of column, and what is wrong with what was given."""
+    """Parse ``types`` into type names by column, and faults."""
     if types is None:
         return {}, []
     if not isinstance(types, Mapping):
-        return {}, [Fault("types", repr(types)[:80], "a mapping of names of columns to types")]
+        return {}, [Fault("types", repr(types)[:80], "a mapping of column names to types")]
     kinds: dict[str, str] = {}
     faults = []
     for name, kind in types.items():
@@ -82,7 +82,7 @@ def parse_types(types: Any) -> tuple[dict[str, str], list[Fault]]:
 
 
 def infer_type(name: str, values: Sequence[Any]) -> str | Fault:
-    """The type of a column, or why there is none.
+    """Return the type of a column, or a fault if it is ambiguous.
 
     Examples
     --------
@@ -135,25 +135,25 @@ def _infer_text(values_given: list[str]) -> str:
 
 
 def as_json(value: Any) -> str:
-    """A value as a message shows it."""
+    """Return a value as shortened JSON, for messages."""
     return shorten(json.dumps(value, default=repr, ensure_ascii=False))
 
 
 def make_array(column: BagColumn, values: list[Any], where: Any) -> Any:
-    """Values of a column as an Arrow array, or as they are when they are kept as objects.
+    """Return the values of a column as an Arrow array, or as they are for object columns.
 
     Parameters
     ----------
     column : Column
     values : list
-        None for what is missing.
+        None where missing.
     where : callable
-        The place of a value by its position, as text.
+        Describes the location of a value, given its position.
 
     Raises
     ------
     WrongType
-        At the first value that is not of the type.
+        For the first value that is not of the column's type.
     """
     if column.arrow is None:
         return values
@@ -175,7 +175,7 @@ def make_array(column: BagColumn, values: list[Any], where: Any) -> Any:
 
 
 def is_exact(value: int | float) -> bool:
-    """Whether a float holds the very number."""
+    """Whether float64 represents the number exactly."""
     if isinstance(value, float) or abs(value) <= MAX_EXACT:
         return True
     try:
@@ -189,18 +189,18 @@ def _text(value: Any) -> str | None:
 
 
 def _build_array(column: BagColumn, values: Iterable[Any]) -> pa.Array:
-    if column.kind == "float64":  # Arrow refuses whole numbers that a float does not hold exactly
+    if column.kind == "float64":  # Arrow rejects some integers that are exact as float64
         values = [None if value is None else float(value) for value in values]
     return pa.array(values, column.arrow)
 
 
 def cast_to_column(column: BagColumn, values: pa.Array) -> pa.Array:
-    """An array of the column's own type, from one of the type that is read."""
+    """Convert an array of the parsed type to the column's final type."""
     return values.cast(_TIMESTAMPS[column.kind]) if column.kind in _TIMESTAMPS else values
 
 
 def takes_null(column: BagColumn) -> bool:
-    """Whether a value may be missing."""
+    """Whether the column's type allows missing values."""
     return column.arrow is None or _NULL in _ACCEPTED[column.kind]
 
 
@@ -213,7 +213,7 @@ def _is_valid(column: BagColumn, value: Any) -> bool:
 
 
 def make_type_error(column: BagColumn, value: Any, where: str) -> WrongType:
-    """The error for a value that is not of its column's type."""
+    """Return the error for a value that is not of its column's type."""
     text = as_json(value)
     better = "string"
     if value is None:
@@ -225,15 +225,15 @@ def make_type_error(column: BagColumn, value: Any, where: str) -> WrongType:
     elif type(value) is int and column.kind in ("int64", "Int64"):
         better = "object"  # too large
     message = (
-        f"field {column.path!r} of {where} is {text}, which is no {column.kind}, the type of its "
-        f"column; write types={{{column.name!r}: {better!r}}}"
+        f"field {column.path!r} of {where} is {text}, but the column's type is {column.kind}; "
+        f"write types={{{column.name!r}: {better!r}}}"
     )
     return WrongType(column.name, text, where, message)
 
 
 def make_series(column: BagColumn, pieces: list[Any]) -> Any:
-    """A column of a pandas dataframe from arrays or lists of values."""
-    import pandas as pd  # here, for programs that make no dataframe
+    """Return a pandas series of arrays or lists of values."""
+    import pandas as pd  # slow import, not needed by other functions of bags
 
     if column.arrow is None:
         values = [value for piece in pieces for value in piece]

@@ -225,7 +225,7 @@ def test_bags_without_records_need_their_types(tmp_path):
     ("arguments", "said"),
     [
         ({"types": {"a": "complex"}}, "types\\['a'\\] = 'complex': allowed is int64"),
-        ({"types": 5}, "a mapping of names of columns"),
+        ({"types": 5}, "a mapping of column names to types"),
         ({"sample": 0}, "a whole number from 1"),
         ({"fields": ["a"], "types": {"b": "int64"}}, "names of columns: a"),
         ({"fields": "a", "types": 5, "sample": None}, "3 faults"),
@@ -239,5 +239,5 @@ def test_wrong_arguments_are_told(arguments, said):
 def test_bags_of_something_else_are_told():
     with pytest.raises(RequestError, match="a bag of mappings"):
         to_dataframe(db.from_sequence(["text"]))
-    with pytest.raises(RequestError, match="names that are text"):
+    with pytest.raises(RequestError, match="names are text"):
         to_dataframe(db.from_sequence([{1: 2}]))

@@ -200,7 +200,7 @@ def test_plain_values_are_counted_without_python(monkeypatch, values):
         ({"where": {5: 1}}, "names of fields as text"),
         ({"fields": "n"}, r"write fields=\['n'\]"),
         ({"fields": ["n", "n"]}, "each name once"),
-        ({"fields": []}, "this one is empty"),
+        ({"fields": []}, "with at least one field"),
         ({"fields": [5]}, "names of fields as text"),
         ({"where": 5, "fields": 5}, "2 faults"),
     ],
