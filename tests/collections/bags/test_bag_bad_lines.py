@@ -39,7 +39,7 @@ def test_the_limit_is_a_share_and_few_bad_lines_pass(tmp_path, good, bad, limit,
         assert caught.value.file.endswith("a.jsonl")
         assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     elif bad:
-        lines = f"{bad} of {good + bad} lines left out of .*a.jsonl; the first is line {good + 1} of"
+        lines = f"{bad} of {good + bad} lines left out of .*jsonl; the first is line {good + 1} of"
         with pytest.warns(BadLinesWarning, match=f"{lines} .*not JSON .*: 'oops'"):
             assert len(bag.compute(scheduler="sync")) == good
     else:

@@ -1,4 +1,4 @@
-"""Avro: spans of blocks, decoded by Polars where it can and by fastavro where it cannot."""
+"""Decode ranges of Avro blocks with Polars, or with fastavro where Polars lacks support."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from hyperplane.errors import ReadError
 from hyperplane.optional import need
 from hyperplane.stores.places import File
 
-#: What ends each block: 16 bytes that are drawn anew for each file.
+#: Bytes of the sync marker that ends each block; its value is random for each file.
 SYNC_SIZE = 16
-#: Bytes that are read at once where the end of a block is looked for.
+#: Bytes per read while searching for the end of a block.
 STEP = 65_536
-#: Bytes in which a header should end.
+#: Bytes read for a header at first; most headers are shorter.
 HEADER_SIZE = 65_536
-#: Packings that Polars can undo.
+#: Compression codecs that Polars supports.
 _POLARS_CODECS = ("null", "deflate", "snappy")
 _HEADER_SCHEMA = {
     "type": "record",
@@ -47,21 +47,21 @@ _HEADER_SCHEMA = {
 
 @dataclass(frozen=True)
 class AvroHeader:
-    """What stands before the blocks of a file.
+    """The header of an Avro file.
 
     Parameters
     ----------
     schema : str
-        Of the records, as JSON.
+        The schema of the records, as JSON.
     codec : str
-        How the blocks are packed.
+        The compression codec of the blocks.
     sync : bytes
-        What ends each block.
+        The marker that ends each block.
     length : int
-        Bytes.
+        Bytes of the header.
     arrow : str
-        The schema of Arrow that :func:`hyperplane.save` puts beside Avro's own, which has no type
-        for durations, and text where nothing is held; empty in files of other programs.
+        The Arrow schema that :func:`hyperplane.save` adds, because Avro has no durations and
+        no columns of nulls; empty in files of other programs.
     """
 
     schema: str
@@ -72,7 +72,7 @@ class AvroHeader:
 
     @property
     def fields(self) -> list[AvroField]:
-        """The fields of the records."""
+        """The fields of the records, with the types of the Arrow schema where Avro lacks them."""
         found = parse_fields(json.loads(self.schema))
         if not self.arrow:
             return found
@@ -88,26 +88,28 @@ class AvroHeader:
 
 
 def read_header(file: File) -> AvroHeader:
-    """The header of a file.
+    """Read the header of a file.
 
     Raises
     ------
     ReadError
-        When it has none.
+        When the file has no valid header.
     """
     read = need("fastavro", extra="avro").schemaless_reader
     length = HEADER_SIZE
     while True:
         head = file.between(0, min(file.size, length))
         if head[:4] != b"Obj\x01":
-            raise ReadError(file.url, f"it does not begin as Avro does, but with {head[:4]!r}")
+            raise ReadError(file.url, f"not an Avro file: it starts with {head[:4]!r}")
         opened = io.BytesIO(head)
         try:
             found = read(opened, _HEADER_SCHEMA, None)
             break
         except (EOFError, ValueError, IndexError, UnicodeError) as error:
             if length >= file.size:
-                raise ReadError(file.url, "it ends within its header") from error
+                raise ReadError(
+                    file.url, "the file ends within its header; copy it again"
+                ) from error
             length *= 8
     meta = found["meta"]
     codec = meta.get("avro.codec", b"null").decode()
@@ -115,27 +117,21 @@ def read_header(file: File) -> AvroHeader:
         schema = meta["avro.schema"].decode()
         parse_fields(json.loads(schema))
     except UnsupportedAvroSchema as error:
-        raise ReadError(file.url, f"{error}; such Avro is no table") from error
+        raise ReadError(file.url, f"{error}; such Avro data cannot be read as a table") from error
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ReadError(file.url, f"its header has no schema ({error!r})") from error
+        raise ReadError(file.url, f"its header has no valid schema ({error!r})") from error
     arrow = meta.get(ARROW_SCHEMA, b"").decode()
     return AvroHeader(schema, codec, found["sync"], opened.tell(), arrow)
 
 
 @dataclass(frozen=True)
 class AvroDecoder:
-    """Makes columns of blocks of Avro.
-
-    Parameters
-    ----------
-    header : Header
-        Of the file.
-    """
+    """Decodes blocks of an Avro file into columns."""
 
     header: AvroHeader
 
     def decode(self, span: ByteRange, names: Collection[str]) -> pl.DataFrame:
-        """Some columns of the blocks that begin in a span, in Polars' own types.
+        """Decode some columns of the blocks that start in a byte range.
 
         Raises
         ------
@@ -154,7 +150,7 @@ class AvroDecoder:
         return self._by_polars(blocks, chosen) if fast else self._by_fastavro(blocks, chosen)
 
     def _read_blocks(self, span: ByteRange) -> bytes:
-        """The blocks whose preceding mark begins in the span, the last one to its end."""
+        """Read the blocks whose preceding sync marker starts in the range."""
         file, sync = span.file, self.header.sync
         data = file.between(span.start, min(file.size, span.stop + SYNC_SIZE - 1))
         begin = data.find(sync)
@@ -167,11 +163,11 @@ class AvroDecoder:
             position = span.start + len(data)
             data += file.between(position, min(file.size, position + STEP))
             end = data.find(sync, looked)
-        # Without a mark at its end a file is cut off, which decoding will find.
+        # A file without a marker at its end is truncated; decoding will detect that.
         return data[begin : end + SYNC_SIZE] if end >= 0 else data[begin:]
 
     def _check_counts(self, blocks: bytes, span: ByteRange) -> None:
-        """Fail where a block says that it holds more records than it can."""
+        """Raise ReadError if a block declares more records than its bytes can contain."""
         try:
             counts = RecordCountCheck(json.loads(self.header.schema))
             counts.check_packed(blocks, self.header.codec, SYNC_SIZE)
@@ -216,12 +212,12 @@ def _is_nanoseconds(field: AvroField) -> bool:
 
 
 def _has_no_avro_type(kind: pa.DataType) -> bool:
-    """Whether :func:`hyperplane.save` writes a type as another one of Avro."""
+    """Whether Avro lacks the type, so :func:`hyperplane.save` writes another one."""
     return bool(pa.types.is_duration(kind) or pa.types.is_null(kind))
 
 
 def _finish_column(column: pl.Series, field: AvroField) -> pl.Series:
-    """Words of numbers, times of nanoseconds."""
+    """Convert a column decoded by Polars to its Arrow type: enumerations, nanoseconds, nulls."""
     if field.symbols:
         categories = pl.Series(field.symbols, dtype=pl.String)
         return categories.gather(column).alias(field.name)
@@ -239,5 +235,5 @@ def _make_series(field: AvroField, values: list[Any]) -> pl.Series:
 
 
 def _cast_for_polars(values: pa.Array) -> pa.Array:
-    """Durations of seconds as milliseconds, which Polars has; an error beyond what these hold."""
+    """Cast durations of seconds to milliseconds, because Polars has no seconds."""
     return values.cast(pa.duration("ms")) if values.type == pa.duration("s") else values

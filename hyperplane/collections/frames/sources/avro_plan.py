@@ -1,4 +1,4 @@
-"""From Avro files to parts: headers say the types, marks between blocks where to cut."""
+"""Plan partitions of Avro files from their headers."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from hyperplane.collections.frames.sources.samples import TextSample
 from hyperplane.errors import ReadError, check
 from hyperplane.stores.places import File
 
-#: Bytes of the first file that are decoded to learn how long they are in memory.
+#: Bytes of the largest file that are decoded to estimate the size in memory.
 SAMPLE = 500_000
 
 FileHeader = tuple[File, AvroHeader]
 
 
 def plan_files(files: Sequence[File], request: ReadRequest) -> ReadPlan:
-    """Read the headers, and make a table of the files.
+    """Read the headers of the files and plan the partitions.
 
     Raises
     ------
     RequestError
-        When files do not go together, or what is asked does not go with them.
+        When the schemas differ, or the request does not match them.
     ReadError
-        When a file has no sound header, unless it is to be skipped.
+        When a header is invalid and ``on_error`` is not "skip".
     """
     with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
         read = list(pool.map(_try_read_header, files))
@@ -99,7 +99,7 @@ def _arrow_schema(header: AvroHeader) -> pa.Schema:
 
 
 def _estimate_density(found: Sequence[FileHeader], chosen: dict[str, pl.DataType]) -> float:
-    """Bytes in memory of the wanted columns, for a byte of the files."""
+    """Return the ratio of bytes in memory to bytes of a file, for the chosen columns."""
     file, header = max(found, key=lambda one: one[0].size)
     stop = min(file.size, header.length + SAMPLE)
     mapping = ColumnMapping(tuple(chosen.items()))
@@ -110,7 +110,7 @@ def _estimate_density(found: Sequence[FileHeader], chosen: dict[str, pl.DataType
         with translate_read_errors(span):
             size = decoder.decode(span, names).estimated_size()
     except ReadError:
-        return 1.0  # the task that reads it will say what is wrong
+        return 1.0  # the task that reads this range will raise the error
     return max(0.01, float(size) / max(1, stop - header.length))
 
 

@@ -1,4 +1,4 @@
-"""Avro schemas: the Arrow types of their fields, and what Polars can decode by itself."""
+"""Convert Avro schemas to Arrow types and to equivalent schemas that Polars can decode."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-#: Of the header of a file: the schema of Arrow, in files of :func:`hyperplane.save`.
+#: Header key of the Arrow schema in files of :func:`hyperplane.save`.
 ARROW_SCHEMA = "hyperplane.arrow"
 _PRIMITIVES = {
     "null": pa.null(),
@@ -30,31 +30,29 @@ _LOGICAL = {
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
-#: Levels of types within types; Arrow hands on no more than 64.
+#: Maximum nesting depth of types; Arrow's C interface supports at most 64.
 _MAX_DEPTH = 50
-#: Types in all fields, with each reference to a named type counted as that type: records of two
-#: references each to the record before make millions of a schema of 2 kB.
+#: Maximum number of types after expanding references: 2 kB of records that each refer twice to
+#: the previous one expand to millions.
 _MAX_TYPES = 100_000
-#: Widest first: a union of numbers is as wide as its widest.
+#: Numeric types, widest first; a union of numbers has its widest type.
 _NUMBERS = ("double", "float", "long", "int")
 
 
 class UnsupportedAvroSchema(ValueError):
-    """A schema that no table can have."""
+    """An Avro schema that cannot be read as a table."""
 
 
 class _NamedTypes(dict[str, Any]):
-    """The types of a schema by name, and how many types have been made of it."""
+    """Named types of a schema, with a counter of expanded types."""
 
     made = 0
 
     def count(self) -> None:
-        """Count one more type that is made."""
+        """Count an expanded type; raise UnsupportedAvroSchema above the limit."""
         self.made += 1
         if self.made > _MAX_TYPES:
-            raise UnsupportedAvroSchema(
-                f"its types refer to each other, which makes more than {_MAX_TYPES} types"
-            )
+            raise UnsupportedAvroSchema(f"its named types expand to more than {_MAX_TYPES} types")
 
 
 @dataclass(frozen=True)
@@ -66,13 +64,13 @@ class AvroField:
     name : str
         Its name.
     arrow : pyarrow.DataType
-        Its type; text for a union of several types and for an enumeration.
+        Its type; string for a union of several types and for an enumeration.
     nullable : bool
         Whether it may be null.
-    written : object, optional
-        A type written in the same bytes that Polars can decode; None when there is none.
+    polars_type : object, optional
+        An Avro type of the same encoding that Polars can decode; None if there is none.
     symbols : tuple of str
-        The words of an enumeration, which is written as a number.
+        The symbols of an enumeration, which is encoded as an index.
     """
 
     name: str
@@ -83,22 +81,22 @@ class AvroField:
 
 
 def parse_fields(schema: Any) -> list[AvroField]:
-    """The fields of a schema as it is stored in a file.
+    """Parse the schema of a file into fields.
 
     Raises
     ------
     Unsupported
-        When it is not a record, holds a record within itself, or makes too many types.
+        When it is not a record, is recursive, nested too deeply, or expands to too many types.
     """
     named = _NamedTypes()
     if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise UnsupportedAvroSchema("its values are no records")
+        raise UnsupportedAvroSchema("its values are not records")
     namespace = _register_name(schema, named, "")
     return [_parse_field(entry, named, namespace) for entry in schema["fields"]]
 
 
 def _register_name(schema: Any, named: _NamedTypes, namespace: str) -> str:
-    """Note a type that has a name; its namespace."""
+    """Register a named type; return its namespace."""
     name = schema["name"]
     space = name.rpartition(".")[0] if "." in name else schema.get("namespace", namespace)
     named[name if "." in name or not space else f"{space}.{name}"] = schema
@@ -119,7 +117,7 @@ def _parse_field(entry: Any, named: _NamedTypes, namespace: str) -> AvroField:
 
 
 def _replace_branch(kind: Any, union: Any) -> Any:
-    """A type in the place of the one that is not null in a union."""
+    """Return the type, or the union with its non-null branch replaced by the type."""
     if not isinstance(union, list):
         return kind
     return [one if one == "null" else kind for one in union] if len(union) == 2 else None
@@ -145,7 +143,7 @@ def _resolve_type(kind: Any, named: _NamedTypes, namespace: str) -> Any:
 def _convert_type(
     given: Any, named: _NamedTypes, namespace: str, within: tuple[int, ...]
 ) -> tuple[pa.DataType, Any]:
-    """The Arrow type, and the type for Polars or None."""
+    """Return the Arrow type, and the type for Polars or None."""
     named.count()
     kind = _resolve_type(given, named, namespace)
     if isinstance(kind, list):
@@ -153,9 +151,9 @@ def _convert_type(
     if isinstance(kind, str):
         return _PRIMITIVES[kind], None if kind == "null" else kind
     if id(kind) in within:
-        raise UnsupportedAvroSchema(f"its record {kind['name']!r} holds itself")
+        raise UnsupportedAvroSchema(f"its record {kind['name']!r} contains itself")
     if len(within) >= _MAX_DEPTH:
-        raise UnsupportedAvroSchema(f"its types are nested more than {_MAX_DEPTH} deep")
+        raise UnsupportedAvroSchema(f"its types are nested more than {_MAX_DEPTH} levels deep")
     return _convert_complex(kind, named, namespace, (*within, id(kind)))
 
 
@@ -205,7 +203,7 @@ def _convert_complex(
     if base == "fixed":
         return pa.binary(), None if logical else kind
     if (base, logical) in _LOGICAL:
-        # Polars does not know nanoseconds, but they are stored as any other number.
+        # Polars does not support nanoseconds, but can decode them as longs.
         polars_type = "long" if "nanos" in logical else {"type": base, "logicalType": logical}
         return _LOGICAL[base, logical], polars_type
     return _PRIMITIVES[base], base if base != "null" else None
@@ -219,7 +217,7 @@ def _convert_record(
     for entry in kind["fields"]:
         arrow, polars_type = _convert_type(entry["type"], named, inner, within)
         arrows.append((entry["name"], arrow))
-        # Nanoseconds within a record would stay numbers.
+        # Nanoseconds inside a record would not be converted back from longs.
         nanos = pa.types.is_timestamp(arrow) and arrow.unit == "ns"
         polars_types.append(None if nanos else polars_type)
     if any(polars_type is None for polars_type in polars_types):

@@ -1,4 +1,4 @@
-"""Values of Avro that fastavro has decoded, as columns."""
+"""Convert values decoded by fastavro to Arrow arrays."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hyperplane.errors import DataError
 
 
 def make_arrow_array(field: AvroField, values: Sequence[Any]) -> pa.Array:
-    """A column of the values of a field, in the type that its schema gives.
+    """Return the values of a field as an Arrow array of the field's type.
 
     Raises
     ------
     DataError
-        When a value does not fit the type of its union without loss.
+        When the type of its union cannot represent a value exactly.
 
     Examples
     --------
@@ -33,13 +33,13 @@ def make_arrow_array(field: AvroField, values: Sequence[Any]) -> pa.Array:
         shown = repr(wrong)[:60]
         raise DataError(
             field.name,
-            f"holds {shown}, which {field.arrow}, the widest type of its union, does not hold; "
-            "choose other columns with hyperplane.dataframe.read(..., columns=[...])",
+            f"contains {shown}, which {field.arrow}, the widest type of its union, cannot "
+            "represent; choose other columns with hyperplane.dataframe.read(..., columns=[...])",
         ) from error
 
 
 def _to_plain(value: Any, kind: pa.DataType) -> Any:
-    """A value as pyarrow takes it: text for a UUID, and for any value of a union of such types."""
+    """Return a value that pyarrow accepts; UUIDs and values of string unions become text."""
     if value is None:
         return None
     if pa.types.is_string(kind):

@@ -1,4 +1,4 @@
-"""Parts that are spans of bytes of files: of text, or of Avro blocks."""
+"""Partitions that are byte ranges of text or Avro files."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from hyperplane.stores.places import File
 
 
 class ByteRangeDecoder(Protocol):
-    """What turns the bytes of a span into columns."""
+    """Decodes a byte range into columns."""
 
     def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
-        """Some columns of a span, in their sound types."""
+        """Return some columns of a byte range."""
         ...
 
 
 @dataclass(frozen=True)
 class ByteRange:
-    """Neighbouring bytes of one file.
+    """A contiguous byte range of one file.
 
     Parameters
     ----------
     file : File
         The file.
     start, stop : int
-        The first byte and the one after the last; a packed file is one span.
+        First byte and end; a compressed file is one range.
     decoder : Decoder
-        What makes columns of them.
+        Decodes the bytes into columns of the file.
     recipe : Recipe
-        What makes those of the data set from these.
+        Converts these to columns of the data set.
     nbytes : int
-        Bytes in memory, about.
+        Estimated bytes in memory.
     """
 
     file: File
@@ -51,23 +51,23 @@ class ByteRange:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The file, for messages."""
+        """The URL of the file, for messages."""
         return (self.file.url,)
 
     @property
     def identity(self) -> Any:
-        """What tells it from other spans of the file, for a token."""
+        """Identifies the range within its file, for a token."""
         return (self.start, self.stop, repr(self.decoder))
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
-        """Some raw columns."""
+        """Return some columns of the file."""
         return self.decoder.decode(self, names).lazy()
 
     def __str__(self) -> str:
         return f"{self.file.url}[{self.start}:{self.stop}]"
 
     def data(self) -> bytes:
-        """The bytes, unpacked."""
+        """Read the bytes, decompressed."""
         if self.file.packing:
             with self.file.opened() as opened:
                 return bytes(opened.read())[self.start :]
@@ -76,16 +76,16 @@ class ByteRange:
 
 @dataclass(frozen=True, repr=False)
 class ByteRangePartition(FilePartition):
-    """The spans of one partition.
+    """A partition of byte ranges.
 
     Parameters
     ----------
     spans : tuple of Span
         In the order of the rows.
     filters : Filters
-        Which rows.
+        Row filters.
     on_error : {"raise", "skip"}
-        What happens when bytes cannot be decoded.
+        Whether bytes that cannot be decoded are an error or left out.
     """
 
     ranges: tuple[ByteRange, ...]
@@ -94,19 +94,19 @@ class ByteRangePartition(FilePartition):
 
     @property
     def slices(self) -> tuple[ByteRange, ...]:
-        """The spans."""
+        """The byte ranges."""
         return self.ranges
 
     @property
     def rows(self) -> int | None:
-        """Not known without reading."""
+        """None: unknown without reading."""
         return None
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory before filters, by a sample."""
+        """Bytes in memory before filters, estimated from a sample."""
         return sum(byte_range.nbytes for byte_range in self.ranges)
 
     def bounds(self, column: str) -> Bounds | None:
-        """Not known: the files have no statistics."""
+        """Return None: the files have no statistics."""
         return None

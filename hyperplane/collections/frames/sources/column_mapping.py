@@ -1,4 +1,4 @@
-"""From the columns of a file to those of the data set: types, filters, missing columns."""
+"""Conversion of the columns of a file to those of the data set."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _SMALL = (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16)
 
 @dataclass(frozen=True)
 class ColumnMapping:
-    """How the columns of files of one schema become those of the data set.
+    """Converts the columns of files of one schema to those of the data set.
 
     Parameters
     ----------
     schema : tuple of (str, polars.DataType)
-        The columns of the data set in their sound types.
+        The columns of the data set.
     looked_at : tuple of (str, polars.DataType)
-        The columns that the filters look at.
+        The columns that the filters use.
     cast : frozenset of str
-        Columns that the files hold in another type.
+        Columns that have another type in the files.
     fixed : tuple of (str, object)
-        Columns that the files do not have, and their one value; None where it is missing.
+        Columns that are not in the files, with their constant value; None if missing.
     words : tuple of (str, tuple of str)
-        Columns that hold none but these words.
+        Columns of ordered categories, with these categories.
     lossy : frozenset of str
-        Those of ``cast`` whose values the other type may not hold: each is checked.
+        Those of ``cast`` where the cast may lose information, so that values are checked.
     uuids : frozenset of str
-        Those of ``cast`` that the files hold as the 16 bytes of a UUID.
+        Those of ``cast`` that are UUIDs of 16 bytes in the files.
     """
 
     schema: tuple[tuple[str, pl.DataType], ...]
@@ -55,7 +55,7 @@ class ColumnMapping:
         names: Collection[str] | None = None,
         where: pl.Expr | None = None,
     ) -> pl.LazyFrame:
-        """The rows of a file that pass the filters and a condition, as the data set has them."""
+        """Return the rows that match the filters and ``where``, with columns of the data set."""
         values = dict(self.constants)
         if filters:
             kinds = dict(self.filter_schema)
@@ -63,10 +63,10 @@ class ColumnMapping:
             raw = raw.filter(row_filters.to_expression(filters, kinds, inputs))
         early = where is not None and self._is_unchanged(where.meta.root_names())
         if where is not None and early:
-            raw = raw.filter(where)  # so low that Polars need not make columns of other rows
+            raw = raw.filter(where)  # before casts, so that Polars converts fewer rows
         wanted = [entry for entry in self.schema if names is None or entry[0] in names]
         made = [self._output_expr(name, kind, values) for name, kind in wanted]
-        # Fixed ones are literals, which alone would make a frame of one row: so not select.
+        # Not select: constants are literals, which alone would give a frame of one row.
         complete = raw.with_columns([one for one in made if one is not None])
         complete = complete.select(columns(name for name, _ in wanted))
         return complete if where is None or early else complete.filter(where)
@@ -75,7 +75,7 @@ class ColumnMapping:
         return self.cast.union(dict(self.constants)).isdisjoint(names)
 
     def raw_columns(self, names: Collection[str]) -> list[str]:
-        """The columns of the file that these columns and the filters need; at least one."""
+        """Return the file columns that ``names`` and the filters need; at least one."""
         values = dict(self.constants)
         needed = {*names, *(name for name, _ in self.filter_schema)}.difference(values)
         every = dict([*self.schema, *self.filter_schema])
@@ -96,22 +96,22 @@ class ColumnMapping:
         expr = self._input_expr(name, kind, values)
         categories = dict(self.categories).get(name)
         if categories is not None:
-            # As a category another word would become a missing value in silence; here it fails.
+            # A direct cast to a category would silently turn unknown values into nulls; Enum raises.
             return expr.cast(pl.Enum(categories)).cast(kind)
         if kind.is_float() and name not in values:
-            return expr.fill_nan(None)  # one kind of missing value, as in pandas
+            return expr.fill_nan(None)  # null is the only missing value, as in pandas
         return expr.alias(name) if name in self.cast or name in values else None
 
 
 def _text_of_uuids(values: pl.Expr) -> pl.Expr:
-    """``01234567-89ab-cdef-0123-456789abcdef`` of each 16 bytes."""
+    """Format UUIDs of 16 bytes as ``01234567-89ab-cdef-0123-456789abcdef``."""
     digits, ends = values.bin.encode("hex"), (0, 8, 12, 16, 20, 32)
     pieces = [digits.str.slice(start, stop - start) for start, stop in pairwise(ends)]
     return pl.concat_str(pieces, separator="-")
 
 
 def may_lose(one: pl.DataType, other: pl.DataType) -> bool:
-    """Whether a cast from one type to a wider one may change values.
+    """Whether a cast from one type to a wider one can lose information.
 
     Examples
     --------
@@ -124,59 +124,54 @@ def may_lose(one: pl.DataType, other: pl.DataType) -> bool:
 
 
 class InexactValue(ValueError):
-    """A value that the type of its column in all files together does not hold."""
+    """A value that the common type of its column in all files cannot represent."""
 
 
 def exact_cast(values: pl.Series, kind: pl.DataType) -> pl.Series:
-    """Values in another type.
+    """Cast values to another type.
 
     Raises
     ------
     InexactValue
-        When the type does not hold one of them.
+        When the type cannot represent a value exactly.
     """
-    name, values = values.name, values.alias("values")  # to methods ^x$ is a pattern
+    name, values = (
+        values.name,
+        values.alias("values"),
+    )  # Polars treats names such as ^x$ as patterns
     made = values.cast(kind)
     back = made.cast(values.dtype, strict=False)
     lost = values.is_not_null() & ~back.eq_missing(values)
     if values.dtype.is_integer():
-        # The largest number of 64 bits comes back as itself from the float above it.
+        # The maximum 64-bit integer survives the round trip, although its float is larger.
         lost |= made.is_not_null() & (made >= float(2 ** (63 + (values.dtype == pl.UInt64))))
     row = lost.arg_max() if lost.any() else None
     if row is not None:
         raise InexactValue(
-            f"column {name!r} holds {values[row]}, which {kind}, the type of the column in "
-            "all files together, does not hold; leave the column out with columns=[...], or read "
-            "files of one type by themselves"
+            f"column {name!r} contains {values[row]}, which {kind}, the common type of the column "
+            "in all files, cannot represent; leave the column out with columns=[...], or read "
+            "the files of each type separately"
         )
     return made.alias(name)
 
 
-#: What is done with the rows of one piece: it is collected, after more steps perhaps.
+#: Collects the rows of one file slice, after further lazy operations.
 CollectStep = Callable[[pl.LazyFrame], pl.DataFrame]
-#: Given names of columns, yields the frames of the pieces, filters applied.
+#: Yields the filtered frame of each file slice, given column names.
 ReadFrames = Callable[[Collection[str], CollectStep], Iterator[pl.DataFrame]]
 
 
 def concatenate(
     frames: ReadFrames, names: Sequence[str], schema: dict[str, pl.DataType]
 ) -> pl.DataFrame:
-    """Some columns of all pieces, one below the other."""
+    """Return some columns of all file slices, concatenated."""
     empty = pl.DataFrame(schema={name: schema[name] for name in names})
     found = frames(names, lambda lazy: lazy.select(columns(names)).collect())
     return pl.concat([empty, *found], rechunk=False)
 
 
 def scan_python(frames: ReadFrames, schema: dict[str, pl.DataType]) -> pl.LazyFrame:
-    """A lazy frame of what Python code reads; Polars tells it which columns are needed.
-
-    Parameters
-    ----------
-    frames : callable
-        Given names of columns and what to do with each piece, yields the frames of the pieces.
-    schema : dict of str to polars.DataType
-        All columns.
-    """
+    """Return a lazy frame that is read by Python code, with projection and predicate pushdown."""
 
     def source(
         with_columns: list[str] | None,

@@ -1,4 +1,4 @@
-"""CSV by pyarrow, with the types that were found in samples."""
+"""Decode CSV with pyarrow, with the types inferred from samples."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from hyperplane.collections.frames.sources.time_formats import TimeFormat
 from hyperplane.errors import ReadError
 from hyperplane.stores.places import File
 
-#: What files of UTF-8 may begin with.
+#: UTF-8 byte order mark.
 BOM = b"\xef\xbb\xbf"
 _TRUE, _FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")
-#: Bytes that pyarrow takes at once: such as fit into a cache, and for longer rows.
+#: Block sizes of pyarrow: one that fits into the CPU cache, and one for longer rows.
 BLOCK = 1 << 20
 LARGE_BLOCK = 1 << 27
 _BAD_VALUE = re.compile(
@@ -41,18 +41,18 @@ _BAD_ROW = re.compile(
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """How a file is written.
+    """The format of a CSV file.
 
     Parameters
     ----------
     names : tuple of str
         All columns, in the order of the file.
     separator, encoding : str
-        Of the file.
-    breaking : bool
-        Whether quoted values may go over lines.
+        Separator and encoding of the file.
+    multiline : bool
+        Whether quoted values may contain line ends.
     missing : MissingValues
-        Texts that are missing values besides the usual ones.
+        Additional texts that are missing values.
     """
 
     names: tuple[str, ...]
@@ -63,26 +63,26 @@ class CsvFormat:
 
     @property
     def separator_bytes(self) -> bytes:
-        """What stands between values."""
+        """The separator in the encoding of the file."""
         return self.separator.encode(self.encoding)
 
 
 @dataclass(frozen=True)
 class CsvDecoder:
-    """Makes columns of CSV without its header.
+    """Decodes byte ranges of a CSV file, without its header, into columns.
 
     Parameters
     ----------
     csv_format : CsvFormat
-        How it is written.
+        The format of the file.
     kinds : tuple of polars.DataType
         The type of each column of the file.
     times : tuple of (str, TimeFormat)
-        The columns that are times.
-    asked : tuple of str
+        The columns to parse as times.
+    declared : tuple of str
         The columns whose type the caller set.
-    full : tuple of str
-        Those of them whose type has no missing values.
+    non_nullable : tuple of str
+        Those of them whose pandas type has no missing values.
     """
 
     csv_format: CsvFormat
@@ -92,12 +92,12 @@ class CsvDecoder:
     non_nullable: tuple[str, ...] = ()
 
     def decode(self, span: ByteRange, names: Collection[str]) -> pl.DataFrame:
-        """Some columns of a span.
+        """Decode some columns of a byte range.
 
         Raises
         ------
         ReadError
-            When a value does not fit the type of its column, or a row has too few or many.
+            When a value does not fit its column's type, or a row has the wrong number of values.
         """
         data = span.data()
         self._check_quotes(data, span)
@@ -132,12 +132,12 @@ class CsvDecoder:
         divided = not self.csv_format.multiline and not span.file.packing
         odd = data.count(b'"') % 2 == 1
         if divided and (odd or wrong):
-            # Then some cut, of this span or of one before, may lie within quotes.
-            what = "an odd number of quotes" if odd else "quotes out of place"
+            # Then the start of this range, or of one before, may be inside a quoted value.
+            what = "an odd number of quotes" if odd else "misplaced quotes"
             wrong = (
                 f"{what} in bytes {span.start} to {span.stop}: a quote is not "
-                "closed, or a quoted value goes over several lines; "
-                f"for the latter write multiline=True{wrong and '. Perhaps '}{wrong}"
+                "closed, or a quoted value contains line ends; "
+                f"for the latter write multiline=True{wrong and '. Possible cause: '}{wrong}"
             )
         if wrong:
             raise ReadError(span.file.url, wrong)
@@ -145,7 +145,7 @@ class CsvDecoder:
     def _check_hexadecimal(
         self, data: bytes, types: dict[str, pa.DataType], span: ByteRange
     ) -> None:
-        """Refuse hexadecimal numbers, which pyarrow takes for whole ones and pandas for text."""
+        """Reject hexadecimal numbers, which pyarrow parses as integers and pandas as text."""
         whole = [name for name, kind in types.items() if pa.types.is_integer(kind)]
         if not whole or not csv_inference.may_be_hexadecimal(data):
             return
@@ -161,7 +161,7 @@ class CsvDecoder:
                 raise ReadError(span.file.url, wrong)
 
     def _check_inexact(self, data: bytes, table: pa.Table, span: ByteRange) -> None:
-        """Refuse whole numbers that are not the same as floats, unless these are asked for."""
+        """Reject integers that float64 cannot represent, unless the caller set the type."""
         suspect = [
             name
             for name, column in zip(table.column_names, table.columns, strict=True)
@@ -177,9 +177,9 @@ class CsvDecoder:
                 place = locate_record(self.csv_format, data, span.file, span.start, row)
                 raise ReadError(
                     span.file.url,
-                    f"column {name!r} holds {text}, which is not the same as a float, but the "
-                    f"column has fractions ({place}); write dtypes={{{name!r}: 'str'}} to keep "
-                    "its digits, or 'float64' to round it",
+                    f"column {name!r} contains {text}, which float64 cannot represent exactly, and "
+                    f"the column also contains fractions ({place}); write "
+                    f"dtypes={{{name!r}: 'str'}} to keep all digits, or 'float64' to round",
                 )
 
     def _describe_error(self, error: pa.ArrowInvalid, data: bytes, span: ByteRange) -> str:
@@ -189,7 +189,7 @@ class CsvDecoder:
         name = self.csv_format.names[int(value[1])]
         place = locate_record(self.csv_format, data, span.file, span.start, int(value[2] or 1) - 1)
         if "UTF8" in value[4]:
-            fix = "write encoding='latin-1' or what it is in"
+            fix = "write encoding='latin-1', or the encoding of the file"
             return f"column {name!r}: {value[4]} ({place}); {fix}"
         text = value[4].removeprefix("invalid value ").strip("'")
         wrong = text_errors.describe_value(name, text, value[3], name in self.declared, place)
@@ -199,7 +199,7 @@ class CsvDecoder:
 
 
 def locate_record(csv_format: CsvFormat, data: bytes, file: File, start: int, number: int) -> str:
-    """The line of a file in which a record of a span begins, by its number from 0."""
+    """Return the line of the file where record ``number`` (from 0) of a range starts."""
     offset = csv_quotes.find_record_start(data, csv_format.separator_bytes, number)
     return text_errors.locate_line(file, start, data.count(b"\n", 0, offset) + 1)
 
@@ -207,7 +207,7 @@ def locate_record(csv_format: CsvFormat, data: bytes, file: File, start: int, nu
 def describe_row_error(
     error: pa.ArrowInvalid, csv_format: CsvFormat, data: bytes, file: File, start: int
 ) -> str:
-    """What is wrong with a row, and where."""
+    """Return the message for a row with the wrong number of values."""
     row = _BAD_ROW.match(str(error))
     if row is None:
         return f"{error}, in bytes {start} to {start + len(data)}"
@@ -218,19 +218,19 @@ def describe_row_error(
 
 
 def to_arrow_type(kind: pl.DataType) -> pa.DataType:
-    """The type that pyarrow parses for a Polars type."""
+    """Return the Arrow type to parse for a Polars type."""
     if isinstance(kind, pl.String):
         return pa.string()
     return pl.DataFrame(schema={"one": kind}).to_arrow().schema.field("one").type
 
 
 def parse_csv(data: bytes, csv_format: CsvFormat, types: dict[str, pa.DataType] | None) -> pa.Table:
-    """Columns of CSV without header; all of them, with types that pyarrow finds, for None."""
+    """Parse columns of CSV without a header; all columns with inferred types for None."""
     if not data.strip(b"\r\n"):
         wanted = types or dict.fromkeys(csv_format.names, pa.null())
         return pa.schema(list(wanted.items())).empty_table()
     if data.startswith(BOM) and _is_utf8(csv_format.encoding):
-        data = BOM + data  # pyarrow drops one, also where it is the first character of a value
+        data = BOM + data  # pyarrow drops one, even if it is part of the first value
     names = csv_format.names if types is None else tuple(types)
     groups = csv_format.missing.group_columns(names)
     tables = [_parse_group(data, csv_format, types, *group) for group in groups.items()]
@@ -248,7 +248,7 @@ def _parse_group(
     missing: Sequence[str],
     names: Sequence[str],
 ) -> pa.Table:
-    """The columns that have the same missing values."""
+    """Parse the columns that have the same missing values."""
     convert: dict[str, Any] = {"null_values": [*PANDAS_MISSING, *missing]}
     if types is not None:
         convert["column_types"] = {name: types[name] for name in names}
@@ -275,7 +275,7 @@ def _read_csv(data: bytes, csv_format: CsvFormat, convert: dict[str, Any], block
             column_names=csv_format.names,
             encoding=csv_format.encoding,
         ),
-        # Quoted lines cost nothing where there are none.
+        # newlines_in_values has no cost for files without quotes.
         parse_options=arrow_csv.ParseOptions(
             delimiter=csv_format.separator, newlines_in_values=True
         ),

@@ -1,4 +1,4 @@
-"""Which type a column of CSV has, where pyarrow and pandas do not find the same in its text."""
+"""Infer column types of CSV as pandas does, where pyarrow infers other types."""
 
 from __future__ import annotations
 
@@ -10,40 +10,41 @@ import pyarrow.compute as pc
 
 _HEXADECIMAL = r"^\s*[+-]?0[xX]"
 _WHOLE = r"^\s*[+-]?\d+\s*$"
-#: From here on a float may be another number than the whole one that is written.
+#: From this value on, not every integer is exact as float64.
 _MAX_EXACT = 2.0**53
-#: From here on a whole number is no int64.
+#: From this value on, an integer does not fit into int64.
 _MIN_BEYOND_INT64 = 2.0**63
 
-#: Makes text of some columns of the same lines.
+#: Parses some columns of the same lines as text.
 AsText = Callable[[Collection[str]], pa.Table]
 
 
 def may_be_hexadecimal(data: bytes) -> bool:
-    """Whether any number of a text may be hexadecimal."""
+    """Whether the data may contain hexadecimal numbers."""
     return b"0x" in data or b"0X" in data
 
 
 def first_hexadecimal(texts: pa.ChunkedArray) -> int | None:
-    """The row of the first hexadecimal number."""
+    """Return the row of the first hexadecimal number, or None."""
     inferred = pc.index(pc.match_substring_regex(texts, _HEXADECIMAL), True).as_py()
     return None if inferred < 0 else int(inferred)
 
 
 def match_pandas_types(table: pa.Table, data: bytes, as_text: AsText) -> pa.Table:
-    """A table with the types that pandas finds, where pyarrow finds others in the same text.
+    """Return a table with the column types that pandas infers instead of those of pyarrow.
 
-    Hexadecimal numbers are text. Whole numbers beyond int64 are uint64 or else text, not floats,
-    which would lose digits; so are those beside fractions that are not the same as floats.
+    Hexadecimal numbers become text. Integers beyond int64 become uint64 or else text, instead of
+    floats, which would lose digits. Columns that mix fractions with integers that float64 cannot
+    represent become text, too.
 
     Parameters
     ----------
     table : pyarrow.Table
-        With the types that pyarrow found.
+        Parsed with the types that pyarrow inferred.
     data : bytes
-        The text.
+        The CSV text.
     as_text : callable
-        Given names, makes a table of text of these columns.
+        Returns some columns, by name, as text.
     """
     marked = may_be_hexadecimal(data)
     ambiguous = [
@@ -63,7 +64,7 @@ def match_pandas_types(table: pa.Table, data: bytes, as_text: AsText) -> pa.Tabl
 
 
 def may_be_inexact(column: pa.ChunkedArray) -> bool:
-    """Whether numbers taken for floats may be whole ones that are no floats."""
+    """Whether floats are large enough to have been integers that float64 cannot represent."""
     if not pa.types.is_floating(column.type):
         return False
     return bool(pc.any(_is_at_least(column, _MAX_EXACT)).as_py())
@@ -75,14 +76,14 @@ def _is_at_least(column: pa.ChunkedArray, least: float) -> pa.ChunkedArray:
 
 
 def first_inexact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> int | None:
-    """The row of the first whole number that is not the same as a float.
+    """Return the row of the first integer that its float does not equal, or None.
 
     Parameters
     ----------
     numbers : pyarrow.ChunkedArray
-        Floats.
+        The values parsed as floats.
     texts : pyarrow.ChunkedArray
-        How they are written.
+        The same values as text.
     """
     suspect = pc.and_(_is_at_least(numbers, _MAX_EXACT), pc.match_substring_regex(texts, _WHOLE))
     for row in pc.indices_nonzero(pc.fill_null(suspect, False)).to_pylist():
@@ -105,7 +106,7 @@ def _choose_column(inferred: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.Chun
 
 
 def classify_values(column: pa.ChunkedArray) -> set[str]:
-    """What the values of a column are, for :func:`kind`."""
+    """Return the categories of the values of a column, for :func:`choose_type`."""
     inferred = column.type
     if pa.types.is_null(inferred):
         return {"nothing"}
@@ -124,14 +125,14 @@ def classify_values(column: pa.ChunkedArray) -> set[str]:
 
 
 def choose_type(inferred: set[str], complete: bool) -> pl.DataType:
-    """The type that holds the values of several tables.
+    """Return a type that can represent the values of several tables.
 
     Parameters
     ----------
-    found : set of str
-        What they are.
+    inferred : set of str
+        Categories from :func:`classify_values`.
     complete : bool
-        Whether these are all values.
+        Whether all values were seen, instead of a sample.
 
     Examples
     --------
@@ -150,12 +151,12 @@ def choose_type(inferred: set[str], complete: bool) -> pl.DataType:
         return pl.UInt64()
     if exact and "number" in inferred and inferred <= {"number", "whole", "negative", "large"}:
         return pl.Float64()
-    # A column of nothing: of numbers for pandas; but what was not seen may be anything.
+    # pandas makes an empty column float64; in a sample, later values may have any type.
     return pl.Float64() if complete and not inferred else pl.String()
 
 
 def deduplicate_names(names: Collection[str]) -> tuple[str, ...]:
-    """Names as pandas makes them: none is empty, none is there twice, those given once stay.
+    """Return unique, nonempty column names, renamed as pandas does.
 
     Examples
     --------
@@ -164,7 +165,7 @@ def deduplicate_names(names: Collection[str]) -> tuple[str, ...]:
     """
     made = [name or f"Unnamed: {place}" for place, name in enumerate(names)]
     counts = dict.fromkeys(made, 0)
-    # Names that are made here give way to those of the header.
+    # Generated names are deduplicated after those of the header.
     order = sorted(range(len(made)), key=[not name for name in names].__getitem__)
     for place in order:
         name = whole = made[place]

@@ -1,4 +1,4 @@
-"""From CSV files to parts: headers, types by samples, cuts between lines."""
+"""Plan partitions of CSV files: read headers, infer types, divide between records."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from hyperplane.errors import Fault, ReadError, check
 from hyperplane.stores.naming import suffix_of
 from hyperplane.stores.places import File
 
-#: Other separators in a header from which on the one that the caller wrote is not believed.
+#: Occurrences of another separator in the header that overrule the caller's separator.
 MIN_OTHER_SEPARATORS = 2
 
 
 @dataclass(frozen=True)
 class _InspectedFile:
-    """One file: how it is written, where its rows begin, and rows of its samples."""
+    """One file: its format, the offset of its rows, and the parsed sample."""
 
     sample: TextSample
     csv_format: CsvFormat
@@ -53,14 +53,14 @@ class _InspectedFile:
 
 
 def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> ReadPlan:
-    """Read heads and samples of the files, and make a table of them.
+    """Read headers and samples of the files and plan the partitions.
 
     Raises
     ------
     RequestError
-        When files do not go together, or what is asked does not go with them.
+        When the columns differ, or the request does not match them.
     ReadError
-        When a file cannot be read, unless it is to be skipped.
+        When a file cannot be read and ``on_error`` is not "skip".
     """
     sampled, errors = samples.read_samples(
         files, lambda file, text: _find_last_end(file, text, options)
@@ -138,7 +138,7 @@ def _inspect(sample: TextSample, options: TextOptions) -> _InspectedFile:
             header = sample.head[start:end].decode(options.encoding)
             names = next(csv.reader(io.StringIO(header), delimiter=separator))
         except (UnicodeError, csv.Error, StopIteration) as error:
-            wrong = f"its first line is no header of CSV in {options.encoding} ({error})"
+            wrong = f"its first line is not a CSV header in {options.encoding} ({error})"
             raise ReadError(sample.file.url, wrong) from error
         _check_separator(sample, start, names, separator, options)
         start = end
@@ -157,7 +157,7 @@ def _inspect(sample: TextSample, options: TextOptions) -> _InspectedFile:
         raise ReadError(sample.file.url, wrong) from error
     length = len(sample.head) - start
     for _, text in () if multiline else sample.excerpts:
-        # One that does not parse may begin within quotes; when it is read it will be said.
+        # A sample that starts inside quotes may not parse; real errors are raised when reading.
         try:
             tables.append(_parse_typed(text, csv_format))
             length += len(text)
@@ -197,21 +197,21 @@ def _check_quotes(sample: TextSample, start: int, separator: str, encoding: str)
 def _check_separator(
     sample: TextSample, start: int, names: Sequence[str], separator: str, options: TextOptions
 ) -> None:
-    """Refuse one column where the file has several; pandas reads it without a word."""
+    """Reject a one-column header that contains another separator; pandas accepts it."""
     if len(names) != 1:
         return
-    suggest_similar = sample.head[start : start + GLANCE]
-    if len(suggest_similar) == GLANCE:
-        suggest_similar = suggest_similar[: suggest_similar.rfind(b"\n") + 1]
-    lines = suggest_similar.decode(options.encoding, "replace").splitlines()[: text_errors.COMPARED]
+    start_text = sample.head[start : start + GLANCE]
+    if len(start_text) == GLANCE:
+        start_text = start_text[: start_text.rfind(b"\n") + 1]
+    lines = start_text.decode(options.encoding, "replace").splitlines()[: text_errors.COMPARED]
     other = text_errors.guess_separator(lines[0], lines[1:], separator) if lines else None
     if other is None or (options.separator and lines[0].count(other) < MIN_OTHER_SEPARATORS):
         return
-    where = (
-        f"the columns of its header {text_errors.excerpt_line(lines[0].encode(), 0)!r} are divided"
-    )
+    header = text_errors.excerpt_line(lines[0].encode(), 0)
     raise ReadError(
-        sample.file.url, f"{where} by {other!r}, not by {separator!r}: write separator={other!r}"
+        sample.file.url,
+        f"the columns of its header {header!r} are separated by {other!r}, not by {separator!r}: "
+        f"write separator={other!r}",
     )
 
 
@@ -230,7 +230,7 @@ def _find_record_end(text: bytes, start: int) -> int:
 def _merge_types(
     names: Sequence[str], inspected: Sequence[_InspectedFile]
 ) -> tuple[Kinds, set[str]]:
-    """Types that hold all values of the samples, and columns in which some may be missing."""
+    """Return types that fit all samples, and the columns that may have missing values."""
     complete = all(one.sample.is_sampled and one.sample.whole for one in inspected)
     tables = [table for one in inspected for table in one.tables]
     kinds: Kinds = {}

@@ -1,4 +1,4 @@
-"""Quotes in CSV: which of them hold values, where records end, and which are never closed."""
+"""Find quoted values, record ends and unclosed quotes in CSV."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 
 _QUOTE, _LINE = ord('"'), ord("\n")
-#: Bytes that numpy looks at together.
+#: Bytes that numpy processes at a time.
 BLOCK = 1 << 20
 
 
 def is_sound(data: bytes, separator: bytes) -> bool:
-    r"""Whether every quote stands where it must, so that no value can swallow others.
+    r"""Whether all quotes are balanced and next to a separator, line end or other quote.
 
     Parameters
     ----------
     data : bytes
         Whole records.
     separator : bytes
-        Between values.
+        The separator between values.
 
     Examples
     --------
@@ -33,16 +33,10 @@ def is_sound(data: bytes, separator: bytes) -> bool:
 
 
 def find_unclosed_quote(data: bytes, separator: bytes) -> int | None:
-    r"""Where a quoted value opens that is not closed, or only after lines and within a text.
+    r"""Return the offset of a quote that is not closed, or closed lines later inside text.
 
-    A quote inside of a value that is not quoted, such as ``5" long``, is one of its characters.
-
-    Parameters
-    ----------
-    data : bytes
-        Whole records.
-    separator : bytes
-        Between values.
+    A quote inside an unquoted value, such as ``5" long``, is an ordinary character. None if all
+    quoted values are closed.
 
     Examples
     --------
@@ -61,7 +55,7 @@ def find_unclosed_quote(data: bytes, separator: bytes) -> int | None:
 
 
 def find_last_line_end(text: bytes, separator: bytes) -> int:
-    r"""Where the last line ends that does so outside of quotes; 0 if none does.
+    r"""Return the offset after the last line end outside quotes; 0 if there is none.
 
     Examples
     --------
@@ -73,7 +67,7 @@ def find_last_line_end(text: bytes, separator: bytes) -> int:
 
 
 def find_record_start(text: bytes, separator: bytes, number: int) -> int:
-    r"""Where a record begins, by its number from 0; blank lines are none.
+    r"""Return the offset of record ``number``, from 0; blank lines are not records.
 
     Examples
     --------
@@ -90,7 +84,7 @@ def find_record_start(text: bytes, separator: bytes, number: int) -> int:
 
 
 def _find_line_ends(text: bytes, separator: bytes) -> np.ndarray[Any, Any]:
-    """Where lines end outside of quotes."""
+    """Return the offsets of line ends outside quotes."""
     values = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(values == _LINE)
     if b'"' in text:
@@ -106,14 +100,14 @@ def _find_line_ends(text: bytes, separator: bytes) -> np.ndarray[Any, Any]:
 
 
 def _count_regular_quotes(data: bytes, separator: bytes) -> int | None:
-    """How many quotes; None unless all, taken by turns, open after an edge and close before one."""
+    """Return the number of quotes; None if any alternately opens or closes inside a value."""
     edges = np.zeros(256, bool)
     edges[list(b'"\r\n' + separator)] = True
     values = np.frombuffer(data, np.uint8)
     count_before = 0
     for start in range(0, len(values), BLOCK):
         is_quote = values[start : start + BLOCK] == _QUOTE
-        count = int(np.count_nonzero(is_quote))  # many times faster than where they are
+        count = int(np.count_nonzero(is_quote))  # many times faster than flatnonzero
         if not count:
             continue
         quotes = np.flatnonzero(is_quote) + start
@@ -126,8 +120,8 @@ def _count_regular_quotes(data: bytes, separator: bytes) -> int | None:
 
 
 def _find_quoted_values(data: bytes, separator: bytes) -> Iterator[tuple[int, int]]:
-    """Where the quoted values open and close; -1 for one that does not close."""
-    # The quote comes first, for which re looks many times faster than for what stands before it.
+    """Yield the offsets of the quotes around each quoted value; -1 if it is not closed."""
+    # A lookbehind after the quote is many times faster than matching the preceding byte first.
     opens = re.compile(rb'"(?<![^%b]")' % re.escape(separator + b"\r\n"))
     found = opens.search(data)
     while found:

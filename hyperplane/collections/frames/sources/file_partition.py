@@ -1,4 +1,4 @@
-"""What parts of files have in common: pieces of files, read one after the other."""
+"""Base of partitions that are read from slices of files, one after the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hyperplane.stores.places import File
 
 
 class FileSlice(Protocol):
-    """Neighbouring rows of one file."""
+    """Contiguous rows of one file."""
 
     @property
     def file(self) -> File:
@@ -33,33 +33,33 @@ class FileSlice(Protocol):
 
     @property
     def mapping(self) -> ColumnMapping:
-        """What makes columns of the data set from those of the file."""
+        """Converts columns of the file to those of the data set."""
         ...
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The file, for messages."""
+        """The URL of the file, for messages."""
         ...
 
     @property
     def identity(self) -> Any:
-        """What tells it from other units of the file, for a token."""
+        """Identifies the slice within its file, for a token."""
         ...
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
-        """Some raw columns."""
+        """Read some columns of the file."""
         ...
 
 
 class FilePartition(ABC):
-    """A part that is units of files.
+    """A partition that consists of slices of files.
 
     Attributes
     ----------
     filters : Filters
-        Which rows.
+        Row filters.
     on_error : {"raise", "skip"}
-        What happens when a file turns out to be damaged.
+        Whether a damaged file is an error or left out.
     """
 
     filters: Filters
@@ -68,21 +68,21 @@ class FilePartition(ABC):
     @property
     @abstractmethod
     def slices(self) -> Sequence[FileSlice]:
-        """In the order of the rows; at least one."""
+        """The slices in the order of the rows; at least one."""
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The files, for messages."""
+        """The URLs of the files, for messages."""
         return tuple(dict.fromkeys(file_slice.file.url for file_slice in self.slices))
 
     def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
-        """The rows, filters applied; only the columns that are needed are made."""
-        # Polars calls back in a thread of its own, which no worker knows.
+        """Return the filtered rows as a lazy frame that reads only the needed columns."""
+        # Get the worker now: Polars calls back in a thread that is not a worker thread.
         rows = scan_python(partial(self._read_each, get_current_worker()), self._schema)
         return rows if where is None else rows.filter(where)
 
     def collect(self, names: Sequence[str]) -> pl.DataFrame:
-        """Some columns of the rows; without the copy that a scan makes."""
+        """Read some columns of the filtered rows, without the copy that a scan makes."""
         return concatenate(partial(self._read_each, get_current_worker()), names, self._schema)
 
     @property

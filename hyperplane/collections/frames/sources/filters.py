@@ -1,4 +1,4 @@
-"""Row filters: checked at once, applied to every row, and used to leave out row groups."""
+"""Row filters: parsing, Polars expressions, and pruning by statistics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hyperplane.units import is_iterable
 
 #: A column, an operator and a value.
 Condition = tuple[str, str, Any]
-#: Rows that fulfil all conditions of any of the groups; no groups: all rows.
+#: Disjunction of conjunctions of conditions; an empty tuple matches all rows.
 Filters = tuple[tuple[Condition, ...], ...]
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
@@ -32,7 +32,7 @@ _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 class ColumnStatistics(NamedTuple):
-    """What statistics say of one column of one piece of a file."""
+    """Statistics of one column of a row group; None where unknown."""
 
     low: Any
     high: Any
@@ -41,25 +41,25 @@ class ColumnStatistics(NamedTuple):
 
 
 def suggest_similar(name: object, known: Collection[str]) -> str:
-    """Advice that names what is spelled like it; may be empty."""
+    """Return "did you mean ...?" with similar names; empty if there are none."""
     matches = difflib.get_close_matches(str(name), list(known), n=3)
     return f"did you mean {' or '.join(map(repr, matches))}?" if matches else ""
 
 
 def is_column(name: object, known: Collection[str]) -> bool:
-    """Whether a value, of any kind, is the name of a column."""
+    """Whether a value of any type is the name of a column."""
     return isinstance(name, str) and name in known
 
 
 def parse_filters(filters: Any, schema: Mapping[str, pl.DataType]) -> tuple[Filters, list[Fault]]:
-    """Filters as groups of conditions with values of the right type, and what is wrong.
+    """Parse the ``filters`` argument into :data:`Filters` with converted values, and faults.
 
     Parameters
     ----------
     filters : list of tuple, or list of list of tuple, optional
-        ``(column, operator, value)``: a list of them must all hold; of a list of lists, one.
+        ``(column, operator, value)``; conditions in a list are joined by "and", lists by "or".
     schema : mapping of str to polars.DataType
-        The columns that there are.
+        The columns of the files.
     """
     if filters is None:
         return (), []
@@ -91,7 +91,7 @@ def _format_fault(where: str, given: object) -> Fault:
     return Fault(
         where,
         repr(given)[:80],
-        "tuples of (column, operator, value) in a list, or lists of such",
+        "a list of tuples (column, operator, value), or a list of such lists",
         "write for example filters=[('price', '>', 10)]",
     )
 
@@ -108,7 +108,9 @@ def _condition(
         advice = suggest_similar(name, schema)
         faults.append(Fault(where, repr(name)[:80], "a column of the files", advice))
     if not is_one_of(op, OPERATORS) or (len(entry) == 2 and op not in _NULLS):
-        faults.append(Fault(where, repr(op)[:80], f"a value and one of {', '.join(OPERATORS)}"))
+        faults.append(
+            Fault(where, repr(op)[:80], f"an operator, one of {', '.join(OPERATORS)}, and a value")
+        )
     if faults:
         return None, faults
     if op in _NULLS:
@@ -120,7 +122,7 @@ def _condition(
     try:
         values = [_convert_value(one, kind) for one in given]
     except (TypeError, ValueError) as error:
-        return None, [Fault(where, repr(value)[:80], f"{error}, for column {name!r} is {kind}")]
+        return None, [Fault(where, repr(value)[:80], f"{error}, because column {name!r} is {kind}")]
     return (name, op, tuple(values) if op in _LISTS else values[0]), []
 
 
@@ -129,11 +131,11 @@ def _is_list(value: Any) -> bool:
 
 
 def _convert_value(value: Any, kind: pl.DataType) -> Any:
-    """A value as it can be compared with a column; what a fault should allow otherwise."""
+    """Convert a value for comparison with a column; errors say what is allowed."""
     if isinstance(value, np.generic) and not isinstance(value, (np.datetime64, np.timedelta64)):
         value = value.item()
     if value is None or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
-        raise ValueError("a value; write (column, 'is null') for missing ones")
+        raise ValueError("a value that is not missing, or (column, 'is null')")
     for is_kind, accepted, description in _ACCEPTED_VALUES:
         if is_kind(kind):
             if isinstance(value, accepted) and not (
@@ -185,16 +187,9 @@ _ACCEPTED_VALUES: tuple[tuple[Callable[[Any], bool], tuple[type, ...], str], ...
 def to_expression(
     filters: Filters, schema: Mapping[str, pl.DataType], columns: Mapping[str, pl.Expr]
 ) -> pl.Expr:
-    """The filters for Polars.
+    """Return nonempty filters as a Polars expression.
 
-    Parameters
-    ----------
-    filters : tuple of tuple of Condition
-        At least one group.
-    schema : mapping of str to polars.DataType
-        Types of the columns.
-    columns : mapping of str to polars.Expr
-        How each column is had in that type.
+    ``columns`` are the expressions of the columns, in the types of ``schema``.
     """
     groups = [
         reduce(lambda a, b: a & b, [_condition_expr(c, schema[c[0]], columns[c[0]]) for c in group])
@@ -212,13 +207,13 @@ def _condition_expr(condition: Condition, kind: pl.DataType, column: pl.Expr) ->
         return missing if op == "is null" else ~missing
     if op in _LISTS:
         matches = _is_in(list(value), kind, column).fill_null(False)
-        # Missing values are in no list; pd.read_parquet answers the same.
+        # Nulls are in no list, so they match "not in", as in pd.read_parquet.
         return matches if op == "in" else ~matches
     return _compare(op, value, kind, column)
 
 
 def _is_in(values: list[Any], kind: pl.DataType, column: pl.Expr) -> pl.Expr:
-    """Whether a value is in a list; at once where values are of the column's own kind."""
+    """Return the expression for "in": one lookup if the values have the column's type."""
     whole = kind.is_signed_integer() or kind in (pl.UInt8, pl.UInt16, pl.UInt32)
     if whole and all(type(one) is int and -(2**63) <= one < 2**63 for one in values):
         return column.cast(pl.Int64).is_in(pl.Series(values, dtype=pl.Int64).implode())
@@ -234,12 +229,12 @@ def _compare(op: str, value: Any, kind: pl.DataType, column: pl.Expr) -> pl.Expr
     if isinstance(kind, (pl.Datetime, pl.Duration)):
         return _compare_ticks(op, value, kind, column)
     matches: pl.Expr = _OPERATIONS[op](column, pl.lit(value))
-    # For Polars NaN is more than any number; for pandas it is not.
+    # Polars orders NaN above all numbers; in pandas comparisons with NaN are false.
     return matches & column.is_not_nan() if kind.is_float() and op in (">", ">=") else matches
 
 
 def _compare_ticks(op: str, value: Any, kind: Any, column: pl.Expr) -> pl.Expr:
-    """Compare in the unit of the column, exactly, also with a value between two of its ticks."""
+    """Compare times exactly in the unit of the column, also with values between two ticks."""
     ticks, rest = divmod(_nanoseconds(value), _NANOSECONDS[kind.time_unit])
     if rest and op in ("==", "!="):
         return column.is_not_null() if op == "!=" else pl.lit(False)
@@ -267,7 +262,7 @@ _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def may_match(filters: Filters, statistics: Callable[[str], ColumnStatistics | None]) -> bool:
-    """Whether any row can fulfil the filters, by what statistics say of the columns."""
+    """Whether any row can match the filters, according to statistics of the columns."""
     return not filters or any(
         all(_may_match_condition(condition, statistics(condition[0])) for condition in group)
         for group in filters
@@ -287,7 +282,7 @@ def _may_match_condition(condition: Condition, statistics: ColumnStatistics | No
         return True
     try:
         return _overlaps(op, value, low, high)
-    except TypeError:  # values of types that do not compare: the rows decide
+    except TypeError:  # not comparable: keep the row group and filter its rows
         return True
 
 
@@ -297,11 +292,11 @@ def _overlaps(op: str, value: Any, low: Any, high: Any) -> bool:
     if op == "==":
         return bool(low <= value <= high)
     if op == "!=":
-        # NaN is not in the bounds of floats, and differs from everything.
+        # Statistics exclude NaN, which differs from every value.
         return isinstance(low, float) or not low == high == value
     return bool(_OPERATIONS[op](low if op in ("<", "<=") else high, value))
 
 
 def filter_columns(filters: Filters) -> Sequence[str]:
-    """The columns that the filters look at, each once."""
+    """Return the columns that the filters use, without duplicates."""
     return list(dict.fromkeys(name for group in filters for name, _, _ in group))

@@ -1,4 +1,4 @@
-"""Footers of Parquet files: what is in the row groups, asked of many files at once."""
+"""Read Parquet footers in parallel: schemas, statistics and sizes of row groups."""
 
 from __future__ import annotations
 
@@ -23,28 +23,25 @@ from hyperplane.errors import ReadError
 from hyperplane.sizing.footers import OFFSET, WIDTHS
 from hyperplane.stores.places import File
 
-#: Threads that read footers.
+#: Number of threads that read footers, headers or samples.
 READER_THREADS = 16
-#: More rows than a byte of a file has where all rows are equal: 500 of pyarrow, 36,000 of Polars
-#: in a row group of 20 million. Fewer rows than the second number are no question of memory.
+#: Maximum plausible rows per byte of a file (equal rows: 500 written by pyarrow, 36,000 by Polars
+#: in a row group of 20 million), and a number of rows that is accepted without this check.
 MAX_ROWS_PER_BYTE, _MAX_UNCHECKED_ROWS = 100_000, 1 << 30
-#: Arrow's types of what Parquet stores as bytes of a fixed number.
+#: Arrow types of logical types that Parquet stores as fixed-size bytes.
 _LOGICAL_TYPES = {"UUID": pa.uuid(), "INTERVAL": pa.month_day_nano_interval()}
 
 
 @dataclass(frozen=True)
 class ParquetFooter:
-    """One file and what its footer says."""
+    """The footer of one Parquet file."""
 
     file: File
     metadata: Any
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns with their Arrow types.
-
-        Of what other writers call UUIDs and intervals pyarrow makes bytes.
-        """
+        """The Arrow schema, with UUIDs and intervals that pyarrow reads as bytes."""
         schema = self.metadata.schema.to_arrow_schema()
         if not any(map(pa.types.is_fixed_size_binary, schema.types)):
             return schema
@@ -53,7 +50,7 @@ class ParquetFooter:
             kind = entry.type
             if pa.types.is_fixed_size_binary(kind):
                 column = self.metadata.schema.column(leaf)
-                # Intervals have a name in the older of the two lists of types only.
+                # Intervals exist only among the older converted types.
                 types_named = column.logical_type.type, column.converted_type
                 kind = next(
                     (_LOGICAL_TYPES[one] for one in types_named if one in _LOGICAL_TYPES), kind
@@ -64,12 +61,12 @@ class ParquetFooter:
 
     @cached_property
     def index(self) -> IndexRange | None:
-        """The named index that is in the metadata and in no column."""
+        """The named index that exists only in the pandas metadata, or None."""
         return find_index_range(self.metadata)
 
     @property
     def with_intervals(self) -> frozenset[str]:
-        """The columns that hold intervals of months, also within lists and records."""
+        """The columns that contain month intervals, also inside lists and structs."""
         schema = self.metadata.schema.to_arrow_schema()
         if not any(map(_has_fixed_bytes, schema.types)):
             return frozenset()
@@ -92,7 +89,7 @@ class _FileUrls:
 
 
 def read_footers(files: Sequence[File]) -> tuple[list[ParquetFooter], list[ReadError]]:
-    """Footers of all files that have one, and what is wrong with the others."""
+    """Return the footers of the files, and an error for each file that has no valid one."""
     with ThreadPoolExecutor(min(READER_THREADS, max(1, len(files)))) as pool:
         found = list(pool.map(_try_read, files))
     footers = [one for one in found if isinstance(one, ParquetFooter)]
@@ -111,16 +108,18 @@ def _try_read(file: File) -> ParquetFooter | ReadError:
 
 
 def _check_row_count(footer: ParquetFooter) -> ParquetFooter:
-    """The footer, unless it says so many rows that Polars, reserving memory, ends the process."""
+    """Return the footer; raise ReadError if its row count would exhaust memory in Polars."""
     rows, size = footer.metadata.num_rows, footer.file.size
     if rows > max(_MAX_UNCHECKED_ROWS, MAX_ROWS_PER_BYTE * size):
-        wrong = f"its footer says {rows} rows, which a file of {size} bytes cannot hold"
+        wrong = (
+            f"its footer declares {rows} rows, more than {size} bytes can contain; it is damaged"
+        )
         raise ReadError(footer.file.url, wrong)
     return footer
 
 
 def map_leaves(schema: pa.Schema) -> dict[str, list[int]]:
-    """The numbers of the leaf columns that each column is stored in."""
+    """Return the indexes of the leaf columns of each column."""
     found, start = {}, 0
     for entry in schema:
         count = count_leaves(entry.type)
@@ -130,8 +129,8 @@ def map_leaves(schema: pa.Schema) -> dict[str, list[int]]:
 
 
 def count_leaves(kind: pa.DataType) -> int:
-    """How many leaf columns a column of a type is stored in."""
-    if isinstance(kind, pa.BaseExtensionType):  # such as intervals of pandas, of two ends
+    """Return the number of leaf columns of a type."""
+    if isinstance(kind, pa.BaseExtensionType):  # such as pandas intervals, which have two leaves
         return count_leaves(kind.storage_type)
     inner = [kind.field(index).type for index in range(kind.num_fields)]
     return sum(map(count_leaves, inner)) if inner else 1
@@ -140,18 +139,18 @@ def count_leaves(kind: pa.DataType) -> int:
 def get_statistics(
     group: Any, leaf: int, kind: pl.DataType, stored_type: pa.DataType
 ) -> ColumnStatistics:
-    """What a row group says of one column that is not nested.
+    """Return the statistics of a flat column of a row group, as values of the data set.
 
     Parameters
     ----------
     group : pyarrow.parquet.RowGroupMetaData
         The row group.
     leaf : int
-        The number of the column.
+        The index of the leaf column.
     kind : polars.DataType
         The type of the column in the data set.
-    held : pyarrow.DataType
-        Its type in the file, in whose unit the statistics of durations are.
+    stored_type : pyarrow.DataType
+        Its type in the file, which gives the unit of durations in the statistics.
     """
     chunk = group.column(leaf)
     statistics = chunk.statistics
@@ -166,7 +165,7 @@ def get_statistics(
     if isinstance(low, float) and (math.isnan(low) or math.isnan(high)):
         low = high = None
     elif isinstance(statistics.min, decimal.Decimal) and isinstance(low, float):
-        # As floats the values may be the next ones up or down.
+        # Conversion of decimals to floats rounds, so widen the bounds by one float.
         low, high = math.nextafter(low, -math.inf), math.nextafter(high, math.inf)
     return ColumnStatistics(low, high, nulls, group.num_rows)
 
@@ -185,7 +184,7 @@ def _comparable(value: Any, kind: pl.DataType, stored_type: pa.DataType) -> Any:
 
 
 def find_ordered_categories(schema: pa.Schema) -> set[str]:
-    """The columns that are words in an order of their own."""
+    """Return the columns that are ordered dictionaries of text."""
     return {
         entry.name
         for entry in schema
@@ -201,7 +200,7 @@ def find_ordered_categories(schema: pa.Schema) -> set[str]:
 def read_categories(
     found: Sequence[ParquetFooter], names: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
-    """The words of some columns in their order, where these are the same in all row groups.
+    """Return the ordered categories of columns that have the same ones in all row groups.
 
     Raises
     ------
@@ -222,21 +221,21 @@ def read_categories(
 
 
 def _read_categories(footer: ParquetFooter, names: list[str]) -> list[dict[str, tuple[str, ...]]]:
-    """The words of each row group."""
+    """Return the categories of each row group."""
     system, file = footer.file.store.system, footer.file
     made = []
     with translate_read_errors(_FileUrls((file.url,))), system.open(file.path, "rb") as opened:
         reader = parquet.ParquetFile(opened, metadata=footer.metadata)
         for number in range(footer.metadata.num_row_groups):
             if footer.metadata.row_group(number).num_rows:
-                # One row is enough: the page of words comes before the rows.
+                # Reading one row suffices: the dictionary page precedes the rows.
                 rows = next(reader.iter_batches(1, row_groups=[number], columns=names))
                 made.append({n: tuple(rows.column(n).dictionary.to_pylist()) for n in names})
     return made
 
 
 def may_have_nulls(footer: ParquetFooter, leaf: int) -> bool:
-    """Whether a column that is not nested may lack values."""
+    """Whether a flat column may contain nulls."""
     metadata = footer.metadata
     if metadata.schema.column(leaf).max_definition_level == 0:
         return False
@@ -251,7 +250,7 @@ def _count_nulls(chunk: Any) -> int | None:
 
 
 def estimate_memory(group: Any, leaf: int, parquet_schema: Any) -> int:
-    """Bytes in memory of one leaf column of a row group, about."""
+    """Return the estimated bytes in memory of a leaf column of a row group."""
     chunk = group.column(leaf)
     kind, values = chunk.physical_type, int(chunk.num_values)
     if kind == "FIXED_LEN_BYTE_ARRAY":
@@ -263,7 +262,7 @@ def estimate_memory(group: Any, leaf: int, parquet_schema: Any) -> int:
 
 
 def _estimate_text_length(statistics: Any) -> int:
-    """A text is taken to be as long as the mean of the least and the greatest one."""
+    """Return the mean length of minimum and maximum, as an estimate of the text length."""
     if statistics is None or not statistics.has_min_max:
         return 0
     ends = [end for end in (statistics.min, statistics.max) if hasattr(end, "__len__")]

@@ -1,4 +1,4 @@
-"""Values that stand in the names of folders, such as ``year=2024``."""
+"""Hive partition keys: values in names of folders, such as ``year=2024``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PartitionKeys = tuple[tuple[str, Any], ...]
 def parse_hive_keys(
     paths: Sequence[str], columns: Collection[str]
 ) -> tuple[dict[str, PartitionKeys], dict[str, pl.DataType], set[str]]:
-    """The values in the folders of each path, the types of these columns, and which lack values.
+    """Return the keys of each path, their types, and the keys that some paths lack.
 
-    Whole numbers of 64 bits where all are; text otherwise. A path without a name that others have
-    lacks its value. Names of columns that files have are left out.
+    A key is int64 if all its values are, else text. Keys that are also columns of the files are
+    left out.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def parse_hive_keys(
 
 
 def _is_int64(value: str) -> bool:
-    """Whether a number of 64 bits has this very text; ``01`` and ``-0`` are text."""
+    """Whether the text is the canonical form of an int64; ``01`` and ``-0`` are not."""
     return _WHOLE.fullmatch(value) is not None and -(2**63) <= int(value) < 2**63
 
 
@@ -57,7 +57,7 @@ def _convert(text: str | None, kind: pl.DataType) -> Any:
 
 
 def _parse_path(path: str) -> dict[str, str | None]:
-    """The pairs in the folders of a path; None for a value that is missing."""
+    """Return the key-value pairs in the folders of a path; None for a missing value."""
     pairs: dict[str, str | None] = {}
     for folder in path.split("/")[:-1]:
         name, equals, value = folder.partition("=")

@@ -1,4 +1,4 @@
-"""JSON lines as columns of known types: by Polars, by pyarrow, or line by line; see ``decoded``."""
+"""Decode JSON lines into columns of known types, with Polars, pyarrow or Python."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from hyperplane.collections.frames.sources.time_formats import TimeFormat
 from hyperplane.errors import ReadError
 from hyperplane.stores.places import File
 
-#: Bytes that are decoded line by line where one of their lines is not as expected.
+#: Bytes of a piece of lines; only pieces that pyarrow rejects are decoded with Python.
 PIECE = 64_000
-#: Stands between lines that are decoded at once.
+#: JSON string inserted between lines that are parsed together.
 SEPARATOR = "\x00hyperplane\x00"
 _LONG_NUMBER = r"[:\[,\s]-?[0-9]{16,}\s*[,\]}]"
 
 
 @dataclass(frozen=True)
 class JsonDecoder:
-    """Makes columns of lines that hold a JSON object each.
+    """Decodes lines with one JSON object each into columns.
 
     Parameters
     ----------
     kinds : tuple of (str, polars.DataType)
         The columns.
     times : tuple of (str, TimeFormat)
-        Those of them that are times.
-    asked : tuple of str
-        Those whose type the caller set.
-    full : tuple of str
-        Those of them whose type has no missing values.
+        The columns to parse as times.
+    declared : tuple of str
+        The columns whose type the caller set.
+    non_nullable : tuple of str
+        Those of them whose pandas type has no missing values.
     chosen : bool
-        Whether the caller chose columns, so that other fields of a line are passed over.
+        Whether the caller chose columns, so that unknown fields are ignored.
     """
 
     kinds: tuple[tuple[str, pl.DataType], ...]
@@ -55,16 +55,16 @@ class JsonDecoder:
     chosen: bool = False
 
     def decode(self, span: ByteRange, names: Collection[str]) -> pl.DataFrame:
-        """Some columns of a span.
+        """Decode some columns of a byte range.
 
-        Polars parses records that all have the same fields of simple types, pyarrow others, and
-        Python those pieces of lines that pyarrow refuses.
+        Polars parses records that all have the same fields of simple types, pyarrow parses
+        others, and Python the pieces that pyarrow rejects.
 
         Raises
         ------
         ReadError
-            When a line is no JSON object, has a field that no sample had, or a value that does
-            not fit the type of its column.
+            When a line is not a JSON object, has a field that no sample had, or a value that does
+            not fit its column's type.
         """
         data = span.data()
         forms = dict(self.times)
@@ -90,19 +90,19 @@ class JsonDecoder:
         wanted: Mapping[str, pl.DataType],
         span: ByteRange,
     ) -> pl.DataFrame:
-        """The columns by pyarrow, or where that refuses them piece by piece."""
+        """Decode the columns with pyarrow, or piece by piece if that fails."""
         table = self._decode_with_pyarrow(data, every, wanted)
         if table is None:
             table = self._decode_pieces(data, every, wanted, span)
         frame = pl.DataFrame([pl.Series(f"c{n}", one) for n, one in enumerate(table.columns)])
-        frame.columns = list(wanted)  # set last: Polars finds another for an empty one
+        frame.columns = list(wanted)  # set last, because Polars renames columns with empty names
         return frame
 
     def _decode_with_pyarrow(
         self, data: bytes, every: Mapping[str, pl.DataType], wanted: Mapping[str, pl.DataType]
     ) -> pa.Table | None:
-        """The columns, unless a line is not as expected; which one pyarrow does not say."""
-        # Fields that no sample had are passed over in nested columns, too, or in none.
+        """Decode with pyarrow; None if it rejects a line or may have lost digits."""
+        # Ignoring unknown fields would also ignore those inside nested columns.
         strict = len(wanted) == len(every) or any(kind.is_nested() for kind in wanted.values())
         kinds = every if strict else wanted
         schema = pa.schema([(name, json_types.to_arrow_type(kind)) for name, kind in kinds.items()])
@@ -132,7 +132,7 @@ class JsonDecoder:
         wanted: Mapping[str, pl.DataType],
         span: ByteRange,
     ) -> pa.Table:
-        """The columns; only pieces that pyarrow refuses are decoded line by line."""
+        """Decode piece by piece, with Python for the pieces that pyarrow rejects."""
         tables, before = [], 0
         for piece in _split_pieces(data):
             if not _is_blank(piece):
@@ -151,7 +151,7 @@ class JsonDecoder:
         span: ByteRange,
         before: int,
     ) -> pa.Table:
-        """The columns, or the first line that is not as expected."""
+        """Decode with Python; raise ReadError for the first invalid line."""
         lines = [(n, line) for n, line in enumerate(data.split(b"\n"), before + 1) if line.strip()]
         records = _parse_lines_together([line for _, line in lines])
         if records is None:
@@ -178,20 +178,20 @@ class JsonDecoder:
 
 
 def _decode_uniform(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
-    """The columns of records that all have the same fields; the first lines show most others."""
+    """Decode uniform records with Polars, or return None; the first piece is tried first."""
     if len(data) > 4 * PIECE and uniform_frame(next(_split_pieces(data)), kinds) is None:
         return None
     frame = uniform_frame(data, kinds)
     if frame is None:
         return None
-    # To methods of Polars a name such as ^x$ is a pattern.
+    # Polars treats names such as ^x$ as patterns.
     floats = [column.alias("values") for column in frame if column.dtype == pl.Float64]
     inexact = any((column.abs() >= json_types.MAX_EXACT).any() for column in floats)
     return None if inexact and _has_long_number(data) else frame
 
 
 def _get_values(records: Sequence[dict[str, Any]], name: str) -> list[Any]:
-    """The values of a field; None where it is missing."""
+    """Return the values of a field; None where it is missing."""
     try:
         return list(map(itemgetter(name), records))  # twice as fast as get
     except KeyError:
@@ -204,7 +204,7 @@ def _check_fields(
     span: ByteRange,
     place: Callable[[int], str],
 ) -> None:
-    """Refuse fields that no sample had."""
+    """Raise ReadError for a field that no sample had."""
     if not set().union(*records).difference(known):
         return
     for row, record in enumerate(records):
@@ -212,20 +212,20 @@ def _check_fields(
             if name not in known:
                 raise ReadError(
                     span.file.url,
-                    f"{place(row)} has the field {name!r}, which no sample had; write "
-                    f"dtypes={{{name!r}: 'str'}}, or columns=[...] without it",
+                    f"{place(row)} has the field {name!r}, which no sampled line had; write "
+                    f"dtypes={{{name!r}: 'str'}} to read it, or columns=[...] without it",
                 )
 
 
 def _make_array(values: list[Any], kind: pl.DataType, name: str, span: ByteRange) -> pa.Array:
     try:
         return pa.array(values, json_types.to_arrow_type(kind))
-    except (pa.ArrowException, ValueError) as error:  # such as half characters
+    except (pa.ArrowException, ValueError) as error:  # such as unpaired surrogates
         raise ReadError(span.file.url, f"column {name!r}: {error}") from error
 
 
 def _parse_lines_together(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
-    """The objects of lines, at once; None unless each line is one by itself."""
+    """Parse all lines in one call; None unless each line is a complete object."""
     between = json.dumps(SEPARATOR).encode()
     joined = (b"," + between + b",").join(lines)
     if joined.count(between) != len(lines) - 1:
@@ -234,14 +234,14 @@ def _parse_lines_together(lines: Sequence[bytes]) -> list[dict[str, Any]] | None
         found = json.loads(b"[" + joined + b"]")
     except (ValueError, RecursionError):
         return None
-    # A line that is a part of an object, or more than one, moves what stands between.
+    # A line that is not exactly one object shifts the positions of the separators.
     records = found[::2]
     whole = len(records) == len(lines) and found[1::2].count(SEPARATOR) == len(lines) - 1
     return records if whole and set(map(type, records)) == {dict} else None
 
 
 def _may_be_inexact(column: pa.ChunkedArray) -> bool:
-    """Whether floats, at any depth, may have been whole numbers of more digits."""
+    """Whether floats, at any depth, may be integers that float64 cannot represent."""
     if pa.types.is_list(column.type):
         return _may_be_inexact(pc.list_flatten(column))
     if pa.types.is_struct(column.type):
@@ -255,51 +255,46 @@ def _may_be_inexact(column: pa.ChunkedArray) -> bool:
 
 
 def _locate_row(data: bytes, span: ByteRange, row: int) -> str:
-    """The line of a file that holds an object, by its number in the span from 0."""
+    """Return the line of the file with object ``row`` (from 0) of a byte range."""
     lines = (number for number, line in enumerate(data.split(b"\n"), 1) if line.strip())
     return text_errors.locate_line(span.file, span.start, next(islice(lines, row, None)))
 
 
 def parse_object(line: bytes, file: File, start: int, number: int) -> dict[str, Any]:
-    """The object in a line.
+    """Return the object in a line.
 
-    Parameters
-    ----------
-    line : bytes
-        The line.
-    file : File
-        For messages, as are ``start``, where the lines begin, and ``number``, of the line from 1.
+    ``start``, the offset of the byte range, and ``number``, of the line from 1, are for messages.
 
     Raises
     ------
     ReadError
-        When the line is no JSON, or no object.
+        When the line is not JSON, or not an object.
     """
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as wrong:
         place = text_errors.locate_line(file, start, number)
-        raise ReadError(file.url, f"{place} is no JSON ({wrong}): {line[:60]!r}") from wrong
+        raise ReadError(file.url, f"{place} is not JSON ({wrong}): {line[:60]!r}") from wrong
     if not isinstance(record, dict):
         place = text_errors.locate_line(file, start, number)
-        raise ReadError(file.url, f"{place} is no JSON object: {line[:60]!r}")
+        raise ReadError(file.url, f"{place} is not a JSON object: {line[:60]!r}")
     return record
 
 
 def _has_long_number(data: bytes) -> bool:
-    """Whether any whole number has as many digits as no float holds."""
+    """Whether any integer has more digits than float64 can represent."""
     buffers = [None, pa.array([0, len(data)], pa.int64()).buffers()[1], pa.py_buffer(data)]
     whole = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 1, buffers)
     return bool(pc.match_substring_regex(whole, _LONG_NUMBER)[0].as_py())
 
 
 def _is_blank(data: bytes) -> bool:
-    """Whether there is no line; without the copy that strip makes of lines that end."""
+    """Whether there is only whitespace; isspace avoids the copy of strip."""
     return not data or data.isspace()
 
 
 def _split_pieces(data: bytes) -> Iterator[bytes]:
-    """Whole lines of at least a certain size, one piece after the other."""
+    """Yield pieces of whole lines of at least ``PIECE`` bytes."""
     start = 0
     while start < len(data):
         stop = data.find(b"\n", start + PIECE) + 1 or len(data)

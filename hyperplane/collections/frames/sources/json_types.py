@@ -1,4 +1,4 @@
-"""The types of JSON values: one that holds all values of a column, and what does not fit it."""
+"""Types of JSON values: inference, conversion and checks."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-#: Whole numbers up to here are exact as floats.
+#: Integers up to this absolute value are exact as float64.
 MAX_EXACT = 2**53
-
-
-#: One encoder for all values: json.dumps makes one for each.
+#: Shared encoder, because json.dumps creates one for each call.
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class _MixedTypes(ValueError):
-    """Values that no type but text holds."""
+    """Values that only text can represent."""
 
 
 def infer_type(values: Sequence[Any]) -> pl.DataType:
-    """The type that holds all values without loss; text where there is no other.
+    """Return a type that represents all values exactly; string if there is no other.
 
-    Objects have the keys of all of them, wherever they stand.
+    A struct has the fields of all objects.
 
     Examples
     --------
@@ -67,7 +65,7 @@ def _infer_type(values: Iterable[Any]) -> pl.DataType:
 
 
 def is_exact(value: int | float) -> bool:
-    """Whether a float holds the very number."""
+    """Whether float64 represents the number exactly."""
     return isinstance(value, float) or abs(value) <= MAX_EXACT or _as_float(value) == value
 
 
@@ -79,14 +77,14 @@ def _as_float(value: int) -> float | None:
 
 
 def to_text(value: Any) -> str | None:
-    """A value of a column of text: text as it is, anything else as JSON."""
+    """Convert a value to text: text is unchanged, anything else becomes JSON."""
     if value is None or isinstance(value, str):
         return value
     return repr(value) if type(value) is int else _ENCODE(value)
 
 
 def convert_values(values: Sequence[Any], kind: Any) -> list[Any] | None:
-    """Values as a column of a type has them; None where one does not fit.
+    """Convert values to a type; None if one of them does not fit.
 
     Examples
     --------
@@ -112,7 +110,7 @@ def convert_values(values: Sequence[Any], kind: Any) -> list[Any] | None:
 
 
 def convert_to_floats(value: Any, kind: Any) -> Any:
-    """A value that fits its type, with floats where it has whole numbers in place of them.
+    """Convert integers to floats where the type of a fitting value requires it.
 
     Examples
     --------
@@ -130,7 +128,7 @@ def convert_to_floats(value: Any, kind: Any) -> Any:
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Whether a value is one of a type, without loss.
+    """Whether a type represents a value exactly.
 
     Examples
     --------
@@ -158,14 +156,14 @@ def fits(value: Any, kind: Any) -> bool:
     return isinstance(value, int) and least <= value <= most
 
 
-@cache  # asked for every value
+@cache  # called for every value
 def _integer_bounds(kind: Any) -> tuple[int, int]:
     least, most = pl.select(least=kind.min(), most=kind.max()).row(0)
     return least, most
 
 
 def to_arrow_type(kind: Any) -> pa.DataType:
-    """The type that pyarrow reads from JSON for a Polars type."""
+    """Return the Arrow type to parse for a Polars type."""
     if isinstance(kind, pl.String):
         return pa.string()
     if isinstance(kind, pl.Boolean):

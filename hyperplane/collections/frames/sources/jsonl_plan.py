@@ -1,4 +1,4 @@
-"""From JSON lines to parts: types by samples."""
+"""Plan partitions of JSON lines: infer types from samples."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from hyperplane.units import plural
 
 
 def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> ReadPlan:
-    """Read samples of the files, and make a table of them.
+    """Read samples of the files and plan the partitions.
 
     Raises
     ------
     RequestError
-        When what is asked does not go with the files.
+        When the request does not match the fields of the files.
     ReadError
-        When a file cannot be read, unless it is to be skipped.
+        When a file cannot be read and ``on_error`` is not "skip".
     """
     sampled, errors = samples.read_samples(files, lambda _, text: text.rfind(b"\n") + 1)
     values: dict[str, list[Any]] = {}
@@ -52,12 +52,12 @@ def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> R
     request.raise_or_warn(errors, len(readable))
     if not values:
         which = repr(files[0].url) if len(files) == 1 else plural(len(files), "file")
-        check([Fault("urls", which, "files of which at least one holds JSON objects")])
+        check([Fault("urls", which, "files of which at least one contains JSON objects")])
     complete = all(sample.is_sampled and sample.whole for sample in readable)
     kinds = {name: infer_type(found) for name, found in values.items()}
     memory = sum(_estimate_memory(found, kinds[name]) for name, found in values.items())
     if not complete and isinstance(options.dtypes, Mapping):
-        # Fields of lines that no sample holds, which an error told the caller of.
+        # Fields that no sample has, but that the caller knows from an earlier error.
         kinds |= {name: pl.String() for name in options.dtypes if name not in kinds}
     optional = {
         name
@@ -91,8 +91,8 @@ def _parse_sample(sample: TextSample) -> list[dict[str, Any]]:
     if sample.head.lstrip()[:1] == b"[":
         raise ReadError(
             sample.file.url,
-            "it is a JSON array, not a JSON object a line; "
-            "pandas.read_json(...).to_json(..., orient='records', lines=True) makes one of it",
+            "it is a JSON array, not one JSON object per line; "
+            "convert it with pandas.read_json(...).to_json(..., orient='records', lines=True)",
         )
     return [
         parse_object(line, sample.file, start, number)
@@ -103,7 +103,7 @@ def _parse_sample(sample: TextSample) -> list[dict[str, Any]]:
 
 
 def _estimate_memory(values: Sequence[Any], kind: pl.DataType) -> int:
-    """Bytes of values in memory, about."""
+    """Return the estimated bytes of values in memory."""
     if kind.is_nested() or isinstance(kind, pl.String):
         return sum(len(value if isinstance(value, str) else repr(value)) + 8 for value in values)
     return 8 * len(values)

@@ -1,4 +1,4 @@
-"""Texts that are missing values in CSV: those of pandas, and what ``na_values`` adds."""
+"""Texts that are missing values in CSV: those of pandas, and those of ``na_values``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hyperplane.collections.frames.sources.filters import suggest_similar
 from hyperplane.errors import Fault
 from hyperplane.units import is_iterable
 
-#: What ``pandas.read_csv`` takes for a missing value by itself.
+#: Default missing values of ``pandas.read_csv``.
 PANDAS_MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
@@ -25,32 +25,24 @@ _ALLOWED = "a text or number, a list of these, or a mapping of column to these"
 
 @dataclass(frozen=True)
 class MissingValues:
-    """Missing values besides the usual ones.
-
-    Parameters
-    ----------
-    everywhere : tuple of str
-        In every column.
-    by_column : tuple of (str, tuple of str)
-        In these columns.
-    """
+    """Missing values in addition to those of pandas, in every column or by column."""
 
     everywhere: tuple[str, ...] = ()
     by_column: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def texts_for(self, name: str) -> tuple[str, ...]:
-        """What is missing in a column besides the usual texts."""
+        """Return the additional missing values of a column."""
         return dict(self.by_column).get(name, self.everywhere)
 
     def group_columns(self, names: Iterable[str]) -> dict[tuple[str, ...], list[str]]:
-        """The columns that have the same missing values."""
+        """Group columns by their missing values."""
         made: dict[tuple[str, ...], list[str]] = {}
         for name in names:
             made.setdefault(self.texts_for(name), []).append(name)
         return made
 
     def apply(self, table: pa.Table) -> pa.Table:
-        """A table in which floats that equal a missing value, however written, are null."""
+        """Return a table with floats that equal a missing value, in any notation, set to null."""
         for place, name in enumerate(table.column_names):
             column = table.column(place)
             numbers = (
@@ -64,7 +56,7 @@ class MissingValues:
 
 
 def parse_na_values(given: Any, names: Collection[str]) -> tuple[MissingValues, list[Fault]]:
-    """What ``na_values`` means, and what is wrong with it.
+    """Parse ``na_values`` into missing values and faults.
 
     Examples
     --------
@@ -94,7 +86,7 @@ def _make_fault(given: Any) -> Fault:
 
 
 def _parse_texts(given: Any) -> tuple[str, ...] | None:
-    """As pandas does, every form in which a number is written; None for what is none of these."""
+    """Return all notations of the values, as pandas does; None for values of other types."""
     if isinstance(given, str | bytes) or not is_iterable(given):
         given = [given]
     found: list[str] = []

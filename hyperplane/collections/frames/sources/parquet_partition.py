@@ -1,4 +1,4 @@
-"""Parquet parts: row groups that Polars scans, or pyarrow reads where Polars cannot."""
+"""Parquet partitions: row groups scanned by Polars, or read by pyarrow where it cannot."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from hyperplane.stores.places import File
 
 @dataclass(frozen=True)
 class RowGroupRange:
-    """Neighbouring row groups of one file.
+    """Consecutive row groups of one file.
 
     Parameters
     ----------
     file : File
         The file.
     groups : tuple of int
-        Their numbers.
+        Their indexes.
     start, rows : int
-        Their rows within the file.
+        First row within the file, and number of rows.
     whole : bool
         Whether these are all rows of the file.
-    likes : int, optional
-        Number of the schema of the file; files of the same one can be scanned together.
+    schema_id : int, optional
+        Identifies the schema of the file; files of the same schema can be scanned together.
     recipe : Recipe
-        How to make the columns.
-    by_arrow : bool
-        Whether pyarrow reads it also from a local disk, because Polars does not open the file.
+        Converts columns of the file to those of the data set.
+    use_pyarrow : bool
+        Whether pyarrow reads the file even from a local disk, because Polars cannot open it.
     index : IndexRange, optional
-        A wanted column that follows from the numbers of the rows.
+        A requested index that is computed from row numbers.
     """
 
     file: File
@@ -56,36 +56,36 @@ class RowGroupRange:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The file, for messages."""
+        """The URL of the file, for messages."""
         return (self.file.url,)
 
     @property
     def scan_key(self) -> Any:
-        """What it has in common with those that it can be scanned with."""
+        """Key that is equal for row groups that one scan can read."""
         alike = self.whole and self.schema_id is not None and self.index is None
         return (self.schema_id, self.mapping) if alike else self
 
     @property
     def first_read(self) -> int:
-        """Number of the first row of the row groups."""
+        """Number of the first row that is read, within the file."""
         return self.start
 
     def scan(self) -> pl.LazyFrame:
-        """The raw columns, from a local disk."""
+        """Return a lazy frame of the columns of the file, on a local disk."""
         raw = pl.scan_parquet(self.file.path, glob=False, hive_partitioning=False)
         rows = raw if self.whole else raw.slice(self.start, self.rows)
         return rows if self.index is None else self.index.add_to(rows, self.start)
 
     @property
     def identity(self) -> Any:
-        """What tells it from other row groups of the file, for a token."""
+        """Identifies the row groups within the file, for a token."""
         return self.groups
 
     def __str__(self) -> str:
         return f"{self.file.url}{list(self.groups)}"
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
-        """Some raw columns, from any store: no other bytes of the data are asked for."""
+        """Read some columns of the file, and no other data, from any file system."""
         if self.file.store.local and not self.use_pyarrow:
             return self.scan().select(columns(names))
         with self.file.store.system.open(self.file.path, "rb", cache_type="none") as opened:
@@ -96,24 +96,26 @@ class RowGroupRange:
             table = self.index.append_to(table, self.first_read)
         made = pl.from_arrow(table)
         frame = made if isinstance(made, pl.DataFrame) else made.to_frame()
-        frame.columns = table.column_names  # Polars renames those without a name
+        frame.columns = table.column_names  # Polars renames columns with empty names
         return frame.lazy()
 
 
 @dataclass(frozen=True, repr=False)
 class ParquetPartition(FilePartition):
-    """The row groups of one partition.
+    """A partition of Parquet row groups.
 
     Parameters
     ----------
     pieces : tuple of Piece
         In the order of the rows.
     filters : Filters
-        Which rows.
+        Row filters.
     nbytes : int
-        Bytes in memory of the columns that were asked for, before filters.
+        Estimated bytes in memory of the requested columns, before filters.
     on_error : {"raise", "skip"}
-        What happens when a file turns out to be damaged.
+        Whether a damaged file is an error or left out.
+    known : mapping of str to Bounds
+        Minimum and maximum of columns; not pickled.
     """
 
     pieces: tuple[RowGroupRange, ...]
@@ -124,12 +126,12 @@ class ParquetPartition(FilePartition):
 
     @property
     def slices(self) -> tuple[RowGroupRange, ...]:
-        """The pieces."""
+        """The row groups, as ranges."""
         return self.pieces
 
     @property
     def rows(self) -> int:
-        """Number of rows before any filter."""
+        """Number of rows before filters."""
         return sum(piece.rows for piece in self.pieces)
 
     @property
@@ -138,7 +140,7 @@ class ParquetPartition(FilePartition):
         return self.on_error == "skip" or not there or any(one.use_pyarrow for one in self.pieces)
 
     def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
-        """The rows, filters applied; Polars skips columns that are not needed."""
+        """Return the filtered rows as a lazy frame that reads only the needed columns."""
         if self._is_read_by_python:
             return super().scan(where)
         runs = groupby(self.pieces, key=lambda piece: piece.scan_key)
@@ -147,15 +149,15 @@ class ParquetPartition(FilePartition):
         return made[0] if len(made) == 1 else pl.concat(made)
 
     def collect(self, names: Sequence[str]) -> pl.DataFrame:
-        """Some columns of the rows."""
+        """Read some columns of the filtered rows."""
         if self._is_read_by_python:
             return super().collect(names)
         return self.scan().select(columns(names)).collect()
 
     def bounds(self, column: str) -> Bounds | None:
-        """Smallest and largest value of a column of times or integers, before filters.
+        """Return minimum and maximum of a column of times or integers, before filters.
 
-        Known where the part was planned; a part that has travelled to a worker answers None.
+        None if unknown, and always on a worker, because the bounds are not pickled.
         """
         return self.known.get(column)
 
@@ -167,7 +169,7 @@ class ParquetPartition(FilePartition):
 
 
 def _scan_files(pieces: list[RowGroupRange]) -> tuple[pl.LazyFrame, ColumnMapping]:
-    """Whole files of one schema as one scan, and how to make their columns."""
+    """Return one scan of whole files of the same schema, and their column mapping."""
     if len(pieces) == 1:
         return pieces[0].scan(), pieces[0].mapping
     paths = [piece.file.path for piece in pieces]

@@ -1,4 +1,4 @@
-"""From Parquet files to parts: what they hold, which row groups go together."""
+"""Plan partitions of Parquet files from their footers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Categories = Mapping[str, tuple[str, ...]]
 
 @dataclass
 class _SchemaGroup:
-    """The files of one schema."""
+    """The files that have the same schema."""
 
     number: int
     schema: pa.Schema
@@ -50,13 +50,13 @@ class _SchemaGroup:
 
     @property
     def use_pyarrow(self) -> bool:
-        """Whether pyarrow reads the files: Polars opens none with such a column."""
+        """Whether pyarrow has to read the files, because Polars cannot open them."""
         return bool(self.with_intervals or self.file_schema.unreadable)
 
     @property
     def schema_id(self) -> int | None:
-        """Its number, if all of its files are of one schema for Polars as well."""
-        # For pyarrow dates are dates; Polars reads some as times, as the writer had them.
+        """The number of the group, if its files also have one schema for Polars, else None."""
+        # Files with equal date types for pyarrow may differ for Polars, which reads some as times.
         dates = any(pa.types.is_date(kind) for kind in self.schema.types)
         return None if dates else self.number
 
@@ -82,8 +82,8 @@ class _RowGroup:
         if name in constants:
             value = constants[name]
             return ColumnStatistics(value, value, 0 if value is not None else rows, rows)
-        # What a type does not hold is an error, and no reason to pass over the row group; the
-        # statistics of UUIDs are bytes, and no text.
+        # Lossy casts must raise when read, so their row groups are never pruned. The statistics
+        # of UUIDs are bytes, but their values are text.
         if kind.is_nested() or name in self.mapping.lossy | self.mapping.uuids:
             return None
         if name == self.schema_group.index and self.footer.index is not None:
@@ -102,14 +102,14 @@ class _RowGroup:
 
 
 def plan(files: Sequence[File], request: ReadRequest) -> ReadPlan:
-    """Read the footers, and make a table of the files.
+    """Read the footers of the files and plan the partitions.
 
     Raises
     ------
     RequestError
-        When files do not go together, or what is asked does not go with them.
+        When the schemas differ, or the request does not match them.
     ReadError
-        When a file has no sound footer, unless it is to be skipped.
+        When a footer is invalid and ``on_error`` is not "skip".
     """
     found, damaged = footers.read_footers(files)
     request.raise_or_warn(damaged, len(found))
@@ -191,15 +191,15 @@ def _group_by_schema(
 
 
 def _find_unreadable(schema_groups: Sequence[_SchemaGroup], names: Kinds) -> list[Fault]:
-    """Wanted columns of types that Polars has not, or that are stored as numbers and records."""
+    """Return faults for requested columns of unsupported types, such as pandas periods."""
     return schemas.find_unreadable_columns(
         (schema_group.file_schema for schema_group in schema_groups), names
     ) + [
         Fault(
             schema_group.members[0].file.url,
             f"{field.name}: {field.type.extension_name.removeprefix('pandas.')}",
-            "a type that Polars has",
-            "read it with hyperplane.load or dask.dataframe.read_parquet, or name the other "
+            "a column of a type that Polars supports",
+            "read it with hyperplane.load or dask.dataframe.read_parquet, or select other "
             "columns with columns=",
         )
         for schema_group in schema_groups
@@ -209,14 +209,14 @@ def _find_unreadable(schema_groups: Sequence[_SchemaGroup], names: Kinds) -> lis
 
 
 def _default_columns(columns: Kinds) -> list[str]:
-    """All columns but the unnamed index that pandas and Dask store beside them."""
+    """Return all columns except the unnamed index of pandas and Dask."""
     return [name for name in columns if not schemas.is_unnamed_index(name)]
 
 
 def _read_categories(
     found: Sequence[ParquetFooter], schema_groups: Sequence[_SchemaGroup], chosen: Kinds
 ) -> Categories:
-    """Columns that are words in the same order of their own in all files, and those words."""
+    """Return the ordered categories of columns that have the same ones in all files."""
     everywhere = [
         footers.find_ordered_categories(schema_group.schema) for schema_group in schema_groups
     ]
@@ -250,7 +250,7 @@ def _make_mapping(
 
 
 def _is_unchanged(arrow: pa.DataType, kind: pl.DataType) -> bool:
-    # A file may keep dates of another width than its own schema says.
+    # The width of stored dates may differ from the schema of the file.
     return not pa.types.is_date(arrow) and types.from_arrow(arrow) == kind
 
 
@@ -289,7 +289,7 @@ def _is_optional(
 
 
 def _merge_row_groups(group: Sequence[_RowGroup]) -> list[RowGroupRange]:
-    """Neighbouring row groups of one file as one piece."""
+    """Merge consecutive row groups of one file into ranges."""
     runs: list[list[_RowGroup]] = []
     for row_group in group:
         last = runs[-1][-1] if runs else None
@@ -327,7 +327,7 @@ def _make_range(run: Sequence[_RowGroup]) -> RowGroupRange:
 
 
 def _wanted_index(footer: ParquetFooter, mapping: ColumnMapping) -> index_ranges.IndexRange | None:
-    """The index of a file that is in its metadata, where it is wanted."""
+    """Return the index in the metadata of a file if it is requested, else None."""
     used = dict([*mapping.schema, *mapping.filter_schema])
     return footer.index if footer.index is not None and footer.index.name in used else None
 
@@ -335,7 +335,7 @@ def _wanted_index(footer: ParquetFooter, mapping: ColumnMapping) -> index_ranges
 def _make_empty_partition(
     schema_group: _SchemaGroup, chosen: Kinds, filter_schema: Kinds, filters: Filters
 ) -> ParquetPartition:
-    """A part without rows, for there must be one."""
+    """Return a partition without rows, because a data set needs at least one."""
     mapping = _make_mapping(schema_group, {}, chosen, filter_schema, {})
     footer, use_pyarrow = schema_group.members[0], schema_group.use_pyarrow
     index = _wanted_index(footer, mapping)
@@ -344,7 +344,7 @@ def _make_empty_partition(
 
 
 def _find_bounds(group: Sequence[_RowGroup], chosen: Kinds) -> dict[str, Bounds]:
-    """Least and greatest value of each column of times or integers, where all are known."""
+    """Return minimum and maximum of columns of times and integers, where known."""
     known = {}
     for name, kind in chosen.items():
         if not (kind.is_integer() or isinstance(kind, pl.Datetime)):

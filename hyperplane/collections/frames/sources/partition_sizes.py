@@ -1,4 +1,4 @@
-"""How much goes into one partition."""
+"""Choose the sizes of partitions and group small inputs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hyperplane.units import parse_bytes
 
 T = TypeVar("T")
 
-#: Bytes in memory below which it does not pay to give a thread a partition of its own.
+#: Bytes in memory below which a separate partition for a thread is not worth its overhead.
 MIN_PARTITION_SIZE = 10_000_000
-#: The usual size of partitions.
+#: Default size of partitions.
 DEFAULT_PARTITION_SIZE = "100MB"
-#: A size of partitions by which all is one partition, and no file is divided.
+#: Partition size for which files are never divided and all are one partition.
 WHOLE_FILES = sys.maxsize
 
 
 def parse_partition_size(partition_size: Any) -> tuple[int, list[Fault]]:
-    """The bytes that a caller asks for, and what is wrong with them."""
+    """Parse the ``partition_size`` argument into bytes, and faults."""
     try:
         size = parse_bytes(str(partition_size))
     except ValueError:
@@ -34,7 +34,7 @@ def parse_partition_size(partition_size: Any) -> tuple[int, list[Fault]]:
 
 
 def choose_target_size(total: int, partition_size: int) -> float:
-    """Bytes in memory that a part should have: less than asked where threads would idle."""
+    """Return the target bytes of a partition, smaller if threads would otherwise be idle."""
     if partition_size == WHOLE_FILES:
         return partition_size
     workers = threads() if total > MIN_PARTITION_SIZE else 1
@@ -47,18 +47,18 @@ def group_neighbors(
     partition_size: int,
     files: Sequence[str] | None = None,
 ) -> list[list[T]]:
-    """Neighbours joined into parts of about equal size, in their order.
+    """Group consecutive items into partitions of similar size, in order.
 
     Parameters
     ----------
-    units : sequence
-        What cannot be divided, such as row groups.
+    items : sequence
+        Indivisible inputs, such as row groups.
     sizes : sequence of int
-        Bytes of each in memory.
+        Bytes in memory of each item.
     partition_size : int
-        Bytes in memory that a part should have at most.
+        Target for the maximum bytes in memory of a partition.
     files : sequence of str, optional
-        The file of each unit, where units of different files go to different parts.
+        The file of each item, if partitions must not contain items of several files.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def group_neighbors(
 
 
 def _group_evenly(items: Sequence[tuple[T, int]], aim: float) -> list[list[T]]:
-    """Neighbours joined into as few parts of about equal size as are below a size."""
+    """Group consecutive items into the fewest similar groups below ``aim`` bytes."""
     total = sum(size for _, size in items)
     count = max(1, -int(-total // aim))
     parts: dict[int, list[T]] = {}

@@ -1,4 +1,4 @@
-"""The function that makes a pandas frame of a part."""
+"""Read partitions as pandas frames, and collections of partitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hyperplane.collections.frames.parts import Part
 
-#: What reading a damaged file can raise, in any of the libraries below.
+#: Exceptions that the libraries raise for damaged files.
 DAMAGE = (
     *naming.DAMAGE,
     OverflowError,
@@ -36,25 +36,18 @@ DAMAGE = (
 
 @dataclass(frozen=True, repr=False)
 class PartitionReader:
-    """Makes the pandas frame of a part; Dask pushes the needed columns into it.
+    """Reads a partition as a pandas frame; Dask sets the needed columns.
 
     Parameters
     ----------
     like : pandas.DataFrame
-        No rows; all columns with their types.
+        An empty frame of all columns (Dask's ``meta``).
     """
 
     like: pd.DataFrame
 
     def __call__(self, part: Part, columns: Sequence[Any] | None = None) -> pd.DataFrame:
-        """Read a part.
-
-        Parameters
-        ----------
-        part : Part
-            The rows.
-        columns : sequence, optional
-            The columns, in order; all when not given.
+        """Read all or some columns of a partition.
 
         Raises
         ------
@@ -74,7 +67,7 @@ class PartitionReader:
 
 
 def _collect(part: Part, names: list[str]) -> pl.DataFrame:
-    # Parts that Python code reads can do without the copy that a scan of them makes.
+    # Partitions that Python code reads avoid the copy of a scan with a separate method.
     collected = getattr(part, "collect", None)
     frame: pl.DataFrame = (
         part.scan().select(columns(names)).collect() if collected is None else collected(names)
@@ -83,18 +76,18 @@ def _collect(part: Part, names: list[str]) -> pl.DataFrame:
 
 
 def make_collection(parts: Sequence[Part], like: pd.DataFrame, label: str) -> dd.DataFrame:
-    """A collection with one partition for each part."""
-    # Imported late: processes that read one shard need no data frames of Dask.
+    """Return a Dask dataframe of the partitions."""
+    # Slow import, not needed by processes that read one shard.
     import dask.dataframe as dd
 
-    # Dask would otherwise convert text that is Arrow text already, and hide the reader.
+    # Otherwise Dask adds a conversion of text columns, which hides the reader from other helpers.
     with dask.config.set({"dataframe.convert-string": False}):
         return dd.from_map(PartitionReader(like), list(parts), meta=like, label=label)
 
 
 @contextmanager
 def translate_read_errors(part: Any) -> Iterator[None]:
-    """Name the damaged file, whatever library found it while a part was collected.
+    """Convert errors of all libraries while reading a partition to a ReadError of the file.
 
     Examples
     --------
@@ -118,7 +111,7 @@ def translate_read_errors(part: Any) -> Iterator[None]:
 
 
 def _get_storage_options(part: Any) -> Mapping[str, Any]:
-    """What the stores of a part were given, which an error may repeat; secrets among it."""
+    """Return the storage options of a partition, to redact secrets from messages."""
     found: dict[str, Any] = {}
     for one in (part, *getattr(part, "slices", ()), getattr(part, "left", None)):
         store = getattr(getattr(one, "file", None), "store", None)
@@ -127,7 +120,7 @@ def _get_storage_options(part: Any) -> Mapping[str, Any]:
 
 
 def _find_damaged_file(part: Any) -> Sequence[str]:
-    """The first file of a part that cannot be read by itself: a scan of many names none."""
+    """Return the first file that cannot be read alone, because errors of a scan name none."""
     for file_slice in getattr(part, "slices", ()):
         try:
             raw = file_slice.fetch(file_slice.mapping.raw_columns(dict(file_slice.mapping.schema)))

@@ -1,4 +1,4 @@
-"""What a caller of ``read`` asks for, checked against what the files hold."""
+"""The request of a ``read`` call, and the plan made for it."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ OnError = Literal["raise", "skip"]
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """What the files make together.
+    """The partitions and columns of the data set that a ``read`` call returns.
 
     Parameters
     ----------
     parts : sequence of Part
-        At least one.
+        The partitions; at least one.
     columns : dict of str to polars.DataType
-        The columns that were asked for.
+        The requested columns.
     optional : set of str
-        Those in which values may be missing.
-    words : dict of str to tuple of str
-        Those that are words in an order of their own, and which.
-    declared : dict of str to dtype
-        Those whose pandas type the caller set, where another one would be made of its own type.
+        Columns that may have missing values.
+    categories : dict of str to tuple of str
+        Columns of ordered categories, with these categories.
+    pandas_dtypes : dict of str to dtype
+        Columns whose pandas dtype the caller set and that would otherwise get another one.
     """
 
     parts: Sequence[Part]
@@ -50,7 +50,7 @@ class ReadPlan:
 
     @property
     def like(self) -> pd.DataFrame:
-        """No rows; the columns with their pandas types."""
+        """An empty frame of the columns with their pandas dtypes (Dask's ``meta``)."""
         kinds = {name: self._to_pandas_dtype(name, kind) for name, kind in self.columns.items()}
         for name, categories in self.categories.items():
             kinds[name] = pd.CategoricalDtype(pd.Index(categories, dtype=kinds[name]), ordered=True)
@@ -60,14 +60,18 @@ class ReadPlan:
     def _to_pandas_dtype(self, name: str, kind: pl.DataType) -> Any:
         try:
             return types.to_pandas_dtype(kind, name in self.optional)
-        except pa.ArrowInvalid as error:  # lists within lists, more than 64 deep
-            advice = "read it with hyperplane.bag.read_records, or name other columns in columns="
-            raise DataError(name, f"has no type in Arrow ({error}); {advice}") from error
+        except pa.ArrowInvalid as error:  # more than 64 nested lists
+            advice = (
+                "read it with hyperplane.bag.read_records, or select other columns with columns="
+            )
+            raise DataError(
+                name, f"has a type that Arrow does not support ({error}); {advice}"
+            ) from error
 
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """The arguments of ``read`` that all formats share."""
+    """The arguments of ``read`` that are common to all formats."""
 
     columns: Any = None
     filters: Any = None
@@ -75,29 +79,29 @@ class ReadRequest:
     schema_mode: Mixing = "strict"
     decimals: Decimals = "float"
     on_error: OnError = "raise"
-    #: Whether no part holds rows of two files.
+    #: Whether each partition contains rows of one file only.
     one_file_each: bool = False
 
     def files(self, slices: Sequence[Any]) -> list[str] | None:
-        """The file of each of some units, where none are joined with those of other files."""
+        """Return the file of each slice, or None if slices of different files may be joined."""
         return [file_slice.file.path for file_slice in slices] if self.one_file_each else None
 
     def resolve(
         self, known: Mapping[str, pl.DataType], usual: Sequence[str]
     ) -> tuple[row_filters.Filters, dict[str, pl.DataType]]:
-        """Filters and the columns that are wanted, with their types.
+        """Return the parsed filters and the requested columns with their types.
 
         Parameters
         ----------
         known : mapping of str to polars.DataType
             All columns of the files.
         usual : sequence of str
-            Those that one gets when none are asked for.
+            The columns returned by default.
 
         Raises
         ------
         RequestError
-            With every unknown column and every wrong filter.
+            With every unknown column and every invalid filter.
         """
         faults = []
         names = list(usual)
@@ -120,15 +124,7 @@ class ReadRequest:
         return filters_parsed, {name: known[name] for name in names}
 
     def raise_or_warn(self, errors: Sequence[ReadError], left: int) -> None:
-        """Raise what is wrong with files, or warn when they are to be skipped.
-
-        Parameters
-        ----------
-        errors : sequence of ReadError
-            One for each file.
-        left : int
-            Files that can be read.
-        """
+        """Raise the errors of files, or warn if files are skipped and ``left`` others remain."""
         if errors and (self.on_error == "raise" or not left):
             raise join_errors(errors)
         warn_skipped(errors)

@@ -1,4 +1,4 @@
-"""What a few bytes of text files say of the rest: their lines, and where to cut."""
+"""Sample text files, and find line starts at which to divide them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from hyperplane.collections.frames.sources.reader import translate_read_errors
 from hyperplane.errors import ReadError
 from hyperplane.stores.places import File
 
-#: Bytes of the head of a sampled file, of its middle and its end, and of the head of the others.
+#: Bytes read from the head of a sampled file, from its middle and its end, and from the head of
+#: other files.
 HEAD = 500_000
 EXCERPT = 100_000
 GLANCE = 20_000
-#: Files that are sampled.
+#: Maximum number of files from which types are inferred.
 MAX_SAMPLED_FILES = 16
-#: Bytes within which a head must have an end of a record.
+#: Maximum bytes of a head, within which a record must end.
 MAX_HEAD = 128_000_000
-#: Bytes that are read at once where a cut is looked for.
+#: Bytes per read while searching for a line end.
 STEP = 65_536
-#: A packed text is taken to be so many times as long as it is stored.
+#: Assumed ratio of uncompressed to compressed size.
 COMPRESSION_RATIO = 5
 
 
@@ -36,12 +37,12 @@ class TextSample:
         The file.
     head : bytes
         Its first lines.
-    inside : tuple of (int, bytes)
-        Lines from its middle and its end, and where they begin.
+    excerpts : tuple of (int, bytes)
+        Offsets and lines from its middle and its end.
     whole : bool
-        Whether the head is all there is.
-    close : bool
-        Whether the sample is large enough to find types in it.
+        Whether the head is the whole file.
+    is_sampled : bool
+        Whether the sample is large enough to infer types from it.
     """
 
     file: File
@@ -52,16 +53,16 @@ class TextSample:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The file, for messages."""
+        """The URL of the file, for messages."""
         return (self.file.url,)
 
 
-#: Where the last record of a text that begins with one ends.
+#: Returns the end of the last complete record in the first bytes of a file.
 FindEnd = Callable[[File, bytes], int]
 
 
 def read_samples(files: Sequence[File], end: FindEnd) -> tuple[list[TextSample], list[ReadError]]:
-    """Samples of files spread over the list, a glance at the others, and what is wrong."""
+    """Return samples of files spread over the list, short heads of others, and errors."""
     count = min(len(files), MAX_SAMPLED_FILES)
     chosen = {round(i * (len(files) - 1) / max(1, count - 1)) for i in range(count)}
     with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
@@ -84,11 +85,13 @@ def _read_sample(file: File, is_sampled: bool, end: FindEnd) -> TextSample:
     length = HEAD if is_sampled else GLANCE
     while True:
         head, whole = _read_head(file, length, end)
-        # A header alone is not enough, where a row is longer than that.
+        # A header alone is not enough: at least one row is needed.
         if whole or head.count(b"\n") > 1:
             break
         if length >= MAX_HEAD:
-            wrong = f"no two lines end in its first {length} bytes; is a quote not closed there?"
+            wrong = (
+                f"its first {length} bytes have no two complete lines; is a quote not closed there?"
+            )
             raise ReadError(file.url, wrong)
         length = min(MAX_HEAD, length * 8)
     excerpts = []
@@ -102,7 +105,7 @@ def _read_sample(file: File, is_sampled: bool, end: FindEnd) -> TextSample:
 
 
 def _read_head(file: File, length: int, end: FindEnd) -> tuple[bytes, bool]:
-    """The first records within so many bytes, and whether they are all."""
+    """Return the complete records within ``length`` bytes, and whether that is the whole file."""
     if file.packing:
         with file.opened() as opened:
             head = bytes(opened.read(length + 1))
@@ -113,7 +116,7 @@ def _read_head(file: File, length: int, end: FindEnd) -> tuple[bytes, bool]:
 
 
 def has_multiline_values(text: bytes) -> bool:
-    """Whether a quoted value goes over several lines."""
+    """Whether a quoted value contains line ends."""
     odd = False
     for line in text.split(b"\n")[:-1]:
         odd ^= line.count(b'"') % 2 == 1
@@ -123,18 +126,18 @@ def has_multiline_values(text: bytes) -> bool:
 
 
 def find_cuts(file: File, start: int, count: int, multiline: bool) -> list[int]:
-    """Where lines begin that cut a file into parts of about equal length; both ends included.
+    """Return offsets of line starts that divide a file into similar parts, with both ends.
 
     Parameters
     ----------
     file : File
-        Not packed.
+        An uncompressed file.
     start : int
-        Where its first record begins.
+        Offset of its first record.
     count : int
-        Parts.
-    breaking : bool
-        Whether quoted values may go over lines; then all of the file is read, for the quotes.
+        Number of parts.
+    multiline : bool
+        Whether quoted values may contain line ends; then the whole file is read to count quotes.
     """
     wanted = [start + round(i * (file.size - start) / count) for i in range(1, count)]
     ends = (
@@ -146,7 +149,7 @@ def find_cuts(file: File, start: int, count: int, multiline: bool) -> list[int]:
 
 
 def find_next_line(file: File, position: int) -> int:
-    """Where the next line begins."""
+    """Return the offset of the next line start after ``position``."""
     while position < file.size:
         text = file.between(position, min(file.size, position + STEP))
         found = text.find(b"\n")
@@ -157,7 +160,7 @@ def find_next_line(file: File, position: int) -> int:
 
 
 def find_record_starts(file: File, start: int, wanted: Sequence[int]) -> Iterator[int]:
-    """Where the next records begin, by the number of quotes before."""
+    """Yield the next record start after each wanted offset, by counting quotes."""
     quotes, position, step = 0, start, STEP * 64
     rest = list(wanted)
     while rest and position < file.size:

@@ -1,4 +1,4 @@
-"""What is wrong with lines and values of text, and what to write instead."""
+"""Messages about lines and values of text files, with advice."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from hyperplane.errors import ReadError
 if TYPE_CHECKING:
     from hyperplane.stores.places import File
 
-#: Separators that files have in place of the one that was expected.
+#: Separators to suggest if the expected one is wrong.
 SEPARATORS = (",", ";", "\t", "|")
-#: Bytes before a span in which lines are counted for a message: of a store, and of this machine.
+#: Maximum bytes in which lines are counted for a message, in remote and in local files.
 MAX_REMOTE_COUNT, MAX_LOCAL_COUNT = 50_000_000, 4_000_000_000
-#: Bytes that are read at once for it.
+#: Bytes per read while counting lines.
 STEP = 1 << 24
-#: Lines that are compared with the header where another separator is looked for.
+#: Lines that are compared with the header to guess the separator.
 COMPARED = 10
 
 
 def suggest_dtype(value: object, kind: str) -> str:
-    """The pandas type that holds a value which the type of its column does not.
+    """Return the pandas dtype for a column that has to represent ``value``, too.
 
     Parameters
     ----------
-    held : object
+    value : object
         The value, or its text.
     kind : str
-        The type of the column, as Arrow or Polars writes it.
+        The current type of the column, as text of Arrow or Polars.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def suggest_dtype(value: object, kind: str) -> str:
     text = str(value).strip()
     if "bool" in kind.lower() or isinstance(value, (bool, dict, list)):
         return "str"
-    if kind.lower().startswith(("float", "double")):  # which holds all but such numbers
+    if kind.lower().startswith(("float", "double")):  # float64 represents all other numbers
         return "str"
     if re.fullmatch(r"[+-]?\d+", text):
         value, unsigned = int(text), kind.lower() == "uint64"
@@ -58,42 +58,19 @@ def suggest_dtype(value: object, kind: str) -> str:
 
 
 def describe_value(name: str, value: object, kind: str, declared: bool, place: str) -> str:
-    """That a value does not fit the type of its column, and which type would.
-
-    Parameters
-    ----------
-    name : str
-        The column.
-    held : object
-        The value.
-    kind : str
-        The type of the column.
-    asked : bool
-        Whether the caller set it.
-    place : str
-        Where the value is.
-    """
-    why = f"dtypes asks for {kind}" if declared else f"the sample held {kind}"
+    """Return the message for a value that does not fit its column's type."""
+    why = f"dtypes sets {kind}" if declared else f"its type in the sample was {kind}"
     advice = suggest_dtype(value, kind)
     fix = f"write dtypes={{{name!r}: {advice!r}}}"
-    return f"column {name!r} holds {value!r}, but {why} ({place}); {fix}"
+    return f"column {name!r} contains {value!r}, but {why} ({place}); {fix}"
 
 
 def check_non_nullable(
     frame: pl.DataFrame, names: Collection[str], url: str, place: Callable[[int], str]
 ) -> None:
-    """Refuse missing values where the caller's type has none; as floats numbers lose digits.
+    """Raise ReadError for missing values in columns whose dtype does not allow them.
 
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        The rows.
-    names : collection of str
-        Columns without missing values.
-    url : str
-        The file.
-    place : callable
-        Names the line of a row.
+    ``place`` describes the line of a row.
     """
     for name in names:
         if name in frame.columns and frame.get_column(name).null_count():
@@ -102,25 +79,18 @@ def check_non_nullable(
             declared, other = (types.to_pandas_dtype(kind, nullable) for nullable in (False, True))
             raise ReadError(
                 url,
-                f"column {name!r} holds nothing, but dtypes asks for {declared} ({place(row)}); "
+                f"column {name!r} has a missing value, but dtypes sets {declared} ({place(row)}); "
                 f"write dtypes={{{name!r}: '{other}'}}",
             )
 
 
 def locate_line(file: File, start: int, number: int) -> str:
-    """Which line of a file one of a span of it is, if that is not far.
+    """Describe line ``number`` (from 1) of the byte range that starts at ``start``.
 
-    Parameters
-    ----------
-    file : File
-        The file.
-    start : int
-        Where the span begins.
-    number : int
-        The number of the line in the span, from 1.
+    The line number in the file, if counting lines up to there is fast enough.
     """
     if start > (MAX_LOCAL_COUNT if file.store.local else MAX_REMOTE_COUNT):
-        return f"line {number} of what begins at byte {start}"
+        return f"line {number} after byte {start}"
     before = 0
     if file.packing:
         with file.opened() as opened:
@@ -132,42 +102,42 @@ def locate_line(file: File, start: int, number: int) -> str:
 
 
 def excerpt_line(data: bytes, offset: int) -> str:
-    """The line that a byte is in, shortened."""
+    """Return the line that contains an offset, shortened."""
     first = data.rfind(b"\n", 0, offset) + 1
     text = data[first : first + 200].splitlines()[0].decode("utf-8", "replace")
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def describe_open_quote(place: str, text: str) -> str:
-    """That a quote opens and is not closed."""
+    """Return the message for a quote that is not closed."""
     return (
-        f"in {place} a quote opens that is not closed before a separator or the end of a line: "
-        f"{text!r}; close it, or write it twice in a value that is quoted"
+        f"{place} has an opening quote without a closing one before a separator or line end: "
+        f"{text!r}; close it, or double it inside a quoted value"
     )
 
 
 def describe_row_length(wrong: str, names: Sequence[str], separator: str) -> str:
-    """What is wrong with the length of a row, and what can be done."""
+    """Return the message for a row with the wrong number of values, with advice."""
     other = guess_separator(names[0], (), separator) if len(names) == 1 else None
     if other:
-        return f"{wrong}; the header has {other!r} between its columns: write separator={other!r}"
+        return f"{wrong}; the header separates its columns by {other!r}: write separator={other!r}"
     return (
-        f"{wrong}; correct the line, name all columns with names=[...] where the file has no "
-        'header of them, or leave out this part of the file with on_error="skip"'
+        f"{wrong}; correct the line, name all columns with names=[...] if the file has no "
+        'complete header, or leave out this part of the file with on_error="skip"'
     )
 
 
 def guess_separator(header: str, lines: Sequence[str], separator: str) -> str | None:
-    """Another separator, that divides a header and as many values of each line.
+    """Return another separator that splits header and lines into equally many values, or None.
 
     Parameters
     ----------
     header : str
-        Without the separator that was expected.
+        The header, which does not contain the expected separator.
     lines : sequence of str
         Some of the lines that follow.
     separator : str
-        The one that was expected.
+        The expected separator.
 
     Examples
     --------

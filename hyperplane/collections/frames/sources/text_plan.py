@@ -1,4 +1,4 @@
-"""From text files to parts: what CSV and JSON lines have in common."""
+"""Plan partitions of text files: the common steps for CSV and JSON lines."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _DTYPES = "a pandas type: 'int64', 'Int64', 'float64', 'bool', 'boolean', 'str' 
 
 @dataclass
 class TextFile:
-    """What is known of a file before it is read.
+    """What the samples tell about a text file.
 
     Parameters
     ----------
     file : File
         The file.
     start : int
-        Where its first record begins.
+        Offset of its first record.
     names : tuple of str
         Its columns.
     density : float
-        Bytes in memory for a byte of text.
-    breaking : bool
-        Whether records may go over lines.
+        Ratio of bytes in memory to bytes of text.
+    multiline : bool
+        Whether quoted values may contain line ends.
     """
 
     file: File
@@ -52,14 +52,14 @@ class TextFile:
 
     @property
     def memory(self) -> int:
-        """Bytes in memory, about."""
+        """Estimated bytes in memory."""
         size = self.file.size * (samples.COMPRESSION_RATIO if self.file.packing else 1)
         return int(size * self.density)
 
 
 @dataclass(frozen=True)
 class TextOptions:
-    """Arguments of ``read`` for text."""
+    """Arguments of ``read`` that apply to text files only."""
 
     dtypes: Any = field(default_factory=dict)
     parse_dates: Any = None
@@ -71,7 +71,7 @@ class TextOptions:
 
 
 def parse_dtypes(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str], list[Fault]]:
-    """Types that the caller sets, those of them that allow missing values, and what is wrong."""
+    """Parse ``dtypes`` into types by column, the nullable columns among them, and faults."""
     kinds: Kinds = {}
     optional: set[str] = set()
     if not isinstance(dtypes, Mapping):
@@ -99,7 +99,7 @@ def parse_dtypes(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str]
 
 
 def find_non_nullable(declared: Kinds, optional: set[str]) -> tuple[str, ...]:
-    """The columns to which the caller gives a type that has no missing values."""
+    """Return the columns for which the caller set a dtype without missing values."""
     return tuple(
         name
         for name, kind in declared.items()
@@ -108,10 +108,9 @@ def find_non_nullable(declared: Kinds, optional: set[str]) -> tuple[str, ...]:
 
 
 def find_pandas_dtypes(dtypes: Any, names: Collection[str]) -> dict[str, Any]:
-    """The types that the caller sets for some columns, where these types hold the same values.
+    """Return the dtypes set by the caller that differ from the default for the same values.
 
-    Other types of the same values, such as ``float64`` for ``Float64``, would do for all but what
-    the caller does with them.
+    For example ``Float64``, whose values could also be ``float64``, but which behaves differently.
     """
     found = {}
     for name in names:
@@ -123,11 +122,11 @@ def find_pandas_dtypes(dtypes: Any, names: Collection[str]) -> dict[str, Any]:
 
 
 def _to_polars_type(declared: Any) -> pl.DataType | None:
-    if declared is None:  # float64 for pandas
+    if declared is None:  # which pandas takes for float64
         return None
     try:
         dtype = pd.api.types.pandas_dtype(declared)
-    except (TypeError, ValueError, SyntaxError):  # the last of text with thousands of digits
+    except (TypeError, ValueError, SyntaxError):  # SyntaxError for text with thousands of digits
         return None
     if isinstance(dtype, pd.StringDtype):
         return pl.String()
@@ -147,7 +146,7 @@ def make_read_plan(
     request: ReadRequest,
     pandas_dtypes: Mapping[str, Any],
 ) -> ReadPlan:
-    """Cut and join files into parts."""
+    """Divide and join files into partitions."""
     keys, key_types, keyless = hive_partitions.parse_hive_keys(
         [one.file.path for one in text_files], kinds
     )
@@ -201,7 +200,7 @@ def _make_partitions(
 def check_same_columns(
     text_files: Sequence[TextFile], kinds: Kinds, schema_mode: schemas.Mixing
 ) -> None:
-    """Raise all differences between the columns of files, unless these may differ."""
+    """Raise RequestError with all differences between the columns of files, unless allowed."""
     by_names: dict[frozenset[str], list[str]] = {}
     for text_file in text_files:
         by_names.setdefault(frozenset(text_file.names), []).append(text_file.file.url)

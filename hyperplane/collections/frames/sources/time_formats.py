@@ -1,4 +1,4 @@
-"""Text that says a time: which format, and how to convert it."""
+"""Find the format of times in text, and parse them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import pyarrow as pa
 from hyperplane.collections.frames.sources.filters import is_column, suggest_similar
 from hyperplane.errors import Fault, ReadError
 
-#: Digits up to which a number of these since 1970 is taken to be meant.
+#: Maximum digits of a time since 1970 in each unit, to guess the unit.
 _EPOCHS = ((11, "s"), (14, "ms"), (17, "us"))
 
 
 @dataclass(frozen=True)
 class TimeFormat:
-    """How a column of text is converted to times.
+    """A format of times in text.
 
     Parameters
     ----------
     kind : polars.Datetime
-        Into what.
-    written : str, optional
-        Format in the codes of Polars; ISO 8601 when there is none.
+        The type of the parsed times.
+    polars_format : str, optional
+        The format in the codes of Polars; None for ISO 8601.
     """
 
     kind: pl.Datetime = field(default_factory=lambda: pl.Datetime("us"))
@@ -36,22 +36,22 @@ class TimeFormat:
 
     @property
     def python_format(self) -> str:
-        """The format as Python writes it."""
+        """The format in the codes of Python's ``strptime``."""
         return (self.polars_format or "").replace("%.f", ".%f")
 
     def parse(self, texts: pl.Series) -> pl.Series:
-        """Times of texts.
+        """Parse texts into times.
 
         Raises
         ------
         pyarrow.ArrowInvalid, polars.exceptions.InvalidOperationError
-            When one is not a time in this format.
+            When a text is not a time in this format.
         """
         if self.polars_format is None:
             file_slice, zone = self.kind.time_unit, self.kind.time_zone
             arrow = texts.to_arrow().cast(pa.string()).cast(pa.timestamp(file_slice, zone))
             return pl.Series(texts.name, arrow)
-        # To methods of Polars a name such as ^x$ is a pattern.
+        # Polars treats names such as ^x$ as patterns.
         made = texts.alias("texts").str.to_datetime(
             self.polars_format, time_unit="us", time_zone=self.kind.time_zone, strict=True
         )
@@ -68,7 +68,7 @@ _ISO = tuple(
 def parse_dates_argument(
     parse_dates: Any, kinds: Mapping[str, pl.DataType]
 ) -> tuple[dict[str, str | None], list[Fault]]:
-    """Columns to be converted, with their formats where these are given, and what is wrong."""
+    """Parse ``parse_dates`` into columns with their formats (or None), and faults."""
     if parse_dates is None:
         return {}, []
     if not isinstance(parse_dates, (Mapping, list, tuple, set)):
@@ -95,7 +95,7 @@ def parse_dates_argument(
 
 
 def find_format(name: str, texts: pl.Series, polars_format: str | None) -> TimeFormat | Fault:
-    """The format in which a sample of texts can be read as times."""
+    """Return a format that parses a sample of texts as times, or a fault."""
     present = texts.drop_nulls()
     formats = [_make_format(polars_format)] if polars_format is not None else list(_ISO)
     if polars_format is None and len(present):
@@ -108,10 +108,10 @@ def find_format(name: str, texts: pl.Series, polars_format: str | None) -> TimeF
     parsed = max(lengths)
     form, bad = formats[lengths.index(parsed)], present[parsed]
     if polars_format is None and not parsed:
-        allowed = "a time in ISO 8601, or in a format that parse_dates names"
+        allowed = "a time in ISO 8601, or in the format given by parse_dates"
     else:
-        categories = f"the format {form.python_format!r}" if form.polars_format else "ISO 8601"
-        allowed = f"a time in {categories}{', as those before it' if parsed else ''}"
+        wanted = f"the format {form.python_format!r}" if form.polars_format else "ISO 8601"
+        allowed = f"a time in {wanted}{', like the values before it' if parsed else ''}"
     return Fault("parse_dates", f"{name}: {bad!r}", allowed, _suggest_fix(name, present, bad))
 
 
@@ -121,9 +121,9 @@ def _make_format(polars_format: str) -> TimeFormat:
 
 
 def _guess_formats(text: str) -> list[TimeFormat]:
-    """The formats that pandas finds in a text, with the month first and with the day first."""
+    """Return the formats that pandas guesses for a text, month first and day first."""
     with warnings.catch_warnings():
-        # It warns of a day that comes first; which one it is will be seen in all values.
+        # It warns about ambiguous days; all values are checked with each format below.
         warnings.simplefilter("ignore", UserWarning)
         guesses = [
             pd.tseries.api.guess_datetime_format(text, dayfirst=first) for first in (False, True)
@@ -132,10 +132,10 @@ def _guess_formats(text: str) -> list[TimeFormat]:
 
 
 def _count_parsed(form: TimeFormat, texts: pl.Series) -> int:
-    """How many of the first texts are times in a format."""
+    """Return the number of leading texts that are times in the format, by bisection."""
     low, high = 0, len(texts) + 1
     while high - low > 1:
-        # All of them first: mostly they are.
+        # Try all texts first, which usually succeeds.
         middle = len(texts) if high == len(texts) + 1 and not low else (low + high) // 2
         try:
             form.parse(texts[:middle])
@@ -155,35 +155,26 @@ def _suggest_fix(name: str, texts: pl.Series, bad: str) -> str:
             (file_slice for length, file_slice in _EPOCHS if len(seconds[1]) <= length), "ns"
         )
         return (
-            f"leave it out of parse_dates, and make times of numbers with "
+            f"leave it out of parse_dates, and convert the numbers with "
             f"to_datetime(df, {name!r}, unit={file_slice!r})"
         )
     return (
         f"leave it out of parse_dates, and use to_datetime(df, {name!r}), which takes a format=, "
-        "dayfirst=, mixed formats, and can make values missing that are no times"
+        "dayfirst= and mixed formats, and can turn invalid values into missing ones"
     )
 
 
 def parse_column(
     texts: pl.Series, form: TimeFormat, url: str, place: Callable[[int], str]
 ) -> pl.Series:
-    """Times of texts of a file.
+    """Parse a column of texts of a file into times.
 
-    Parameters
-    ----------
-    texts : polars.Series
-        Of the column.
-    form : TimeFormat
-        How they are written.
-    url : str
-        The file.
-    place : callable
-        Names the line of a row.
+    ``place`` describes the line of a row.
 
     Raises
     ------
     ReadError
-        When one is not a time in this format.
+        When a text is not a time in this format.
     """
     try:
         return form.parse(texts)
@@ -191,7 +182,7 @@ def parse_column(
         row = _count_parsed(form, texts)
         present = texts.drop_nulls()
         wrong = (
-            f"column {texts.name!r} holds {texts[row]!r}, which is no time in the format "
+            f"column {texts.name!r} contains {texts[row]!r}, which is not a time in the format "
             f"{form.python_format or 'ISO 8601'} ({place(row)}); "
             f"{_suggest_fix(texts.name, present, texts[row])}"
         )

@@ -1,6 +1,6 @@
-"""Which type a column has: in a file, inside Polars and in pandas.
+"""Conversion of column types between Arrow (files), Polars and pandas.
 
-The types do not depend on what a partition happens to hold, so that all partitions agree.
+The types never depend on the values of a partition, so that all partitions agree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 Decimals = Literal["float", "exact"]
 
-#: Offsets of no whole hours; Polars panics when it opens a file that has one.
+#: UTC offsets with minutes, for which Polars panics.
 _OFFSET = re.compile(r"[+-]\d\d:?(?!00)\d\d")
 _UNITS = ("ms", "us", "ns")
 _NULLABLE = {
@@ -32,12 +32,12 @@ _NULLABLE = {
 
 
 def to_polars(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
-    """The Polars type in which a column of a file is worked on.
+    """Return the Polars type of the data set for an Arrow type of a file.
 
     Raises
     ------
     ValueError, pyarrow.ArrowException, polars.exceptions.PolarsError
-        When Polars has no such type.
+        When Polars does not support the type.
 
     Examples
     --------
@@ -53,9 +53,11 @@ def to_polars(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
     if pa.types.is_date(kind):
         return pl.Datetime("ms")
     if pa.types.is_timestamp(kind) and _OFFSET.fullmatch(kind.tz or ""):
-        raise ValueError(f"{kind.tz} is an offset without a time zone: save the times in UTC")
+        raise ValueError(f"{kind.tz} is an offset, not a time zone: save the times in UTC")
     if pa.types.is_interval(kind):
-        raise ValueError("Polars has none for months beside days: use dask.dataframe.read_parquet")
+        raise ValueError(
+            "Polars has no intervals of months and days: use dask.dataframe.read_parquet"
+        )
     if pa.types.is_float16(kind):
         return pl.Float32()
     if pa.types.is_null(kind):
@@ -68,29 +70,22 @@ def to_polars(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
 
 
 def is_pandas_extension(kind: pa.DataType) -> bool:
-    """Whether it is a period or an interval of pandas."""
+    """Whether the type is a period or an interval of pandas."""
     return getattr(kind, "extension_name", "") in ("pandas.period", "pandas.interval")
 
 
 def is_uuid(kind: pa.DataType) -> bool:
-    """Whether it is Arrow's type of UUIDs, which Polars takes for bytes."""
+    """Whether the type is Arrow's UUID, which Polars reads as bytes."""
     return getattr(kind, "extension_name", "") == "arrow.uuid"
 
 
 def from_arrow(kind: pa.DataType) -> pl.DataType:
-    """The type that Polars gives a column of an Arrow type by itself."""
+    """Return the default Polars type of an Arrow type."""
     return pl.DataFrame(pa.schema({"one": kind}).empty_table()).schema["one"]
 
 
 def to_pandas_dtype(kind: pl.DataType, nullable: bool) -> Any:
-    """The pandas type of a column.
-
-    Parameters
-    ----------
-    kind : polars.DataType
-        Its sound type.
-    nullable : bool
-        Whether values may be missing; matters for integers and booleans only.
+    """Return the pandas dtype of a column; ``nullable`` matters for integers and booleans only.
 
     Examples
     --------
@@ -115,7 +110,7 @@ def to_pandas_dtype(kind: pl.DataType, nullable: bool) -> Any:
 
 
 def find_wider_type(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
-    """The type that holds the values of two, or None when there is none.
+    """Return a type that can represent the values of both types, or None.
 
     Examples
     --------
@@ -142,12 +137,7 @@ def find_wider_type(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
 
 
 def merge_nested_types(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
-    """Two types of lists or records that differ only in parts without a value, as one type.
-
-    Returns
-    -------
-    polars.DataType or None
-        None when they differ in more.
+    """Merge nested types that differ only where one is Null; None if they differ otherwise.
 
     Examples
     --------
