@@ -68,15 +68,15 @@ WRONG = {
     "null": (record("null"), [(2**40, b"")], "without any bytes"),
     "many blocks": (record("null"), [(400_000, b"")] * 3, "1200000 records without any bytes"),
     "fixed of 0": (record({**FIXED, "size": 0}), [(2**40, b"")], "without any bytes"),
-    "int": (record("int"), [(2**40, b"\2\2")], "2 bytes says that it holds 1099511627776 rec"),
-    "union": (record(["null", "string"]), [(3, b"\0\0")], "says that it holds 3 records"),
-    "double": (record("double", "int"), [(2, b"\0" * 17)], "17 bytes says that it holds 2 rec"),
-    "negative": (record("int"), [(-5, b"\2\2")], "says that it holds -5 records"),
-    "fixed": (record(FIXED), [(1, b"ab")], "says that it holds 1 records"),
+    "int": (record("int"), [(2**40, b"\2\2")], "2 bytes declares 1099511627776 rec"),
+    "union": (record(["null", "string"]), [(3, b"\0\0")], "declares 3 records"),
+    "double": (record("double", "int"), [(2, b"\0" * 17)], "17 bytes declares 2 rec"),
+    "negative": (record("int"), [(-5, b"\2\2")], "declares -5 records"),
+    "fixed": (record(FIXED), [(1, b"ab")], "declares 1 records"),
     "arrays": (record({"type": "array", "items": "null"}), [(1, number(2**40) + b"\0")],
-               "items without bytes"),
-    "itself": (ITSELF, [(1, b"\2\2")], "holds itself"),
-    "deep": (record(DEEP), [(1, b"\0")], "nested more than 50 deep"),
+               "items of zero bytes"),
+    "itself": (ITSELF, [(1, b"\2\2")], "contains itself"),
+    "deep": (record(DEEP), [(1, b"\0")], "nested more than 50 levels deep"),
 }  # fmt: skip
 
 
@@ -96,14 +96,14 @@ def test_records_that_refer_to_each_other_are_read_up_to_a_limit(load, tmp_path,
     path = written(tmp_path / "x.avro", {**record(*kinds), "name": "all"})
     assert len(load(path)) == 0
     monkeypatch.setattr(avro_schema, "_MAX_TYPES", 100)
-    with pytest.raises(ReadError, match="makes more than 100 types"):
+    with pytest.raises(ReadError, match="expand to more than 100 types"):
         load(path)
 
 
 @pytest.mark.parametrize("load", [hyperplane.load, read])
 def test_packed_blocks_are_compared_unpacked(load, tmp_path):
     blocks = [(2**31, b"\0" * 5_000_000)]
-    with pytest.raises(ReadError, match="5000000 bytes says that it holds 2147483648 records"):
+    with pytest.raises(ReadError, match="5000000 bytes declares 2147483648 records"):
         load(written(tmp_path / "x.avro", record("int"), *blocks, codec="deflate"))
 
 

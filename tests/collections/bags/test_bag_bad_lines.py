@@ -88,5 +88,5 @@ def test_bad_lines_of_several_files_have_the_names_of_their_files(tmp_path):
 
 
 def test_only_bags_of_files_have_bad_records():
-    with pytest.raises(RequestError, match="a bag from hyperplane.bag.read_records"):
+    with pytest.raises(RequestError, match="read directly from files"):
         bad_records(db.from_sequence([1]))

@@ -196,5 +196,5 @@ def test_named_types_and_records_within_themselves(tmp_path):
     assert read(tmp_path / "a.avro").compute().b.isna().to_list() == [False, True]
     node = {"type": "record", "name": "Node", "fields": [{"name": "n", "type": ["null", "Node"]}]}
     write(tmp_path / "b.avro", [{"name": "n", "type": node}], [{"n": {"n": None}}])
-    with pytest.raises(ReadError, match="holds itself"):
+    with pytest.raises(ReadError, match="contains itself"):
         read(tmp_path / "b.avro")

@@ -56,7 +56,7 @@ def short(monkeypatch):
 @pytest.mark.parametrize(
     ("usual", "late", "wrong"),
     [
-        ({"n": 1}, {"n": 1, "m": 2}, r"line 101 .* the field 'm', which no sample .*'m': 'str'"),
+        ({"n": 1}, {"n": 1, "m": 2}, r"line 101 .* the field 'm', which no sampled .*'m': 'str'"),
         ({"n": {"a": 1}}, {"n": {"a": 1, "b": 2}}, r"'n' holds {'a': 1, 'b': 2}.*line 101 "),
         ({"n": [{"a": 1}]}, {"n": [{"b": 2}]}, r"'n' holds \[{'b': 2}\].*line 101 "),
         ({"n": ["a"]}, {"n": [1]}, r"'n' holds \[1\].*line 101 .*'n': 'str'"),
@@ -130,7 +130,7 @@ def test_lines_that_are_objects_only_together_are_refused(tmp_path, monkeypatch)
     between = json.dumps(json_decoder.SEPARATOR)
     for late in ('{"a": ["x"\n"y"]}\n{"a": "z"}, {"a": 1}', f'{{"a": 1}},{between},{{"a": 2}}'):
         (tmp_path / "a.jsonl").write_text('{"a": "b"}\n' * 100 + late + "\n")
-        with pytest.raises(ReadError, match=r"line 101 of the file is no JSON"):
+        with pytest.raises(ReadError, match=r"line 101 of the file is not JSON"):
             read(tmp_path / "a.jsonl").compute()
 
 

@@ -103,8 +103,8 @@ def test_a_large_file_is_divided_between_lines(tmp_path, monkeypatch):
     [
         ('{"n": 2.5}', r"'n' holds 2\.5.*line 401 .*dtypes={'n': 'float64'}"),
         ('{"n": "x"}', r"'n' holds 'x'.*dtypes={'n': 'str'}"),
-        ('{"n": 1', "line 401 .*no JSON"),
-        ("[1]", "line 401 .*no JSON object"),
+        ('{"n": 1', "line 401 .*not JSON"),
+        ("[1]", "line 401 .*not a JSON object"),
     ],
 )
 def test_a_line_that_does_not_fit_is_named(tmp_path, monkeypatch, line, message):

@@ -46,7 +46,7 @@ def rows(wrong, end="\n"):
 WRONG = {
     "value": ("x,a,2024-01-01", {}, "column 'n' holds 'x'"),
     "hexadecimal": ("0x1f,a,2024-01-01", {"dtypes": {"n": "int64"}}, "column 'n' holds '0x1f'"),
-    "missing": (",a,2024-01-01", {"dtypes": {"n": "int64"}}, "column 'n' holds nothing"),
+    "missing": (",a,2024-01-01", {"dtypes": {"n": "int64"}}, "column 'n' has a missing value"),
     "long": ("1,a,2024-01-01,9", {}, "Expected 3 columns, got 4"),
     "short": ('1,"a\nb"', {}, "Expected 3 columns, got 2"),
     "time": ("1,a,noon", {"parse_dates": ["t"]}, "column 't' holds 'noon'"),
@@ -106,7 +106,7 @@ def test_a_wrong_line_of_a_sample_from_the_middle(tmp_path):
     lines = ['{"n": 1}'] * 3_000
     lines[-2] = "no"
     (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
-    with pytest.raises(ReadError, match=r"line 2999 of the file is no JSON"):
+    with pytest.raises(ReadError, match=r"line 2999 of the file is not JSON"):
         read(tmp_path / "a.jsonl")
 
 
@@ -114,5 +114,5 @@ def test_far_from_the_beginning_the_byte_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(text_errors, "MAX_LOCAL_COUNT", 2_000)
     text, _ = rows("x,a,2024-01-01")
     (tmp_path / "a.csv").write_text(text)
-    with pytest.raises(ReadError, match=r"holds 'x'.*\(line \d+ of what begins at byte \d+\)"):
+    with pytest.raises(ReadError, match=r"holds 'x'.*\(line \d+ after byte \d+\)"):
         read(tmp_path / "a.csv", partition_size=10_000, multiline=True).compute()

@@ -61,8 +61,10 @@ class RecordCountCheck:
         if not self._record_bytes:
             self._empty += count
         if self._empty > MAX_EMPTY_RECORDS:
-            said = f"{self._empty} records without any bytes; at most {MAX_EMPTY_RECORDS} are read"
-            raise WrongRecordCount(f"its blocks declare {said}")
+            declared = (
+                f"{self._empty} records without any bytes; at most {MAX_EMPTY_RECORDS} are read"
+            )
+            raise WrongRecordCount(f"its blocks declare {declared}")
 
     def check_packed(self, blocks: bytes, codec: str, mark: int) -> None:
         """Check the counts of compressed blocks, as stored in a file.
@@ -96,13 +98,13 @@ def _min_bytes(kind: Any, named: dict[str, int]) -> int:
     if isinstance(kind, list):
         return 1 + min((_min_bytes(one, named) for one in kind), default=0)
     if isinstance(kind, str):
-        found = _MIN_BYTES.get(kind)
-        return named.get(kind.rpartition(".")[2], 0) if found is None else found
+        primitive = _MIN_BYTES.get(kind)
+        return named.get(kind.rpartition(".")[2], 0) if primitive is None else primitive
     base = kind["type"]
     if base == "record":
-        made = sum(_min_bytes(entry["type"], named) for entry in kind["fields"])
+        size_bytes = sum(_min_bytes(entry["type"], named) for entry in kind["fields"])
     elif base == "fixed":
-        made = int(kind["size"])
+        size_bytes = int(kind["size"])
     elif base == "array" and not _min_bytes(kind["items"], named):
         raise WrongRecordCount(
             "its arrays have items of zero bytes, whose number cannot be verified"
@@ -110,12 +112,12 @@ def _min_bytes(kind: Any, named: dict[str, int]) -> int:
     else:
         if base == "map":
             _min_bytes(kind["values"], named)  # registers named types that are defined there
-        made = _min_bytes(base, named)
+        size_bytes = _min_bytes(base, named)
     if base in _NAMED:
         # Namespaces are ignored; of types with equal names the smaller size is used.
         name = kind["name"].rpartition(".")[2]
-        named[name] = min(made, named.get(name, made))
-    return made
+        named[name] = min(size_bytes, named.get(name, size_bytes))
+    return size_bytes
 
 
 def _unpacked_size(packed: memoryview, codec: str, enough: int) -> int:
@@ -127,12 +129,12 @@ def _unpacked_size(packed: memoryview, codec: str, enough: int) -> int:
     unpacker, size, rest = zlib.decompressobj(-zlib.MAX_WBITS), 0, bytes(packed)
     while size < enough:
         try:
-            made = unpacker.decompress(rest, _DECOMPRESS_STEP)
+            chunk = unpacker.decompress(rest, _DECOMPRESS_STEP)
         except zlib.error as error:
             raise WrongRecordCount(f"a block is damaged ({error})") from error
-        if not made:
+        if not chunk:
             break
-        size, rest = size + len(made), unpacker.unconsumed_tail
+        size, rest = size + len(chunk), unpacker.unconsumed_tail
     return size
 
 

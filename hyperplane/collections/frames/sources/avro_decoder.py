@@ -73,17 +73,17 @@ class AvroHeader:
     @property
     def fields(self) -> list[AvroField]:
         """The fields of the records, with the types of the Arrow schema where Avro lacks them."""
-        found = parse_fields(json.loads(self.schema))
+        fields = parse_fields(json.loads(self.schema))
         if not self.arrow:
-            return found
-        held = {
+            return fields
+        arrow_types = {
             one.name: one.type for one in pa.ipc.read_schema(pa.py_buffer(b64decode(self.arrow)))
         }
         return [
-            replace(one, arrow=held[one.name])
-            if _has_no_avro_type(held.get(one.name, one.arrow))
+            replace(one, arrow=arrow_types[one.name])
+            if _has_no_avro_type(arrow_types.get(one.name, one.arrow))
             else one
-            for one in found
+            for one in fields
         ]
 
 
@@ -103,7 +103,7 @@ def read_header(file: File) -> AvroHeader:
             raise ReadError(file.url, f"not an Avro file: it starts with {head[:4]!r}")
         opened = io.BytesIO(head)
         try:
-            found = read(opened, _HEADER_SCHEMA, None)
+            decoded = read(opened, _HEADER_SCHEMA, None)
             break
         except (EOFError, ValueError, IndexError, UnicodeError) as error:
             if length >= file.size:
@@ -111,7 +111,7 @@ def read_header(file: File) -> AvroHeader:
                     file.url, "the file ends within its header; copy it again"
                 ) from error
             length *= 8
-    meta = found["meta"]
+    meta = decoded["meta"]
     codec = meta.get("avro.codec", b"null").decode()
     try:
         schema = meta["avro.schema"].decode()
@@ -121,7 +121,7 @@ def read_header(file: File) -> AvroHeader:
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ReadError(file.url, f"its header has no valid schema ({error!r})") from error
     arrow = meta.get(ARROW_SCHEMA, b"").decode()
-    return AvroHeader(schema, codec, found["sync"], opened.tell(), arrow)
+    return AvroHeader(schema, codec, decoded["sync"], opened.tell(), arrow)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class AvroDecoder:
 
     header: AvroHeader
 
-    def decode(self, span: ByteRange, names: Collection[str]) -> pl.DataFrame:
+    def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
         """Decode some columns of the blocks that start in a byte range.
 
         Raises
@@ -138,41 +138,41 @@ class AvroDecoder:
         ReadError
             When a block is damaged.
         """
-        blocks = self._read_blocks(span)
+        blocks = self._read_blocks(byte_range)
         every = self.header.fields
         chosen = [field for field in every if field.name in names]
         if not blocks:
             return pl.DataFrame(schema={one.name: types.from_arrow(one.arrow) for one in chosen})
-        self._check_counts(blocks, span)
+        self._check_counts(blocks, byte_range)
         fast = self.header.codec in _POLARS_CODECS and all(
             one.polars_type is not None for one in every
         )
         return self._by_polars(blocks, chosen) if fast else self._by_fastavro(blocks, chosen)
 
-    def _read_blocks(self, span: ByteRange) -> bytes:
+    def _read_blocks(self, byte_range: ByteRange) -> bytes:
         """Read the blocks whose preceding sync marker starts in the range."""
-        file, sync = span.file, self.header.sync
-        data = file.between(span.start, min(file.size, span.stop + SYNC_SIZE - 1))
+        file, sync = byte_range.file, self.header.sync
+        data = file.between(byte_range.start, min(file.size, byte_range.stop + SYNC_SIZE - 1))
         begin = data.find(sync)
-        if begin < 0 or span.start + begin >= span.stop:
+        if begin < 0 or byte_range.start + begin >= byte_range.stop:
             return b""
         begin += SYNC_SIZE
-        end = data.find(sync, max(begin, span.stop - span.start))
-        while end < 0 and span.start + len(data) < file.size:
-            looked = max(begin, len(data) - SYNC_SIZE + 1)
-            position = span.start + len(data)
+        end = data.find(sync, max(begin, byte_range.stop - byte_range.start))
+        while end < 0 and byte_range.start + len(data) < file.size:
+            searched = max(begin, len(data) - SYNC_SIZE + 1)
+            position = byte_range.start + len(data)
             data += file.between(position, min(file.size, position + STEP))
-            end = data.find(sync, looked)
+            end = data.find(sync, searched)
         # A file without a marker at its end is truncated; decoding will detect that.
         return data[begin : end + SYNC_SIZE] if end >= 0 else data[begin:]
 
-    def _check_counts(self, blocks: bytes, span: ByteRange) -> None:
+    def _check_counts(self, blocks: bytes, byte_range: ByteRange) -> None:
         """Raise ReadError if a block declares more records than its bytes can contain."""
         try:
             counts = RecordCountCheck(json.loads(self.header.schema))
             counts.check_packed(blocks, self.header.codec, SYNC_SIZE)
         except WrongRecordCount as error:
-            raise ReadError(span.file.url, str(error)) from error
+            raise ReadError(byte_range.file.url, str(error)) from error
 
     def _by_polars(self, blocks: bytes, chosen: list[AvroField]) -> pl.DataFrame:
         whole = _write_header(self._polars_schema(), self.header) + blocks
@@ -202,8 +202,8 @@ class AvroDecoder:
 def _write_header(schema: Any, like: AvroHeader) -> bytes:
     opened = io.BytesIO()
     meta = {"avro.schema": json.dumps(schema).encode(), "avro.codec": like.codec.encode()}
-    made = {"magic": b"Obj\x01", "meta": meta, "sync": like.sync}
-    need("fastavro", extra="avro").schemaless_writer(opened, _HEADER_SCHEMA, made)
+    header = {"magic": b"Obj\x01", "meta": meta, "sync": like.sync}
+    need("fastavro", extra="avro").schemaless_writer(opened, _HEADER_SCHEMA, header)
     return opened.getvalue()
 
 

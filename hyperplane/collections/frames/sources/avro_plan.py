@@ -43,12 +43,12 @@ def plan_files(files: Sequence[File], request: ReadRequest) -> ReadPlan:
         When a header is invalid and ``on_error`` is not "skip".
     """
     with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
-        read = list(pool.map(_try_read_header, files))
-    found = [one for one in read if not isinstance(one, ReadError)]
-    request.raise_or_warn([one for one in read if isinstance(one, ReadError)], len(found))
+        results = list(pool.map(_try_read_header, files))
+    headers = [one for one in results if not isinstance(one, ReadError)]
+    request.raise_or_warn([one for one in results if isinstance(one, ReadError)], len(headers))
     schemas_by_text: dict[str, schemas.FileSchema] = {}
     faults = []
-    for file, header in found:
+    for file, header in headers:
         if header.schema in schemas_by_text:
             schemas_by_text[header.schema].urls.append(file.url)
             continue
@@ -60,29 +60,32 @@ def plan_files(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     columns, faults = schemas.merge_schemas(list(schemas_by_text.values()), request.schema_mode)
     check(faults)
     keys, key_types, keyless = hive_partitions.parse_hive_keys(
-        [file.path for file, _ in found], columns
+        [file.path for file, _ in headers], columns
     )
     columns = {**columns, **key_types}
     filters, chosen = request.resolve(columns, list(columns))
     filter_schema = {name: columns[name] for name in filter_columns(filters)}
     check(schemas.find_unreadable_columns(schemas_by_text.values(), {**chosen, **filter_schema}))
-    density = _estimate_density(found, chosen)
-    total = int(sum(file.size for file, _ in found) * density)
+    density = _estimate_density(headers, chosen)
+    total = int(sum(file.size for file, _ in headers) * density)
     aim = partition_sizes.choose_target_size(total, request.partition_size)
-    spans: list[ByteRange] = []
+    byte_ranges: list[ByteRange] = []
     mappings: dict[tuple[str, hive_partitions.PartitionKeys], ColumnMapping] = {}
-    for file, header in found:
+    for file, header in headers:
         constants = keys.get(file.path, ())
         if (header.schema, constants) not in mappings:
             mappings[header.schema, constants] = _make_mapping(
                 header, dict(constants), chosen, filter_schema
             )
-        spans += _split_file(file, header, mappings[header.schema, constants], density, aim)
+        byte_ranges += _split_file(file, header, mappings[header.schema, constants], density, aim)
     groups = partition_sizes.group_neighbors(
-        spans, [span.nbytes for span in spans], request.partition_size, request.files(spans)
+        byte_ranges,
+        [byte_range.nbytes for byte_range in byte_ranges],
+        request.partition_size,
+        request.files(byte_ranges),
     )
     parts = [ByteRangePartition(tuple(group), filters, request.on_error) for group in groups]
-    optional = _find_optional(found, chosen, key_types) | keyless.intersection(chosen)
+    optional = _find_optional(headers, chosen, key_types) | keyless.intersection(chosen)
     return ReadPlan(parts, chosen, optional)
 
 
@@ -98,17 +101,17 @@ def _arrow_schema(header: AvroHeader) -> pa.Schema:
     return pa.schema([(field.name, field.arrow) for field in header.fields])
 
 
-def _estimate_density(found: Sequence[FileHeader], chosen: dict[str, pl.DataType]) -> float:
+def _estimate_density(headers: Sequence[FileHeader], chosen: dict[str, pl.DataType]) -> float:
     """Return the ratio of bytes in memory to bytes of a file, for the chosen columns."""
-    file, header = max(found, key=lambda one: one[0].size)
+    file, header = max(headers, key=lambda one: one[0].size)
     stop = min(file.size, header.length + SAMPLE)
     mapping = ColumnMapping(tuple(chosen.items()))
     decoder = AvroDecoder(header)
-    span = ByteRange(file, header.length - SYNC_SIZE, stop, decoder, mapping, 0)
+    byte_range = ByteRange(file, header.length - SYNC_SIZE, stop, decoder, mapping, 0)
     names = [field.name for field in header.fields if field.name in chosen]
     try:
-        with translate_read_errors(span):
-            size = decoder.decode(span, names).estimated_size()
+        with translate_read_errors(byte_range):
+            size = decoder.decode(byte_range, names).estimated_size()
     except ReadError:
         return 1.0  # the task that reads this range will raise the error
     return max(0.01, float(size) / max(1, stop - header.length))
@@ -121,10 +124,10 @@ def _make_mapping(
     filter_schema: dict[str, pl.DataType],
 ) -> ColumnMapping:
     used = {**chosen, **filter_schema}
-    here = {field.name: types.from_arrow(field.arrow) for field in header.fields}
-    cast = frozenset(name for name, kind in used.items() if here.get(name, kind) != kind)
-    absent = {name: constants.get(name) for name in used if name not in here}
-    lossy = frozenset(name for name in cast if may_lose(here[name], used[name]))
+    file_types = {field.name: types.from_arrow(field.arrow) for field in header.fields}
+    cast = frozenset(name for name, kind in used.items() if file_types.get(name, kind) != kind)
+    absent = {name: constants.get(name) for name in used if name not in file_types}
+    lossy = frozenset(name for name in cast if may_lose(file_types[name], used[name]))
     return ColumnMapping(
         tuple(chosen.items()),
         tuple(filter_schema.items()),
@@ -148,11 +151,13 @@ def _split_file(
 
 
 def _find_optional(
-    found: Sequence[FileHeader], chosen: dict[str, pl.DataType], key_types: dict[str, pl.DataType]
+    headers: Sequence[FileHeader], chosen: dict[str, pl.DataType], key_types: dict[str, pl.DataType]
 ) -> set[str]:
-    each = [{field.name: field.nullable for field in header.fields} for _, header in found]
+    nullable_by_field = [
+        {field.name: field.nullable for field in header.fields} for _, header in headers
+    ]
     return {
         name
         for name in chosen
-        if name not in key_types and any(fields.get(name, True) for fields in each)
+        if name not in key_types and any(fields.get(name, True) for fields in nullable_by_field)
     }

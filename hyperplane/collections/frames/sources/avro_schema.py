@@ -46,12 +46,12 @@ class UnsupportedAvroSchema(ValueError):
 class _NamedTypes(dict[str, Any]):
     """Named types of a schema, with a counter of expanded types."""
 
-    made = 0
+    converted = 0
 
     def count(self) -> None:
         """Count an expanded type; raise UnsupportedAvroSchema above the limit."""
-        self.made += 1
-        if self.made > _MAX_TYPES:
+        self.converted += 1
+        if self.converted > _MAX_TYPES:
             raise UnsupportedAvroSchema(f"its named types expand to more than {_MAX_TYPES} types")
 
 
@@ -161,9 +161,9 @@ def _convert_union(
     kind: list[Any], named: _NamedTypes, namespace: str, within: tuple[int, ...]
 ) -> tuple[pa.DataType, Any]:
     branches, _ = _split_union(kind)
-    made = [_convert_type(one, named, namespace, within) for one in branches]
+    converted = [_convert_type(one, named, namespace, within) for one in branches]
     if len(branches) == 1:
-        arrow, polars_type = made[0]
+        arrow, polars_type = converted[0]
         return arrow, None if polars_type is None else _replace_branch(polars_type, kind)
     if not branches:
         return pa.null(), None

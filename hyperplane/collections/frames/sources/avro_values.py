@@ -25,15 +25,15 @@ def make_arrow_array(field: AvroField, values: Sequence[Any]) -> pa.Array:
     >>> make_arrow_array(several, [[1, "x"], None]).to_pylist()
     [['1', 'x'], None]
     """
-    held = [_to_plain(value, field.arrow) for value in values]
+    plain = [_to_plain(value, field.arrow) for value in values]
     try:
-        return pa.array(held, field.arrow)
+        return pa.array(plain, field.arrow)
     except (pa.ArrowException, OverflowError, ValueError) as error:
-        wrong = next((value for value in held if not _fits(value, field.arrow)), None)
+        wrong = next((value for value in plain if not _fits(value, field.arrow)), None)
         shown = repr(wrong)[:60]
         raise DataError(
             field.name,
-            f"contains {shown}, which {field.arrow}, the widest type of its union, cannot "
+            f"holds {shown}, which {field.arrow}, the widest type of its union, cannot "
             "represent; choose other columns with hyperplane.dataframe.read(..., columns=[...])",
         ) from error
 

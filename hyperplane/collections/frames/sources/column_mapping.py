@@ -26,13 +26,13 @@ class ColumnMapping:
     ----------
     schema : tuple of (str, polars.DataType)
         The columns of the data set.
-    looked_at : tuple of (str, polars.DataType)
+    filter_schema : tuple of (str, polars.DataType)
         The columns that the filters use.
     cast : frozenset of str
         Columns that have another type in the files.
-    fixed : tuple of (str, object)
+    constants : tuple of (str, object)
         Columns that are not in the files, with their constant value; None if missing.
-    words : tuple of (str, tuple of str)
+    categories : tuple of (str, tuple of str)
         Columns of ordered categories, with these categories.
     lossy : frozenset of str
         Those of ``cast`` where the cast may lose information, so that values are checked.
@@ -65,9 +65,9 @@ class ColumnMapping:
         if where is not None and early:
             raw = raw.filter(where)  # before casts, so that Polars converts fewer rows
         wanted = [entry for entry in self.schema if names is None or entry[0] in names]
-        made = [self._output_expr(name, kind, values) for name, kind in wanted]
+        exprs = [self._output_expr(name, kind, values) for name, kind in wanted]
         # Not select: constants are literals, which alone would give a frame of one row.
-        complete = raw.with_columns([one for one in made if one is not None])
+        complete = raw.with_columns([one for one in exprs if one is not None])
         complete = complete.select(columns(name for name, _ in wanted))
         return complete if where is None or early else complete.filter(where)
 
@@ -96,7 +96,7 @@ class ColumnMapping:
         expr = self._input_expr(name, kind, values)
         categories = dict(self.categories).get(name)
         if categories is not None:
-            # A direct cast to a category would silently turn unknown values into nulls; Enum raises.
+            # A direct cast to a category would turn unknown values into nulls; Enum raises.
             return expr.cast(pl.Enum(categories)).cast(kind)
         if kind.is_float() and name not in values:
             return expr.fill_nan(None)  # null is the only missing value, as in pandas
@@ -135,24 +135,24 @@ def exact_cast(values: pl.Series, kind: pl.DataType) -> pl.Series:
     InexactValue
         When the type cannot represent a value exactly.
     """
-    name, values = (
-        values.name,
-        values.alias("values"),
-    )  # Polars treats names such as ^x$ as patterns
-    made = values.cast(kind)
-    back = made.cast(values.dtype, strict=False)
-    lost = values.is_not_null() & ~back.eq_missing(values)
+    # Polars treats names such as ^x$ as patterns.
+    name, values = values.name, values.alias("values")
+    converted = values.cast(kind)
+    round_trip = converted.cast(values.dtype, strict=False)
+    lost = values.is_not_null() & ~round_trip.eq_missing(values)
     if values.dtype.is_integer():
         # The maximum 64-bit integer survives the round trip, although its float is larger.
-        lost |= made.is_not_null() & (made >= float(2 ** (63 + (values.dtype == pl.UInt64))))
+        lost |= converted.is_not_null() & (
+            converted >= float(2 ** (63 + (values.dtype == pl.UInt64)))
+        )
     row = lost.arg_max() if lost.any() else None
     if row is not None:
         raise InexactValue(
-            f"column {name!r} contains {values[row]}, which {kind}, the common type of the column "
+            f"column {name!r} holds {values[row]}, which {kind}, the common type of the column "
             "in all files, cannot represent; leave the column out with columns=[...], or read "
             "the files of each type separately"
         )
-    return made.alias(name)
+    return converted.alias(name)
 
 
 #: Collects the rows of one file slice, after further lazy operations.
@@ -166,8 +166,8 @@ def concatenate(
 ) -> pl.DataFrame:
     """Return some columns of all file slices, concatenated."""
     empty = pl.DataFrame(schema={name: schema[name] for name in names})
-    found = frames(names, lambda lazy: lazy.select(columns(names)).collect())
-    return pl.concat([empty, *found], rechunk=False)
+    frames_read = frames(names, lambda lazy: lazy.select(columns(names)).collect())
+    return pl.concat([empty, *frames_read], rechunk=False)
 
 
 def scan_python(frames: ReadFrames, schema: dict[str, pl.DataType]) -> pl.LazyFrame:

@@ -91,7 +91,7 @@ class CsvDecoder:
     declared: tuple[str, ...] = ()
     non_nullable: tuple[str, ...] = ()
 
-    def decode(self, span: ByteRange, names: Collection[str]) -> pl.DataFrame:
+    def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
         """Decode some columns of a byte range.
 
         Raises
@@ -99,8 +99,8 @@ class CsvDecoder:
         ReadError
             When a value does not fit its column's type, or a row has the wrong number of values.
         """
-        data = span.data()
-        self._check_quotes(data, span)
+        data = byte_range.data()
+        self._check_quotes(data, byte_range)
         types = {
             name: pa.string() if name in dict(self.times) else to_arrow_type(kind)
             for name, kind in zip(self.csv_format.names, self.kinds, strict=True)
@@ -108,42 +108,48 @@ class CsvDecoder:
         wanted = {name: types[name] for name in names}
         try:
             table = parse_csv(data, self.csv_format, wanted)
-            self._check_hexadecimal(data, wanted, span)
-            self._check_inexact(data, table, span)
+            self._check_hexadecimal(data, wanted, byte_range)
+            self._check_inexact(data, table, byte_range)
         except pa.ArrowInvalid as error:
-            raise ReadError(span.file.url, self._describe_error(error, data, span)) from error
+            raise ReadError(
+                byte_range.file.url, self._describe_error(error, data, byte_range)
+            ) from error
         frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
-        place = partial(locate_record, self.csv_format, data, span.file, span.start)
-        text_errors.check_non_nullable(frame, self.non_nullable, span.file.url, place)
+        place = partial(locate_record, self.csv_format, data, byte_range.file, byte_range.start)
+        text_errors.check_non_nullable(frame, self.non_nullable, byte_range.file.url, place)
         return frame.with_columns(
-            time_formats.parse_column(frame.get_column(name), time_format, span.file.url, place)
+            time_formats.parse_column(
+                frame.get_column(name), time_format, byte_range.file.url, place
+            )
             for name, time_format in self.times
             if name in wanted
         )
 
-    def _check_quotes(self, data: bytes, span: ByteRange) -> None:
+    def _check_quotes(self, data: bytes, byte_range: ByteRange) -> None:
         if csv_quotes.is_sound(data, self.csv_format.separator_bytes):
             return
         at = csv_quotes.find_unclosed_quote(data, self.csv_format.separator_bytes)
         wrong = ""
         if at is not None:
-            place = text_errors.locate_line(span.file, span.start, data.count(b"\n", 0, at) + 1)
+            place = text_errors.locate_line(
+                byte_range.file, byte_range.start, data.count(b"\n", 0, at) + 1
+            )
             wrong = text_errors.describe_open_quote(place, text_errors.excerpt_line(data, at))
-        divided = not self.csv_format.multiline and not span.file.packing
+        divided = not self.csv_format.multiline and not byte_range.file.packing
         odd = data.count(b'"') % 2 == 1
         if divided and (odd or wrong):
             # Then the start of this range, or of one before, may be inside a quoted value.
             what = "an odd number of quotes" if odd else "misplaced quotes"
             wrong = (
-                f"{what} in bytes {span.start} to {span.stop}: a quote is not "
+                f"{what} in bytes {byte_range.start} to {byte_range.stop}: a quote is not "
                 "closed, or a quoted value contains line ends; "
                 f"for the latter write multiline=True{wrong and '. Possible cause: '}{wrong}"
             )
         if wrong:
-            raise ReadError(span.file.url, wrong)
+            raise ReadError(byte_range.file.url, wrong)
 
     def _check_hexadecimal(
-        self, data: bytes, types: dict[str, pa.DataType], span: ByteRange
+        self, data: bytes, types: dict[str, pa.DataType], byte_range: ByteRange
     ) -> None:
         """Reject hexadecimal numbers, which pyarrow parses as integers and pandas as text."""
         whole = [name for name, kind in types.items() if pa.types.is_integer(kind)]
@@ -154,13 +160,13 @@ class CsvDecoder:
             row = csv_inference.first_hexadecimal(texts.column(name))
             if row is not None:
                 text = texts.column(name)[row].as_py()
-                place = locate_record(self.csv_format, data, span.file, span.start, row)
+                place = locate_record(self.csv_format, data, byte_range.file, byte_range.start, row)
                 wrong = text_errors.describe_value(
                     name, text, str(types[name]), name in self.declared, place
                 )
-                raise ReadError(span.file.url, wrong)
+                raise ReadError(byte_range.file.url, wrong)
 
-    def _check_inexact(self, data: bytes, table: pa.Table, span: ByteRange) -> None:
+    def _check_inexact(self, data: bytes, table: pa.Table, byte_range: ByteRange) -> None:
         """Reject integers that float64 cannot represent, unless the caller set the type."""
         suspect = [
             name
@@ -174,20 +180,24 @@ class CsvDecoder:
             row = csv_inference.first_inexact(table.column(name), texts.column(name))
             if row is not None:
                 text = texts.column(name)[row].as_py()
-                place = locate_record(self.csv_format, data, span.file, span.start, row)
+                place = locate_record(self.csv_format, data, byte_range.file, byte_range.start, row)
                 raise ReadError(
-                    span.file.url,
-                    f"column {name!r} contains {text}, which float64 cannot represent exactly, and "
+                    byte_range.file.url,
+                    f"column {name!r} holds {text}, which float64 cannot represent exactly, and "
                     f"the column also contains fractions ({place}); write "
                     f"dtypes={{{name!r}: 'str'}} to keep all digits, or 'float64' to round",
                 )
 
-    def _describe_error(self, error: pa.ArrowInvalid, data: bytes, span: ByteRange) -> str:
+    def _describe_error(self, error: pa.ArrowInvalid, data: bytes, byte_range: ByteRange) -> str:
         value = _BAD_VALUE.match(str(error))
         if value is None:
-            return describe_row_error(error, self.csv_format, data, span.file, span.start)
+            return describe_row_error(
+                error, self.csv_format, data, byte_range.file, byte_range.start
+            )
         name = self.csv_format.names[int(value[1])]
-        place = locate_record(self.csv_format, data, span.file, span.start, int(value[2] or 1) - 1)
+        place = locate_record(
+            self.csv_format, data, byte_range.file, byte_range.start, int(value[2] or 1) - 1
+        )
         if "UTF8" in value[4]:
             fix = "write encoding='latin-1', or the encoding of the file"
             return f"column {name!r}: {value[4]} ({place}); {fix}"

@@ -115,13 +115,13 @@ def classify_values(column: pa.ChunkedArray) -> set[str]:
     if not pa.types.is_integer(inferred):
         return {"number" if pa.types.is_floating(inferred) else "text"}
     ends = [end for end in pc.min_max(column).as_py().values() if end is not None]
-    made = {"negative" if min(ends, default=0) < 0 else "whole"}
+    categories = {"negative" if min(ends, default=0) < 0 else "whole"}
     if pa.types.is_uint64(inferred):
-        made = {"large"}
+        categories = {"large"}
     if any(abs(end) > _MAX_EXACT for end in ends):
         values = column.drop_null().to_pylist()
-        made |= {"inexact"} if any(int(float(value)) != value for value in values) else set()
-    return made
+        categories |= {"inexact"} if any(int(float(value)) != value for value in values) else set()
+    return categories
 
 
 def choose_type(inferred: set[str], complete: bool) -> pl.DataType:
@@ -163,17 +163,17 @@ def deduplicate_names(names: Collection[str]) -> tuple[str, ...]:
     >>> deduplicate_names(["a", "a", ""]), deduplicate_names(["a", "a", "a.1"])
     (('a', 'a.1', 'Unnamed: 2'), ('a', 'a.2', 'a.1'))
     """
-    made = [name or f"Unnamed: {place}" for place, name in enumerate(names)]
-    counts = dict.fromkeys(made, 0)
+    unique = [name or f"Unnamed: {place}" for place, name in enumerate(names)]
+    counts = dict.fromkeys(unique, 0)
     # Generated names are deduplicated after those of the header.
-    order = sorted(range(len(made)), key=[not name for name in names].__getitem__)
+    order = sorted(range(len(unique)), key=[not name for name in names].__getitem__)
     for place in order:
-        name = whole = made[place]
+        name = whole = unique[place]
         number = counts[name]
         while number:
             counts[whole] = number + 1
             name = f"{whole}.{number}"
-            number = number + 1 if name in made else counts.get(name, 0)
-        made[place] = name
+            number = number + 1 if name in unique else counts.get(name, 0)
+        unique[place] = name
         counts[name] = number + 1
-    return tuple(made)
+    return tuple(unique)

@@ -85,21 +85,21 @@ def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> R
     check(parse_na_values(options.na_values, names)[1])
     kinds, optional = _merge_types(names, inspected)
     declared, set_optional, faults = text_plan.parse_dtypes(options.dtypes, kinds)
-    time_formats_found, wrong = _find_time_formats(kinds, inspected, options.parse_dates)
+    formats, wrong = _find_time_formats(kinds, inspected, options.parse_dates)
     check([*faults, *wrong])
-    kinds |= declared | {name: time_format.kind for name, time_format in time_formats_found.items()}
+    kinds |= declared | {name: time_format.kind for name, time_format in formats.items()}
     optional = (optional - set(declared)) | set_optional
     text = sum(one.text for one in inspected)
     density = sum(table.nbytes for one in inspected for table in one.tables) / max(1, text)
-    made = {id(one): _make_text_file(one, density) for one in inspected}
-    text_plan.check_same_columns(list(made.values()), kinds, request.schema_mode)
+    text_files = {id(one): _make_text_file(one, density) for one in inspected}
+    text_plan.check_same_columns(list(text_files.values()), kinds, request.schema_mode)
     decoders = {
-        made[id(one)].file.path: CsvDecoder(
+        text_files[id(one)].file.path: CsvDecoder(
             one.csv_format,
             tuple(kinds[name] for name in one.csv_format.names),
             tuple(
                 (name, time_format)
-                for name, time_format in time_formats_found.items()
+                for name, time_format in formats.items()
                 if name in one.csv_format.names
             ),
             tuple(declared),
@@ -107,11 +107,9 @@ def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> R
         )
         for one in inspected
     }
-    pandas_dtypes = text_plan.find_pandas_dtypes(
-        options.dtypes, set(declared) - set(time_formats_found)
-    )
+    pandas_dtypes = text_plan.find_pandas_dtypes(options.dtypes, set(declared) - set(formats))
     return text_plan.make_read_plan(
-        list(made.values()),
+        list(text_files.values()),
         kinds,
         optional,
         lambda one: decoders[one.file.path],
@@ -237,8 +235,8 @@ def _merge_types(
     optional: set[str] = set()
     for name in names:
         columns = [table.column(name) for table in tables if name in table.column_names]
-        found = set().union(*map(csv_inference.classify_values, columns))
-        kinds[name] = csv_inference.choose_type(found, complete)
+        categories = set().union(*map(csv_inference.classify_values, columns))
+        kinds[name] = csv_inference.choose_type(categories, complete)
         if not complete or any(column.null_count for column in columns):
             optional.add(name)
     return kinds, optional
@@ -247,20 +245,24 @@ def _merge_types(
 def _find_time_formats(
     kinds: Kinds, inspected: Sequence[_InspectedFile], parse_dates: Any
 ) -> tuple[dict[str, TimeFormat], list[Fault]]:
-    declared, faults = time_formats.parse_dates_argument(parse_dates, kinds)
-    time_formats_found = {}
-    for name, written in declared.items():
+    requested, faults = time_formats.parse_dates_argument(parse_dates, kinds)
+    formats = {}
+    for name, given_format in requested.items():
         texts = [
             _read_as_text(one, name)
             for one in inspected
             if one.tables and name in one.csv_format.names
         ]
-        found = time_formats.find_format(name, pl.concat(texts), written) if texts else TimeFormat()
-        if isinstance(found, Fault):
-            faults.append(found)
+        result = (
+            time_formats.find_format(name, pl.concat(texts), given_format)
+            if texts
+            else TimeFormat()
+        )
+        if isinstance(result, Fault):
+            faults.append(result)
         else:
-            time_formats_found[name] = found
-    return time_formats_found, faults
+            formats[name] = result
+    return formats, faults
 
 
 def _read_as_text(one: _InspectedFile, name: str) -> pl.Series:

@@ -92,9 +92,9 @@ def _find_line_ends(text: bytes, separator: bytes) -> np.ndarray[Any, Any]:
             quotes = np.flatnonzero(values == _QUOTE)
             opened, closed = quotes[::2], quotes[1::2]
         else:
-            found = list(_find_quoted_values(text, separator))
-            opened = np.array([start for start, _ in found], np.int64)
-            closed = np.array([end for _, end in found if end >= 0], np.int64)
+            quoted = list(_find_quoted_values(text, separator))
+            opened = np.array([start for start, _ in quoted], np.int64)
+            closed = np.array([end for _, end in quoted if end >= 0], np.int64)
         ends = ends[np.searchsorted(opened, ends) == np.searchsorted(closed, ends)]
     return ends
 
@@ -123,10 +123,10 @@ def _find_quoted_values(data: bytes, separator: bytes) -> Iterator[tuple[int, in
     """Yield the offsets of the quotes around each quoted value; -1 if it is not closed."""
     # A lookbehind after the quote is many times faster than matching the preceding byte first.
     opens = re.compile(rb'"(?<![^%b]")' % re.escape(separator + b"\r\n"))
-    found = opens.search(data)
-    while found:
-        end = data.find(b'"', found.end())
+    match = opens.search(data)
+    while match:
+        end = data.find(b'"', match.end())
         while data[end + 1 : end + 2] == b'"' and end >= 0:
             end = data.find(b'"', end + 2)
-        yield found.start(), end
-        found = opens.search(data, end + 1) if end >= 0 else None
+        yield match.start(), end
+        match = opens.search(data, end + 1) if end >= 0 else None

@@ -96,13 +96,13 @@ class FilePartition(ABC):
             try:
                 with translate_read_errors(file_slice):
                     raw = file_slice.fetch(file_slice.mapping.raw_columns(names))
-                    made = finish(file_slice.mapping.apply(raw, self.filters, names))
+                    frame = finish(file_slice.mapping.apply(raw, self.filters, names))
             except ReadError as error:
                 if self.on_error == "raise":
                     raise
                 warn_skipped([error], worker)
                 continue
-            yield made
+            yield frame
 
     def __repr__(self) -> str:
         slices = ", ".join(map(str, self.slices[:3]))

@@ -122,7 +122,9 @@ def _condition(
     try:
         values = [_convert_value(one, kind) for one in given]
     except (TypeError, ValueError) as error:
-        return None, [Fault(where, repr(value)[:80], f"{error}, because column {name!r} is {kind}")]
+        return None, [
+            Fault(where, repr(value)[:80], f"{error}, for column {name!r} of type {kind}")
+        ]
     return (name, op, tuple(values) if op in _LISTS else values[0]), []
 
 

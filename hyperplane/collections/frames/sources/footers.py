@@ -91,9 +91,9 @@ class _FileUrls:
 def read_footers(files: Sequence[File]) -> tuple[list[ParquetFooter], list[ReadError]]:
     """Return the footers of the files, and an error for each file that has no valid one."""
     with ThreadPoolExecutor(min(READER_THREADS, max(1, len(files)))) as pool:
-        found = list(pool.map(_try_read, files))
-    footers = [one for one in found if isinstance(one, ParquetFooter)]
-    return footers, [one for one in found if isinstance(one, ReadError)]
+        results = list(pool.map(_try_read, files))
+    footers = [one for one in results if isinstance(one, ParquetFooter)]
+    return footers, [one for one in results if isinstance(one, ReadError)]
 
 
 def _try_read(file: File) -> ParquetFooter | ReadError:
@@ -120,12 +120,12 @@ def _check_row_count(footer: ParquetFooter) -> ParquetFooter:
 
 def map_leaves(schema: pa.Schema) -> dict[str, list[int]]:
     """Return the indexes of the leaf columns of each column."""
-    found, start = {}, 0
+    results, start = {}, 0
     for entry in schema:
         count = count_leaves(entry.type)
-        found[entry.name] = list(range(start, start + count))
+        results[entry.name] = list(range(start, start + count))
         start += count
-    return found
+    return results
 
 
 def count_leaves(kind: pa.DataType) -> int:
@@ -198,7 +198,7 @@ def find_ordered_categories(schema: pa.Schema) -> set[str]:
 
 
 def read_categories(
-    found: Sequence[ParquetFooter], names: Collection[str]
+    results: Sequence[ParquetFooter], names: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
     """Return the ordered categories of columns that have the same ones in all row groups.
 
@@ -210,10 +210,10 @@ def read_categories(
     wanted = sorted(names)
     if not wanted:
         return {}
-    with ThreadPoolExecutor(min(READER_THREADS, len(found))) as pool:
+    with ThreadPoolExecutor(min(READER_THREADS, len(results))) as pool:
         each = [
             one
-            for many in pool.map(lambda footer: _read_categories(footer, wanted), found)
+            for many in pool.map(lambda footer: _read_categories(footer, wanted), results)
             for one in many
         ]
     same = {name: {one[name] for one in each} for name in wanted}
@@ -223,15 +223,17 @@ def read_categories(
 def _read_categories(footer: ParquetFooter, names: list[str]) -> list[dict[str, tuple[str, ...]]]:
     """Return the categories of each row group."""
     system, file = footer.file.store.system, footer.file
-    made = []
+    categories_by_group = []
     with translate_read_errors(_FileUrls((file.url,))), system.open(file.path, "rb") as opened:
         reader = parquet.ParquetFile(opened, metadata=footer.metadata)
         for number in range(footer.metadata.num_row_groups):
             if footer.metadata.row_group(number).num_rows:
                 # Reading one row suffices: the dictionary page precedes the rows.
                 rows = next(reader.iter_batches(1, row_groups=[number], columns=names))
-                made.append({n: tuple(rows.column(n).dictionary.to_pylist()) for n in names})
-    return made
+                categories_by_group.append(
+                    {n: tuple(rows.column(n).dictionary.to_pylist()) for n in names}
+                )
+    return categories_by_group
 
 
 def may_have_nulls(footer: ParquetFooter, leaf: int) -> bool:

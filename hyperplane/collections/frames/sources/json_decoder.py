@@ -54,7 +54,7 @@ class JsonDecoder:
     non_nullable: tuple[str, ...] = ()
     chosen: bool = False
 
-    def decode(self, span: ByteRange, names: Collection[str]) -> pl.DataFrame:
+    def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
         """Decode some columns of a byte range.
 
         Polars parses records that all have the same fields of simple types, pyarrow parses
@@ -66,7 +66,7 @@ class JsonDecoder:
             When a line is not a JSON object, has a field that no sample had, or a value that does
             not fit its column's type.
         """
-        data = span.data()
+        data = byte_range.data()
         forms = dict(self.times)
         every = {name: pl.String() if name in forms else kind for name, kind in self.kinds}
         wanted = {name: kind for name, kind in every.items() if name in names}
@@ -74,11 +74,17 @@ class JsonDecoder:
             frame = pl.DataFrame(schema=wanted)
         else:
             uniform = _decode_uniform(data, every) if len(wanted) == len(every) else None
-            frame = self._decode_general(data, every, wanted, span) if uniform is None else uniform
-        place = partial(_locate_row, data, span)
-        text_errors.check_non_nullable(frame, self.non_nullable, span.file.url, place)
+            frame = (
+                self._decode_general(data, every, wanted, byte_range)
+                if uniform is None
+                else uniform
+            )
+        place = partial(_locate_row, data, byte_range)
+        text_errors.check_non_nullable(frame, self.non_nullable, byte_range.file.url, place)
         return frame.with_columns(
-            time_formats.parse_column(frame.get_column(name), forms[name], span.file.url, place)
+            time_formats.parse_column(
+                frame.get_column(name), forms[name], byte_range.file.url, place
+            )
             for name in wanted
             if name in forms
         )
@@ -88,12 +94,12 @@ class JsonDecoder:
         data: bytes,
         every: Mapping[str, pl.DataType],
         wanted: Mapping[str, pl.DataType],
-        span: ByteRange,
+        byte_range: ByteRange,
     ) -> pl.DataFrame:
         """Decode the columns with pyarrow, or piece by piece if that fails."""
         table = self._decode_with_pyarrow(data, every, wanted)
         if table is None:
-            table = self._decode_pieces(data, every, wanted, span)
+            table = self._decode_pieces(data, every, wanted, byte_range)
         frame = pl.DataFrame([pl.Series(f"c{n}", one) for n, one in enumerate(table.columns)])
         frame.columns = list(wanted)  # set last, because Polars renames columns with empty names
         return frame
@@ -130,7 +136,7 @@ class JsonDecoder:
         data: bytes,
         every: Mapping[str, pl.DataType],
         wanted: Mapping[str, pl.DataType],
-        span: ByteRange,
+        byte_range: ByteRange,
     ) -> pa.Table:
         """Decode piece by piece, with Python for the pieces that pyarrow rejects."""
         tables, before = [], 0
@@ -138,7 +144,7 @@ class JsonDecoder:
             if not _is_blank(piece):
                 table = self._decode_with_pyarrow(piece, every, wanted)
                 if table is None:
-                    table = self._decode_lines(piece, every, wanted, span, before)
+                    table = self._decode_lines(piece, every, wanted, byte_range, before)
                 tables.append(table)
             before += piece.count(b"\n")
         return pa.concat_tables(tables)
@@ -148,32 +154,35 @@ class JsonDecoder:
         data: bytes,
         every: Mapping[str, pl.DataType],
         wanted: Mapping[str, pl.DataType],
-        span: ByteRange,
+        byte_range: ByteRange,
         before: int,
     ) -> pa.Table:
         """Decode with Python; raise ReadError for the first invalid line."""
         lines = [(n, line) for n, line in enumerate(data.split(b"\n"), before + 1) if line.strip()]
         records = _parse_lines_together([line for _, line in lines])
         if records is None:
-            records = [parse_object(line, span.file, span.start, number) for number, line in lines]
+            records = [
+                parse_object(line, byte_range.file, byte_range.start, number)
+                for number, line in lines
+            ]
 
         def place(row: int) -> str:
-            return text_errors.locate_line(span.file, span.start, lines[row][0])
+            return text_errors.locate_line(byte_range.file, byte_range.start, lines[row][0])
 
         if len(wanted) == len(every) and not self.chosen:
-            _check_fields(records, every, span, place)
+            _check_fields(records, every, byte_range, place)
         arrays = []
         for name, kind in wanted.items():
             values = _get_values(records, name)
-            held = json_types.convert_values(values, kind)
-            if held is None:
+            converted = json_types.convert_values(values, kind)
+            if converted is None:
                 row = next(i for i, one in enumerate(values) if not json_types.fits(one, kind))
                 declared = name in self.declared
                 wrong = text_errors.describe_value(
                     name, values[row], str(kind), declared, place(row)
                 )
-                raise ReadError(span.file.url, wrong)
-            arrays.append(_make_array(held, kind, name, span))
+                raise ReadError(byte_range.file.url, wrong)
+            arrays.append(_make_array(converted, kind, name, byte_range))
         return pa.table(arrays, names=list(wanted))
 
 
@@ -201,7 +210,7 @@ def _get_values(records: Sequence[dict[str, Any]], name: str) -> list[Any]:
 def _check_fields(
     records: Sequence[Mapping[str, Any]],
     known: Collection[str],
-    span: ByteRange,
+    byte_range: ByteRange,
     place: Callable[[int], str],
 ) -> None:
     """Raise ReadError for a field that no sample had."""
@@ -211,17 +220,17 @@ def _check_fields(
         for name in record:
             if name not in known:
                 raise ReadError(
-                    span.file.url,
+                    byte_range.file.url,
                     f"{place(row)} has the field {name!r}, which no sampled line had; write "
                     f"dtypes={{{name!r}: 'str'}} to read it, or columns=[...] without it",
                 )
 
 
-def _make_array(values: list[Any], kind: pl.DataType, name: str, span: ByteRange) -> pa.Array:
+def _make_array(values: list[Any], kind: pl.DataType, name: str, byte_range: ByteRange) -> pa.Array:
     try:
         return pa.array(values, json_types.to_arrow_type(kind))
     except (pa.ArrowException, ValueError) as error:  # such as unpaired surrogates
-        raise ReadError(span.file.url, f"column {name!r}: {error}") from error
+        raise ReadError(byte_range.file.url, f"column {name!r}: {error}") from error
 
 
 def _parse_lines_together(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
@@ -231,12 +240,12 @@ def _parse_lines_together(lines: Sequence[bytes]) -> list[dict[str, Any]] | None
     if joined.count(between) != len(lines) - 1:
         return None
     try:
-        found = json.loads(b"[" + joined + b"]")
+        values = json.loads(b"[" + joined + b"]")
     except (ValueError, RecursionError):
         return None
     # A line that is not exactly one object shifts the positions of the separators.
-    records = found[::2]
-    whole = len(records) == len(lines) and found[1::2].count(SEPARATOR) == len(lines) - 1
+    records = values[::2]
+    whole = len(records) == len(lines) and values[1::2].count(SEPARATOR) == len(lines) - 1
     return records if whole and set(map(type, records)) == {dict} else None
 
 
@@ -254,10 +263,12 @@ def _may_be_inexact(column: pa.ChunkedArray) -> bool:
     return any(end is not None and abs(end) >= json_types.MAX_EXACT for end in ends)
 
 
-def _locate_row(data: bytes, span: ByteRange, row: int) -> str:
+def _locate_row(data: bytes, byte_range: ByteRange, row: int) -> str:
     """Return the line of the file with object ``row`` (from 0) of a byte range."""
     lines = (number for number, line in enumerate(data.split(b"\n"), 1) if line.strip())
-    return text_errors.locate_line(span.file, span.start, next(islice(lines, row, None)))
+    return text_errors.locate_line(
+        byte_range.file, byte_range.start, next(islice(lines, row, None))
+    )
 
 
 def parse_object(line: bytes, file: File, start: int, number: int) -> dict[str, Any]:

@@ -61,12 +61,12 @@ def uniform_frame(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame
         return None
     missing = {name: n for name in kinds if (n := frame.get_column(name).null_count())}
     texts = frame.select(pl.col(pl.String))
-    held = {name: frame.height - missing.get(name, 0) for name in texts.columns}
+    present = {name: frame.height - missing.get(name, 0) for name in texts.columns}
     proven = (
-        _quotes(data) == 2 * (frame.height * frame.width + sum(held.values()))
+        _quotes(data) == 2 * (frame.height * frame.width + sum(present.values()))
         and _nulls(data, [_key(name) + gap for name in missing]) == list(missing.values())
         and all(
-            data.count(_key(column.name) + gap + b'"') == held[column.name]
+            data.count(_key(column.name) + gap + b'"') == present[column.name]
             for column in texts
             if _may_be_no_text(column)
         )
@@ -94,9 +94,9 @@ def _may_be_no_text(column: pl.Series) -> bool:
     views = column.to_arrow(compat_level=pl.CompatLevel.newest())
     if pa.types.is_string_view(views.type):
         # Each view has 16 bytes: four for the length, followed by the start of the text.
-        held = np.frombuffer(views.buffers()[1], np.uint8)
+        present = np.frombuffer(views.buffers()[1], np.uint8)
         if not _BEGINS[
-            held[16 * views.offset + 4 :: 16]
+            present[16 * views.offset + 4 :: 16]
         ].any():  # takes a tenth of the time of the regex below
             return False
     # Polars treats names such as ^x$ as patterns.

@@ -65,23 +65,21 @@ def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> R
         if not complete or len(found) < records or any(value is None for value in found)
     } | (kinds.keys() - values.keys())
     declared, set_optional, faults = text_plan.parse_dtypes(options.dtypes, kinds)
-    time_formats_found, wrong = _find_time_formats(kinds, values, options.parse_dates)
+    formats, wrong = _find_time_formats(kinds, values, options.parse_dates)
     check([*faults, *wrong])
-    kinds |= declared | {name: form.kind for name, form in time_formats_found.items()}
+    kinds |= declared | {name: form.kind for name, form in formats.items()}
     optional = (optional - set(declared)) | set_optional
     non_nullable = text_plan.find_non_nullable(declared, set_optional)
     decoder = JsonDecoder(
         tuple(kinds.items()),
-        tuple(time_formats_found.items()),
+        tuple(formats.items()),
         tuple(declared),
         non_nullable,
         chosen=request.columns is not None,
     )
     density = memory / max(1, text)
     text_files = [TextFile(sample.file, 0, tuple(kinds), density) for sample in readable]
-    pandas_dtypes = text_plan.find_pandas_dtypes(
-        options.dtypes, set(declared) - set(time_formats_found)
-    )
+    pandas_dtypes = text_plan.find_pandas_dtypes(options.dtypes, set(declared) - set(formats))
     return text_plan.make_read_plan(
         text_files, kinds, optional, lambda _: decoder, request, pandas_dtypes
     )
@@ -112,14 +110,14 @@ def _estimate_memory(values: Sequence[Any], kind: pl.DataType) -> int:
 def _find_time_formats(
     kinds: Kinds, values: dict[str, list[Any]], parse_dates: Any
 ) -> tuple[dict[str, TimeFormat], list[Fault]]:
-    declared, faults = time_formats.parse_dates_argument(parse_dates, kinds)
-    time_formats_found = {}
-    for name, written in declared.items():
-        held = [to_text(value) for value in values.get(name, ())]
-        texts = pl.Series(name, held, dtype=pl.String)
-        found = time_formats.find_format(name, texts, written)
-        if isinstance(found, Fault):
-            faults.append(found)
+    requested, faults = time_formats.parse_dates_argument(parse_dates, kinds)
+    formats = {}
+    for name, given_format in requested.items():
+        texts_given = [to_text(value) for value in values.get(name, ())]
+        texts = pl.Series(name, texts_given, dtype=pl.String)
+        result = time_formats.find_format(name, texts, given_format)
+        if isinstance(result, Fault):
+            faults.append(result)
         else:
-            time_formats_found[name] = found
-    return time_formats_found, faults
+            formats[name] = result
+    return formats, faults

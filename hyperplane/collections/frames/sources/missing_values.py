@@ -36,10 +36,10 @@ class MissingValues:
 
     def group_columns(self, names: Iterable[str]) -> dict[tuple[str, ...], list[str]]:
         """Group columns by their missing values."""
-        made: dict[tuple[str, ...], list[str]] = {}
+        groups: dict[tuple[str, ...], list[str]] = {}
         for name in names:
-            made.setdefault(self.texts_for(name), []).append(name)
-        return made
+            groups.setdefault(self.texts_for(name), []).append(name)
+        return groups
 
     def apply(self, table: pa.Table) -> pa.Table:
         """Return a table with floats that equal a missing value, in any notation, set to null."""
@@ -74,9 +74,10 @@ def parse_na_values(given: Any, names: Collection[str]) -> tuple[MissingValues, 
             )
             for name in unknown
         ]
-        found = {name: _parse_texts(given[name]) for name in given if name not in unknown}
-        faults += [_make_fault(given[name]) for name, texts in found.items() if texts is None]
-        return MissingValues((), tuple((n, t) for n, t in found.items() if t is not None)), faults
+        by_column = {name: _parse_texts(given[name]) for name in given if name not in unknown}
+        faults += [_make_fault(given[name]) for name, texts in by_column.items() if texts is None]
+        known = tuple((name, texts) for name, texts in by_column.items() if texts is not None)
+        return MissingValues((), known), faults
     texts = _parse_texts(given)
     return (MissingValues(), [_make_fault(given)]) if texts is None else (MissingValues(texts), [])
 
@@ -89,16 +90,16 @@ def _parse_texts(given: Any) -> tuple[str, ...] | None:
     """Return all notations of the values, as pandas does; None for values of other types."""
     if isinstance(given, str | bytes) or not is_iterable(given):
         given = [given]
-    found: list[str] = []
+    texts: list[str] = []
     for one in given:
         if isinstance(one, bool) or not (isinstance(one, str) or hasattr(one, "__float__")):
             return None
-        found.append(str(one))
+        texts.append(str(one))
         with suppress(ValueError, OverflowError, TypeError):
             number = float(one)
             if number == int(number):
-                found += [str(int(number)), f"{int(number)}.0"]
-    return tuple(dict.fromkeys(found))
+                texts += [str(int(number)), f"{int(number)}.0"]
+    return tuple(dict.fromkeys(texts))
 
 
 def _parse_floats(texts: Sequence[str]) -> list[float]:

@@ -94,8 +94,8 @@ class RowGroupRange:
             table = reader.read_row_groups(self.groups, columns=stored, use_threads=False)
         if self.index is not None:
             table = self.index.append_to(table, self.first_read)
-        made = pl.from_arrow(table)
-        frame = made if isinstance(made, pl.DataFrame) else made.to_frame()
+        loaded = pl.from_arrow(table)
+        frame = loaded if isinstance(loaded, pl.DataFrame) else loaded.to_frame()
         frame.columns = table.column_names  # Polars renames columns with empty names
         return frame.lazy()
 
@@ -136,8 +136,10 @@ class ParquetPartition(FilePartition):
 
     @property
     def _is_read_by_python(self) -> bool:
-        there = self.pieces[0].file.store.local
-        return self.on_error == "skip" or not there or any(one.use_pyarrow for one in self.pieces)
+        is_local = self.pieces[0].file.store.local
+        return (
+            self.on_error == "skip" or not is_local or any(one.use_pyarrow for one in self.pieces)
+        )
 
     def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
         """Return the filtered rows as a lazy frame that reads only the needed columns."""
@@ -145,8 +147,8 @@ class ParquetPartition(FilePartition):
             return super().scan(where)
         runs = groupby(self.pieces, key=lambda piece: piece.scan_key)
         frames = [_scan_files(list(run)) for _, run in runs]
-        made = [mapping.apply(raw, self.filters, where=where) for raw, mapping in frames]
-        return made[0] if len(made) == 1 else pl.concat(made)
+        frames_read = [mapping.apply(raw, self.filters, where=where) for raw, mapping in frames]
+        return frames_read[0] if len(frames_read) == 1 else pl.concat(frames_read)
 
     def collect(self, names: Sequence[str]) -> pl.DataFrame:
         """Read some columns of the filtered rows."""

@@ -111,22 +111,22 @@ def plan(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     ReadError
         When a footer is invalid and ``on_error`` is not "skip".
     """
-    found, damaged = footers.read_footers(files)
-    request.raise_or_warn(damaged, len(found))
-    index_ranges.warn_lost_ranges(found, request.columns)
-    schema_groups = _group_by_schema(found, request.decimals)
+    footers_read, errors = footers.read_footers(files)
+    request.raise_or_warn(errors, len(footers_read))
+    index_ranges.warn_lost_ranges(footers_read, request.columns)
+    schema_groups = _group_by_schema(footers_read, request.decimals)
     columns, faults = schemas.merge_schemas(
         [schema_group.file_schema for schema_group in schema_groups], request.schema_mode
     )
     check(faults)
     keys, key_types, keyless = hive_partitions.parse_hive_keys(
-        [footer.file.path for footer in found], columns
+        [footer.file.path for footer in footers_read], columns
     )
     columns = {**columns, **key_types}
     filters, chosen = request.resolve(columns, _default_columns(columns))
     filter_schema = {name: columns[name] for name in filter_columns(filters)}
     check(_find_unreadable(schema_groups, {**chosen, **filter_schema}))
-    categories = _read_categories(found, schema_groups, chosen)
+    categories = _read_categories(footers_read, schema_groups, chosen)
     row_groups = []
     for schema_group in schema_groups:
         mappings: dict[Any, ColumnMapping] = {}
@@ -137,7 +137,7 @@ def plan(files: Sequence[File], request: ReadRequest) -> ReadPlan:
                     schema_group, dict(constants), chosen, filter_schema, categories
                 )
             row_groups += _list_row_groups(footer, schema_group, mappings[constants])
-    order = {id(footer): place for place, footer in enumerate(found)}
+    order = {id(footer): place for place, footer in enumerate(footers_read)}
     row_groups.sort(key=lambda row_group: (order[id(row_group.footer)], row_group.number))
     optional = {
         name for name in chosen if _is_optional(name, chosen[name], schema_groups, key_types)
@@ -162,11 +162,11 @@ def plan(files: Sequence[File], request: ReadRequest) -> ReadPlan:
 
 
 def _group_by_schema(
-    found: Sequence[ParquetFooter], decimals: types.Decimals
+    footers_read: Sequence[ParquetFooter], decimals: types.Decimals
 ) -> list[_SchemaGroup]:
     schema_groups: list[_SchemaGroup] = []
     faults = []
-    for footer in found:
+    for footer in footers_read:
         schema, intervals = footer.schema, footer.with_intervals
         leaves = footers.map_leaves(schema)
         index = footer.index.name if footer.index is not None else None
@@ -214,13 +214,13 @@ def _default_columns(columns: Kinds) -> list[str]:
 
 
 def _read_categories(
-    found: Sequence[ParquetFooter], schema_groups: Sequence[_SchemaGroup], chosen: Kinds
+    footers_read: Sequence[ParquetFooter], schema_groups: Sequence[_SchemaGroup], chosen: Kinds
 ) -> Categories:
     """Return the ordered categories of columns that have the same ones in all files."""
     everywhere = [
         footers.find_ordered_categories(schema_group.schema) for schema_group in schema_groups
     ]
-    return footers.read_categories(found, set(chosen).intersection(*everywhere))
+    return footers.read_categories(footers_read, set(chosen).intersection(*everywhere))
 
 
 def _make_mapping(
@@ -231,12 +231,12 @@ def _make_mapping(
     categories: Categories,
 ) -> ColumnMapping:
     used = {**chosen, **filter_schema}
-    here = schema_group.file_schema.kinds
-    absent = {name: constants.get(name) for name in used if name not in here}
+    file_types = schema_group.file_schema.kinds
+    absent = {name: constants.get(name) for name in used if name not in file_types}
     cast = frozenset(
         name
         for name, kind in used.items()
-        if name in here and not _is_unchanged(schema_group.schema.field(name).type, kind)
+        if name in file_types and not _is_unchanged(schema_group.schema.field(name).type, kind)
     )
     return ColumnMapping(
         tuple(chosen.items()),
@@ -244,7 +244,7 @@ def _make_mapping(
         cast,
         tuple(absent.items()),
         tuple(categories.items()),
-        frozenset(n for n in cast if may_lose(here[n], used[n])),
+        frozenset(n for n in cast if may_lose(file_types[n], used[n])),
         frozenset(n for n in cast if types.is_uuid(schema_group.schema.field(n).type)),
     )
 

@@ -112,11 +112,11 @@ def translate_read_errors(part: Any) -> Iterator[None]:
 
 def _get_storage_options(part: Any) -> Mapping[str, Any]:
     """Return the storage options of a partition, to redact secrets from messages."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for one in (part, *getattr(part, "slices", ()), getattr(part, "left", None)):
         store = getattr(getattr(one, "file", None), "store", None)
-        found.update(getattr(store, "options", {}))
-    return found
+        options.update(getattr(store, "options", {}))
+    return options
 
 
 def _find_damaged_file(part: Any) -> Sequence[str]:

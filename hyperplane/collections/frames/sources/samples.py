@@ -66,11 +66,11 @@ def read_samples(files: Sequence[File], end: FindEnd) -> tuple[list[TextSample],
     count = min(len(files), MAX_SAMPLED_FILES)
     chosen = {round(i * (len(files) - 1) / max(1, count - 1)) for i in range(count)}
     with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
-        found = list(
+        results = list(
             pool.map(_try_sample, files, [i in chosen for i in range(len(files))], repeat(end))
         )
-    samples = [one for one in found if isinstance(one, TextSample)]
-    return samples, [one for one in found if isinstance(one, ReadError)]
+    samples = [one for one in results if isinstance(one, TextSample)]
+    return samples, [one for one in results if isinstance(one, ReadError)]
 
 
 def _try_sample(file: File, is_sampled: bool, end: FindEnd) -> TextSample | ReadError:
@@ -152,9 +152,9 @@ def find_next_line(file: File, position: int) -> int:
     """Return the offset of the next line start after ``position``."""
     while position < file.size:
         text = file.between(position, min(file.size, position + STEP))
-        found = text.find(b"\n")
-        if found >= 0:
-            return position + found + 1
+        line_end = text.find(b"\n")
+        if line_end >= 0:
+            return position + line_end + 1
         position += STEP
     return file.size
 

@@ -70,7 +70,7 @@ def make_file_schema(
             advice = "rename one, as with pyarrow.parquet.read_table(...).rename_columns"
             faults.append(Fault(url, twice, "unique column names", advice))
         try:
-            # pyarrow reads intervals inside lists and structs as bytes; Polars cannot open the file.
+            # pyarrow reads nested intervals as bytes; Polars cannot open the file.
             nested = entry.type.num_fields and entry.name in with_intervals
             kind = pa.month_day_nano_interval() if nested else entry.type
             kinds[entry.name] = types.to_polars(kind, decimals)
@@ -130,10 +130,10 @@ def merge_schemas(
             if wide is None and is_unnamed_index(name):
                 conflicting.add(name)
             elif wide is None:
-                there = origin[name]
+                first_schema = origin[name]
                 faults.append(
                     _make_difference_fault(
-                        one, name, f"{kind}", f"{kinds[name]}", there, bool(widest)
+                        one, name, f"{kind}", f"{kinds[name]}", first_schema, bool(widest)
                     )
                 )
             else:
@@ -149,9 +149,9 @@ def merge_schemas(
 
 
 def _make_difference_fault(
-    one: FileSchema, name: str, here: str, there: str, other: FileSchema, wide: bool = True
+    one: FileSchema, name: str, given: str, expected: str, other: FileSchema, wide: bool = True
 ) -> Fault:
     more = f" and {len(one.urls) - MAX_NAMED_FILES} more" if len(one.urls) > MAX_NAMED_FILES else ""
     where = ", ".join(one.urls[:MAX_NAMED_FILES]) + more
     advice = 'schema="union" fills missing columns and widens numbers and times' if wide else ""
-    return Fault(where, f"{name}: {here}", f"{there}, as in {other.urls[0]}", advice)
+    return Fault(where, f"{name}: {given}", f"{expected}, as in {other.urls[0]}", advice)

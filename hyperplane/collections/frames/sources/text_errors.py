@@ -62,7 +62,7 @@ def describe_value(name: str, value: object, kind: str, declared: bool, place: s
     why = f"dtypes sets {kind}" if declared else f"its type in the sample was {kind}"
     advice = suggest_dtype(value, kind)
     fix = f"write dtypes={{{name!r}: {advice!r}}}"
-    return f"column {name!r} contains {value!r}, but {why} ({place}); {fix}"
+    return f"column {name!r} holds {value!r}, but {why} ({place}); {fix}"
 
 
 def check_non_nullable(
@@ -144,10 +144,10 @@ def guess_separator(header: str, lines: Sequence[str], separator: str) -> str | 
     >>> guess_separator("day;city", ["1;Rome", "2;Oslo"], ",")
     ';'
     """
-    found = []
+    candidates = []
     for other in SEPARATORS:
         counts = {len(one) for one in csv.reader([header, *lines], delimiter=other) if one}
         if other != separator and len(counts) == 1:
-            found.append((max(counts), other))
-    most, other = max(found, default=(1, ""))
+            candidates.append((max(counts), other))
+    most, other = max(candidates, default=(1, ""))
     return other if most > 1 else None

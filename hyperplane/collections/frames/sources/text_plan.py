@@ -112,13 +112,13 @@ def find_pandas_dtypes(dtypes: Any, names: Collection[str]) -> dict[str, Any]:
 
     For example ``Float64``, whose values could also be ``float64``, but which behaves differently.
     """
-    found = {}
+    dtypes_found = {}
     for name in names:
         dtype = pd.api.types.pandas_dtype(dtypes[name] if isinstance(dtypes, Mapping) else dtypes)
         text = isinstance(dtype, pd.StringDtype) and dtype.na_value is pd.NA
         if text or isinstance(dtype, (pd.Float32Dtype, pd.Float64Dtype, pd.ArrowDtype)):
-            found[name] = dtype
-    return found
+            dtypes_found[name] = dtype
+    return dtypes_found
 
 
 def _to_polars_type(declared: Any) -> pl.DataType | None:
@@ -155,7 +155,7 @@ def make_read_plan(
     filter_schema = {name: every[name] for name in filter_columns(filters)}
     total = sum(text_file.memory for text_file in text_files)
     aim = partition_sizes.choose_target_size(total, request.partition_size)
-    spans: list[ByteRange] = []
+    byte_ranges: list[ByteRange] = []
     for text_file in text_files:
         values = dict(keys.get(text_file.file.path, ()))
         used = {**chosen, **filter_schema}
@@ -163,8 +163,8 @@ def make_read_plan(
         mapping = ColumnMapping(
             tuple(chosen.items()), tuple(filter_schema.items()), frozenset(), constants
         )
-        spans += _split_file(text_file, decoder(text_file), mapping, aim)
-    parts = _make_partitions(spans, filters, request)
+        byte_ranges += _split_file(text_file, decoder(text_file), mapping, aim)
+    parts = _make_partitions(byte_ranges, filters, request)
     absent = {n for n in chosen if n in kinds and any(n not in c.names for c in text_files)}
     absent |= keyless.intersection(chosen)
     return ReadPlan(parts, chosen, optional | absent, pandas_dtypes=pandas_dtypes)
@@ -188,11 +188,11 @@ def _split_file(
 
 
 def _make_partitions(
-    spans: Sequence[ByteRange], filters: Filters, request: ReadRequest
+    byte_ranges: Sequence[ByteRange], filters: Filters, request: ReadRequest
 ) -> list[ByteRangePartition]:
-    sizes = [max(1, span.nbytes) for span in spans]
+    sizes = [max(1, byte_range.nbytes) for byte_range in byte_ranges]
     groups = partition_sizes.group_neighbors(
-        spans, sizes, request.partition_size, request.files(spans)
+        byte_ranges, sizes, request.partition_size, request.files(byte_ranges)
     )
     return [ByteRangePartition(tuple(group), filters, request.on_error) for group in groups]
 

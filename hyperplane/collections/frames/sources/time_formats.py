@@ -52,10 +52,10 @@ class TimeFormat:
             arrow = texts.to_arrow().cast(pa.string()).cast(pa.timestamp(file_slice, zone))
             return pl.Series(texts.name, arrow)
         # Polars treats names such as ^x$ as patterns.
-        made = texts.alias("texts").str.to_datetime(
+        times = texts.alias("texts").str.to_datetime(
             self.polars_format, time_unit="us", time_zone=self.kind.time_zone, strict=True
         )
-        return made.alias(texts.name)
+        return times.alias(texts.name)
 
 
 _ISO = tuple(
@@ -182,7 +182,7 @@ def parse_column(
         row = _count_parsed(form, texts)
         present = texts.drop_nulls()
         wrong = (
-            f"column {texts.name!r} contains {texts[row]!r}, which is not a time in the format "
+            f"column {texts.name!r} holds {texts[row]!r}, which is not a time in the format "
             f"{form.python_format or 'ISO 8601'} ({place(row)}); "
             f"{_suggest_fix(texts.name, present, texts[row])}"
         )
