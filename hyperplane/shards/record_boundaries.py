@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from hyperplane.collections.frames.sources.spans import Span
+from hyperplane.collections.frames.sources.byte_ranges import ByteRange
 
 #: Bytes that are read and decoded at a time.
 PIECE_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
-class RecordSpan(Span):
+class RecordSpan(ByteRange):
     """A span that begins and ends at record boundaries.
 
     Parameters
@@ -27,10 +27,10 @@ class RecordSpan(Span):
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
         """Return raw columns."""
-        frames = [self.decoder.decoded(piece, names) for piece in self._pieces()]
+        frames = [self.decoder.decode(piece, names) for piece in self._pieces()]
         return pl.concat(frames, rechunk=False).lazy()
 
-    def _pieces(self) -> Iterator[Span]:
+    def _pieces(self) -> Iterator[ByteRange]:
         """Yield spans of whole records, each about ``PIECE_BYTES`` long."""
         begin, rest = self.start, b""
         for position in range(self.start, self.stop, PIECE_BYTES):
@@ -41,13 +41,13 @@ class RecordSpan(Span):
                 yield self._piece(begin, text[:end])
             begin, rest = begin + end, text[end:]
 
-    def _piece(self, start: int, text: bytes) -> Span:
+    def _piece(self, start: int, text: bytes) -> ByteRange:
         stop = start + len(text)
-        return _LoadedSpan(self.file, start, stop, self.decoder, self.recipe, self.nbytes, text)
+        return _LoadedSpan(self.file, start, stop, self.decoder, self.mapping, self.nbytes, text)
 
 
 @dataclass(frozen=True)
-class _LoadedSpan(Span):
+class _LoadedSpan(ByteRange):
     """A span whose bytes are in memory."""
 
     text: bytes

@@ -12,11 +12,11 @@ import pyarrow as pa
 from hyperplane.collections.frames.convert import column_to_pandas
 from hyperplane.collections.frames.read import planned
 from hyperplane.collections.frames.sources import formats
-from hyperplane.collections.frames.sources.parquet import ParquetPart
-from hyperplane.collections.frames.sources.plan import UNDIVIDED
-from hyperplane.collections.frames.sources.reader import reading
-from hyperplane.collections.frames.sources.request import Request
-from hyperplane.collections.frames.sources.spans import SpanPart
+from hyperplane.collections.frames.sources.byte_ranges import ByteRangePartition
+from hyperplane.collections.frames.sources.parquet_partition import ParquetPartition
+from hyperplane.collections.frames.sources.partition_sizes import WHOLE_FILES
+from hyperplane.collections.frames.sources.reader import translate_read_errors
+from hyperplane.collections.frames.sources.request import ReadRequest
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.shards import parquet_rows, text_rows
@@ -106,7 +106,7 @@ def shard_rows(
         advice = "divide whole files with shard_files"
         check([Fault("format", "'avro'", "'parquet', 'csv' or 'jsonl'", advice)])
     # Plan Parquet as single row groups and text as whole files; both are divided below.
-    request = Request(columns, partition_size=1 if kind == "parquet" else UNDIVIDED)
+    request = ReadRequest(columns, partition_size=1 if kind == "parquet" else WHOLE_FILES)
     table = planned(
         files,
         kind,
@@ -119,18 +119,18 @@ def shard_rows(
         multiline=multiline,
         na_values=na_values,
     )
-    part: ParquetPart | SpanPart | None
+    part: ParquetPartition | ByteRangePartition | None
     if kind == "parquet":
-        part = parquet_rows.select_rows(cast("Sequence[ParquetPart]", table.parts), share)
+        part = parquet_rows.select_rows(cast("Sequence[ParquetPartition]", table.parts), share)
     else:
-        part = text_rows.select_spans(cast(SpanPart, table.parts[0]), share, multiline)
+        part = text_rows.select_spans(cast(ByteRangePartition, table.parts[0]), share, multiline)
     return table.like if part is None else _to_pandas(part, table.like)
 
 
-def _to_pandas(part: ParquetPart | SpanPart, like: pd.DataFrame) -> pd.DataFrame:
+def _to_pandas(part: ParquetPartition | ByteRangePartition, like: pd.DataFrame) -> pd.DataFrame:
     """Convert the rows to pandas, releasing each column once it is converted to save memory."""
-    with reading(part):
-        frame = part.collected([str(name) for name in like.columns])
+    with translate_read_errors(part):
+        frame = part.collect([str(name) for name in like.columns])
     index, columns = pd.RangeIndex(frame.height), {}
     for name, dtype in like.dtypes.items():
         columns[name] = column_to_pandas(frame.drop_in_place(str(name)), dtype)

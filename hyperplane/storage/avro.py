@@ -17,9 +17,13 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import compute
 
-from hyperplane.collections.frames.sources.avro_counts import RecordCounts
-from hyperplane.collections.frames.sources.avro_schema import ARROW_SCHEMA, Unsupported, fields
-from hyperplane.collections.frames.sources.avro_values import arrow_values
+from hyperplane.collections.frames.sources.avro_counts import RecordCountCheck
+from hyperplane.collections.frames.sources.avro_schema import (
+    ARROW_SCHEMA,
+    UnsupportedAvroSchema,
+    parse_fields,
+)
+from hyperplane.collections.frames.sources.avro_values import make_arrow_array
 from hyperplane.errors import DataError
 from hyperplane.optional import need
 
@@ -212,12 +216,12 @@ def read_avro(data: bytes) -> pa.Table:
     try:
         reader = fastavro.block_reader(io.BytesIO(data))
         schema = json.loads(reader.metadata["avro.schema"])
-        known, counts = fields(schema), RecordCounts(schema)
+        known, counts = parse_fields(schema), RecordCountCheck(schema)
         records: list[Any] = []
         for block in reader:
             counts.check(block.num_records, block.bytes_.getbuffer().nbytes)
             records.extend(block)
-    except Unsupported as error:
+    except UnsupportedAvroSchema as error:
         raise ValueError(f"{error}; such Avro files cannot be loaded as a table") from error
     except (EOFError, IndexError, KeyError, OverflowError, TypeError, RecursionError) as error:
         raise ValueError(f"not a complete Avro file: {error!r}") from error
@@ -231,6 +235,6 @@ def read_avro(data: bytes) -> pa.Table:
         ]
         return pa.table(columns, schema=arrow)
     return pa.table(
-        [arrow_values(one, [record[one.name] for record in records]) for one in known],
+        [make_arrow_array(one, [record[one.name] for record in records]) for one in known],
         names=[one.name for one in known],
     )

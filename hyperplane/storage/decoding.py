@@ -80,10 +80,10 @@ def _decode_table(data: bytes, format: str) -> Any:  # noqa: A002
         try:
             table = parquet.read_table(io.BytesIO(data), page_checksum_verification=True)
         except pa.ArrowMemoryError as error:
-            from hyperplane.collections.frames.sources.footers import ROWS_FOR_A_BYTE
+            from hyperplane.collections.frames.sources.footers import MAX_ROWS_PER_BYTE
 
             rows = parquet.read_metadata(io.BytesIO(data)).num_rows
-            if rows < ROWS_FOR_A_BYTE * len(data):
+            if rows < MAX_ROWS_PER_BYTE * len(data):
                 raise
             # A damaged footer may declare any number of rows.
             raise ValueError(f"its footer declares {rows} rows, too many for memory") from error

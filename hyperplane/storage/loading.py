@@ -18,8 +18,8 @@ from dask.dataframe.utils import clear_known_categories
 from dask.delayed import delayed
 
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import folders
-from hyperplane.collections.frames.sources.footers import READERS
+from hyperplane.collections.frames.sources import hive_partitions
+from hyperplane.collections.frames.sources.footers import READER_THREADS
 from hyperplane.errors import (
     DataError,
     Fault,
@@ -145,7 +145,7 @@ def _load_frame(target: Target, manifest: Manifest, files: Sequence[PartFile]) -
         separator = "\t" if manifest.format == "tsv" else None
         options = dict(target.store.options)
         return read(urls, format=form, schema="union", separator=separator, storage_options=options)
-    with ThreadPoolExecutor(min(READERS, len(files))) as pool:
+    with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
         part_schemas = list(pool.map(_part_schema, files))
     files, schemas = _add_partition_keys(files, part_schemas)
     urls = [file.url for file in files]
@@ -160,7 +160,9 @@ def _add_partition_keys(
 ) -> tuple[Sequence[PartFile], Sequence[pa.Schema]]:
     """Return files and schemas with the columns encoded in folder names, as ``key=value``."""
     columns = {name for schema in schemas for name in schema.names}
-    keys, kinds, lacking = folders.keys([file.part.name for file in files], columns)
+    keys, kinds, lacking = hive_partitions.parse_hive_keys(
+        [file.part.name for file in files], columns
+    )
     if not kinds:
         return files, schemas
     types = {name: pa.int64() if kind.is_integer() else pa.string() for name, kind in kinds.items()}

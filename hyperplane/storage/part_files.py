@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import parquet
 
-from hyperplane.collections.frames.sources.folders import Keys
-from hyperplane.collections.frames.sources.footers import leaf_count
+from hyperplane.collections.frames.sources.footers import count_leaves
+from hyperplane.collections.frames.sources.hive_partitions import PartitionKeys
 from hyperplane.errors import ReadError
 from hyperplane.storage.avro import read_avro
 from hyperplane.storage.manifest import ManifestEntry
@@ -38,7 +38,7 @@ class PartFile:
     part: ManifestEntry
     format: str
     published: str
-    keys: Keys = ()
+    keys: PartitionKeys = ()
 
     @property
     def url(self) -> str:
@@ -120,7 +120,7 @@ def _read_footer_schema(opened: Any) -> pa.Schema:
                 for n in range(metadata.num_row_groups)
             )
             schema = schema.set(place, field.with_nullable(missing))
-        start += leaf_count(field.type)
+        start += count_leaves(field.type)
     return schema
 
 

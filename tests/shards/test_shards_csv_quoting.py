@@ -100,7 +100,7 @@ def test_counting_all_quotes_gives_the_same_beginnings(rows, step, tmp_path_fact
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(samples, "STEP", step)
         for target in range(1, len(text)):
-            found = next(samples.outside_quotes(file, 0, [target]), len(text))
+            found = next(samples.find_record_starts(file, 0, [target]), len(text))
             assert found == min(start for start in true if start > target or start == len(text))
 
 

@@ -16,7 +16,7 @@ from dask.base import is_dask_collection
 from dask.dataframe.dask_expr import _expr as nodes
 from dask.dataframe.dask_expr.io.io import FromMap
 
-from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.collections.frames.sources.reader import PartitionReader
 
 #: Values of ``isin`` that are compared one by one; longer lists of such types are left to Dask.
 _MOST_CONSTANTS = 100
@@ -30,11 +30,11 @@ _COMPARISONS: dict[type, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
 
 
 def taken_apart(expr: Any) -> tuple[Any, pl.Expr | None] | None:
-    """The step of a :class:`PartReader` below filters and choices of columns, and the filters.
+    """The step of a :class:`PartitionReader` below filters and choices of columns, and the filters.
 
     None when anything else lies between or below.
     """
-    if isinstance(expr, FromMap) and isinstance(expr.func, PartReader):
+    if isinstance(expr, FromMap) and isinstance(expr.func, PartitionReader):
         # A choice of partitions, as df.partitions[...] makes it, is Dask's to apply.
         return (expr, None) if expr.operand("_partitions") is None else None
     if isinstance(expr, nodes.Projection) and isinstance(expr.operand("columns"), list):

@@ -14,7 +14,7 @@ from hyperplane.collections.frames.collection_size import (
     sampled_size,
     size_before_filters,
 )
-from hyperplane.collections.frames.sources.plan import size_of
+from hyperplane.collections.frames.sources.partition_sizes import parse_partition_size
 from hyperplane.collections.in_use import memory_per_thread, threads
 from hyperplane.errors import Fault
 from hyperplane.parquet_index import check_index
@@ -85,10 +85,10 @@ def repartition(
         if partition_size is None:
             wanted = _target()
         else:
-            wanted, wrong = size_of(partition_size)
+            wanted, wrong = parse_partition_size(partition_size)
             faults += wrong
         if data_size is not None:
-            total, wrong = size_of(data_size)
+            total, wrong = parse_partition_size(data_size)
             faults += [replace(fault, where="data_size") for fault in wrong]
         elif not faults:
             total = persisted_size(df) or size_before_filters(df)

@@ -20,7 +20,7 @@ from hyperplane.collections.frames.column_names import unescape
 from hyperplane.collections.frames.convert import from_pandas
 from hyperplane.collections.frames.parts import Part
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources.plan import USUAL
+from hyperplane.collections.frames.sources.partition_sizes import DEFAULT_PARTITION_SIZE
 from hyperplane.column_cast import cast_column
 from hyperplane.errors import DataError, Fault, RequestError
 from hyperplane.parquet_index import check_index
@@ -37,7 +37,7 @@ def collection(df: Frame) -> dd.DataFrame:
         When it is neither.
     """
     if isinstance(df, (str, PathLike)) or (isinstance(df, (list, tuple)) and df):
-        return read(df, partition_size=USUAL)  # which joins small files
+        return read(df, partition_size=DEFAULT_PARTITION_SIZE)  # which joins small files
     if isinstance(df, dd.DataFrame):
         check_index(df, "df")
         # Partitions of a GPU become those of pandas, by Dask's own means.

@@ -14,7 +14,7 @@ import pyarrow as pa
 from hyperplane.collections.frames.column_names import unescape
 from hyperplane.collections.frames.convert import from_pandas
 from hyperplane.collections.frames.kernels.concatenate import TypeConflict
-from hyperplane.collections.frames.sources.reader import reading
+from hyperplane.collections.frames.sources.reader import translate_read_errors
 from hyperplane.errors import DataError, HyperplaneError
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ def on_piece(work: Callable[..., T]) -> Callable[..., T]:
 
 def _naming_file(work: Callable[..., T], piece: Any, number: int, arguments: tuple[Any, ...]) -> T:
     ours: HyperplaneError | None = None
-    with reading(piece):
+    with translate_read_errors(piece):
         try:
             return work(piece, number, *arguments)
         except HyperplaneError as error:  # which says what is wrong better

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import plan, samples
+from hyperplane.collections.frames.sources import partition_sizes, samples
 from hyperplane.demo.data import _archive
 from hyperplane.errors import ReadError, RequestError
 
@@ -55,7 +55,7 @@ def test_any_files_equal_pandas(tmp_path_factory, monkeypatch, data, files, part
         rows = data.draw(st.lists(row, max_size=12))
         frames.append(pd.DataFrame(rows, columns=names, dtype=object))
         frames[-1].to_csv(folder / f"{number}.csv", index=False)
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     size = max(1, sum(len(frame) for frame in frames) * 8 * len(names) // parts)
     found = read(folder, partition_size=size)
     ours = found.compute()
@@ -71,7 +71,7 @@ def test_a_large_file_is_divided_between_lines(tmp_path, monkeypatch, newline):
         {"n": range(20_000), "s": ["ä" * (i % 9) for i in range(20_000)], "x": 0.25}
     )
     frame.to_csv(tmp_path / "large.csv", index=False, lineterminator=newline)
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     found = read(tmp_path / "large.csv", partition_size="20kB")
     assert found.npartitions > 20
     same(found.compute(), pd.read_csv(tmp_path / "large.csv"))
@@ -91,7 +91,7 @@ def broken_lines(path, rows=5_000):
 
 def test_quoted_lines_are_found_in_samples(tmp_path, monkeypatch):
     frame = broken_lines(tmp_path / "a.csv")
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     found = read(tmp_path / "a.csv", partition_size="10kB")
     assert found.npartitions > 5
     same(found.compute(), frame)
@@ -102,8 +102,8 @@ def test_quoted_lines_that_samples_miss_are_never_cut_in_silence(tmp_path, monke
     pd.concat([head, broken_lines(tmp_path / "a.csv"), head]).to_csv(
         tmp_path / "a.csv", index=False
     )
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
-    for name, size in (("HEAD", 2_000), ("INSIDE", 200)):
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
+    for name, size in (("HEAD", 2_000), ("EXCERPT", 200)):
         monkeypatch.setattr(samples, name, size)
     right = wrong = 0
     for size in range(5_000, 15_000, 500):
@@ -151,7 +151,7 @@ def test_types_do_not_depend_on_the_part(tmp_path):
 )
 def test_a_value_that_does_not_fit_is_named(tmp_path, monkeypatch, text, message):
     monkeypatch.setattr(samples, "HEAD", 400)
-    monkeypatch.setattr(samples, "INSIDE", 0)
+    monkeypatch.setattr(samples, "EXCERPT", 0)
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(ReadError, match=message) as caught:
         read(tmp_path / "a.csv").compute()

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
-from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.collections.frames.sources.reader import PartitionReader
 from hyperplane.dataframe import to_datetime
 from hyperplane.errors import DataError, RequestError
 
@@ -204,13 +204,13 @@ def test_only_the_needed_columns_are_read_after_it():
     (reading,) = [
         step
         for step in df[["n"]].optimize(fuse=False).expr.walk()
-        if isinstance(getattr(step, "func", None), PartReader)
+        if isinstance(getattr(step, "func", None), PartitionReader)
     ]
     assert reading.columns == ["n"]
     (reading,) = [
         step
         for step in df[["at"]].optimize(fuse=False).expr.walk()
-        if isinstance(getattr(step, "func", None), PartReader)
+        if isinstance(getattr(step, "func", None), PartitionReader)
     ]
     assert reading.columns == ["at"]
     files.close()

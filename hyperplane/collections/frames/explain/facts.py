@@ -13,7 +13,7 @@ from dask.utils import funcname
 from hyperplane.collections.frames.explain.planned import planned
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.collections.frames.explain.sizes import Size, Sizes
-from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.collections.frames.sources.reader import PartitionReader
 from hyperplane.collections.in_use import memory_per_thread
 from hyperplane.units import plural
 
@@ -139,7 +139,7 @@ def name_of(node: Any) -> str:
     if isinstance(node, ReadParquet):
         path = node.path[0] if isinstance(node.path, list | tuple) else node.path
         return f"read_parquet({_file_name(str(path))!r})"
-    if isinstance(node, FromMap) and isinstance(node.func, PartReader):
+    if isinstance(node, FromMap) and isinstance(node.func, PartitionReader):
         return f"read({_file_name(node.iterables[0][0].urls[0])!r})"
     if isinstance(node, FromMap):
         return (node.label or funcname(node.func)).removeprefix("_").replace("-", "_")

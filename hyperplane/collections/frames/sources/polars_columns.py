@@ -1,4 +1,4 @@
-"""Columns by their very names: to Polars ``*`` and ``^...$`` are patterns."""
+"""Polars columns by literal name; ``pl.col`` treats ``*`` and ``^...$`` as patterns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from polars import selectors
 
 
 def column(name: str) -> pl.Expr:
-    """The column of a name.
+    """Return the expression of the column with exactly this name.
 
     Examples
     --------
@@ -22,5 +22,5 @@ def column(name: str) -> pl.Expr:
 
 
 def columns(names: Iterable[str]) -> list[pl.Expr]:
-    """The columns of some names, in this order."""
+    """Return the expressions of several columns by literal name."""
     return [column(name) for name in names]

@@ -1,4 +1,4 @@
-"""One variable of one store, read in parts; an error while reading names the store."""
+"""Lazily read variables of Zarr stores, whose read errors name the store."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hyperplane.errors import HyperplaneError
 from hyperplane.stores.redaction import describe_error
 
 
-class Part:
-    """A variable of a store that is not loaded, as something Dask can cut chunks from.
+class StoredVariable:
+    """Array-like of one unloaded variable of a store, for :func:`dask.array.from_array`.
 
     Parameters
     ----------
@@ -34,24 +34,24 @@ class Part:
         try:
             values: np.ndarray[Any, Any] = self.variable[key].values
         except Exception as error:
-            why = describe_error(error)[:300]  # it may quote a signed URL
+            why = describe_error(error)[:300]  # redacted: the error may quote a signed URL
             message = f"variable {self.name!r} of {self.store!r} cannot be read: {why}"
             raise HyperplaneError(message) from error
         return values
 
     def load(self) -> xr.Variable:
-        """All of it, read here."""
+        """Return the variable with all values loaded."""
         return xr.Variable(self.variable.dims, self[...])
 
-    def lazy(self) -> da.Array:
-        """A Dask array in the chunks of the store."""
+    def to_dask(self) -> da.Array:
+        """Return a Dask array in the chunks of the store."""
         stored = self.variable.encoding.get("preferred_chunks", {})
         sizes = dict(zip(self.variable.dims, self.shape, strict=True))
-        return dask_array(self, tuple(stored.get(dim, size) for dim, size in sizes.items()))
+        return make_dask_array(self, tuple(stored.get(dim, size) for dim, size in sizes.items()))
 
 
-def dask_array(source: Any, chunks: tuple[Any, ...]) -> da.Array:
-    """A Dask array that reads a source; its name is new, since a store may be rewritten."""
+def make_dask_array(source: Any, chunks: tuple[Any, ...]) -> da.Array:
+    """Return a Dask array of a source, with a unique name because stores may be rewritten."""
     array: da.Array = da.from_array(
         source,
         chunks=chunks,

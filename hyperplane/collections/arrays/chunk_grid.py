@@ -1,7 +1,8 @@
-"""Stores that hold parts of the same variables: merging them is putting them in a row.
+"""The grid of stores that each hold one block of the same variables along a dimension.
 
-:func:`xarray.merge` extends each part to the whole and compares it with the first. Where no two
-stores share a label of the dimension that divides them, there is nothing to compare.
+:func:`xarray.merge` reindexes each store to the full index and compares it with the first one.
+Where no two stores share a label of that dimension, concatenating them gives the same result
+without any comparison.
 """
 
 from __future__ import annotations
@@ -14,22 +15,15 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-#: Kinds of types whose values stay what they are when missing ones are added to them.
-KINDS = "cfiumMO"
+#: Kinds of dtypes whose values survive the promotion that missing values require.
+EXTENDABLE_KINDS = "cfiumMO"
 
 
-def tile_dimension(datasets: Sequence[xr.Dataset]) -> Hashable | None:
-    """The dimension that divides variables among data sets, if they are divided by one alone.
+def find_grid_dimension(datasets: Sequence[xr.Dataset]) -> Hashable | None:
+    """Return the one dimension along which the data sets are disjoint blocks, or None.
 
-    Parameters
-    ----------
-    datasets : sequence of xarray.Dataset
-        More than one.
-
-    Returns
-    -------
-    hashable or None
-        None if they overlap, differ in more, or share no variable that has the dimension.
+    None if they overlap, if more than one index differs, or if no shared variable has the
+    dimension. Expects at least two data sets.
     """
     first, *others = datasets
     if any(set(one.indexes) != set(first.indexes) for one in others):
@@ -55,25 +49,27 @@ def tile_dimension(datasets: Sequence[xr.Dataset]) -> Hashable | None:
         for name, variable in one.variables.items()
         if dim in variable.dims and name != dim
     }
-    if not divided or not all(_alike(datasets, name) for name in divided):
+    if not divided or not all(_is_extendable(datasets, name) for name in divided):
         return None
     return dim
 
 
-def _alike(datasets: Sequence[xr.Dataset], name: Hashable) -> bool:
-    """Whether all data sets hold the variable, in one form that can be extended."""
+def _is_extendable(datasets: Sequence[xr.Dataset], name: Hashable) -> bool:
+    """Whether all data sets have the variable, with equal dimensions and a promotable dtype."""
     if any(name not in one.variables for one in datasets):
         return False
-    found = [one.variables[name] for one in datasets]
+    variables = [one.variables[name] for one in datasets]
     same_place = len({name in one.coords for one in datasets}) == 1
     return same_place and all(
-        one.dims == found[0].dims and one.dtype == found[0].dtype and one.dtype.kind in KINDS
-        for one in found
+        one.dims == variables[0].dims
+        and one.dtype == variables[0].dtype
+        and one.dtype.kind in EXTENDABLE_KINDS
+        for one in variables
     )
 
 
-def extended_types(dataset: xr.Dataset, dim: Hashable) -> dict[Hashable, np.dtype[Any]]:
-    """The types of variables once missing values are added along a dimension."""
+def find_extended_dtypes(dataset: xr.Dataset, dim: Hashable) -> dict[Hashable, np.dtype[Any]]:
+    """Return the dtypes of the variables after reindexing adds missing values along ``dim``."""
     types = {}
     for name, variable in dataset.variables.items():
         if dim in variable.dims and name != dim:
@@ -82,8 +78,8 @@ def extended_types(dataset: xr.Dataset, dim: Hashable) -> dict[Hashable, np.dtyp
     return types
 
 
-def in_a_row(datasets: Sequence[xr.Dataset], dim: Hashable) -> tuple[list[int], pd.Index]:
-    """The order in which data sets follow each other, and the index that they make together."""
+def order_along(datasets: Sequence[xr.Dataset], dim: Hashable) -> tuple[list[int], pd.Index]:
+    """Return the positions of the data sets in index order, and the union of their indexes."""
     indexes = [one.indexes[dim] for one in datasets]
     whole = functools.reduce(pd.Index.union, indexes)
     places = [int(whole.get_indexer(one).min()) for one in indexes]

@@ -1,4 +1,4 @@
-"""What a call of ``open_zarr_many`` asks for, checked before anything is read."""
+"""Validation of the arguments of ``open_zarr_many``, before any store is read."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 
-from hyperplane.collections.arrays.urls import listed, nested
+from hyperplane.collections.arrays.urls import expand_urls, flatten_nested_urls
 from hyperplane.collections.flags import flag_faults, is_one_of
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import unknown_name
 from hyperplane.stores import listing
-from hyperplane.stores.reachability import StoreUnreachable
-from hyperplane.stores.redaction import describe_error, describe_url
+from hyperplane.stores.contact import StoreUnreachable
+from hyperplane.stores.secrets import given, said
 
 if TYPE_CHECKING:
-    from hyperplane.collections.arrays.stores import KeepingStore
+    from hyperplane.collections.arrays.zarr_stores import CachingStore
 
 _ALLOWED = {
     "combine": ("by_coords", "concat", "merge", "nested"),
@@ -34,14 +34,14 @@ _ALLOWED = {
     "combine_attrs": ("drop", "drop_conflicts", "identical", "no_conflicts", "override"),
     "join": ("exact", "inner", "left", "outer", "override", "right"),
 }
-#: Which variables are put in a row, other than those of a list.
-_CHOICES = ("minimal", "different", "all")
-#: Options of xarray.open_dataset that this package sets itself.
-_OURS = {"filename_or_obj", "engine", "chunks", "cache", "backend_kwargs", "kwargs"}
-_STORED = "hyperplane.array.rechunk(data, chunks) changes the chunks of what comes back"
+#: Names that ``data_vars`` and ``coords`` accept in place of a list of variables.
+_VARIABLE_CHOICES = ("minimal", "different", "all")
+#: Parameters of xarray.open_dataset that this package sets itself.
+_RESERVED_OPTIONS = {"filename_or_obj", "engine", "chunks", "cache", "backend_kwargs", "kwargs"}
+_CHUNKS_ADVICE = "hyperplane.array.rechunk(data, chunks) changes the chunks of the result"
 
 
-def faults_of(
+def find_argument_faults(
     combine: str,
     concat_dim: Any,
     compat: str,
@@ -52,101 +52,111 @@ def faults_of(
     load: Any,
     decoding: Mapping[str, Any],
 ) -> Iterator[Fault]:
-    """Everything that is wrong with the arguments, but for the URLs."""
+    """Yield a fault for each invalid argument; the URLs are checked separately."""
     words = {"combine": combine, "compat": compat, "combine_attrs": combine_attrs, "join": join}
-    for where, asked in words.items():
-        if not is_one_of(asked, _ALLOWED[where]) and not (
-            where == "combine_attrs" and callable(asked)
+    for where, value in words.items():
+        if not is_one_of(value, _ALLOWED[where]) and not (
+            where == "combine_attrs" and callable(value)
         ):
-            yield Fault(where, repr(asked)[:80], "one of " + ", ".join(_ALLOWED[where]))
+            yield Fault(where, repr(value)[:80], "one of " + ", ".join(_ALLOWED[where]))
     if is_one_of(combine, ("merge", "by_coords")) and concat_dim is not None:
-        advice = "combine='concat' puts stores in a row"
+        advice = "use combine='concat' to concatenate along a dimension"
         yield Fault("concat_dim", repr(concat_dim)[:80], f"nothing for {combine!r}", advice)
     if is_one_of(combine, ("concat", "nested")):
         for dim in concat_dim if isinstance(concat_dim, list) else [concat_dim]:
-            between = dim is None and isinstance(concat_dim, list)  # xarray merges there
-            if not between and not isinstance(getattr(dim, "name", dim), str):
+            merged_level = dim is None and isinstance(concat_dim, list)  # xarray merges there
+            if not merged_level and not isinstance(getattr(dim, "name", dim), str):
                 allowed = "the name of a dimension, or an index or array that has a name"
                 yield Fault("concat_dim", repr(dim)[:80], allowed)
     if is_one_of(combine, ("concat",)) and isinstance(concat_dim, list):
         yield Fault("concat_dim", repr(concat_dim)[:80], "one dimension", "or combine='nested'")
-    for where, asked in {"data_vars": data_vars, "coords": coords}.items():
-        named = isinstance(asked, list | tuple) and all(isinstance(name, str) for name in asked)
-        if not named and not is_one_of(asked, (*_CHOICES, *(None,) * (where == "data_vars"))):
-            allowed = f"one of {', '.join(_CHOICES)}, or a list of names"
-            yield Fault(where, repr(asked)[:80], allowed)
+    for where, value in {"data_vars": data_vars, "coords": coords}.items():
+        named = isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+        if not named and not is_one_of(
+            value, (*_VARIABLE_CHOICES, *(None,) * (where == "data_vars"))
+        ):
+            allowed = f"one of {', '.join(_VARIABLE_CHOICES)}, or a list of names"
+            yield Fault(where, repr(value)[:80], allowed)
     yield from flag_faults(load=load)
-    known = _options()
+    known = _open_dataset_options()
     for name in decoding:
         if name not in known:
             own = ["group", *words, "concat_dim", "data_vars", "coords", "load", "storage_options"]
             fault = unknown_name(name, decoding[name], [*own, *sorted(known)], "open_zarr_many")
-            yield replace(fault, advice=_STORED) if name == "chunks" else fault
+            yield replace(fault, advice=_CHUNKS_ADVICE) if name == "chunks" else fault
 
 
-def _options() -> set[str]:
+def _open_dataset_options() -> set[str]:
     import xarray as xr
 
-    return set(inspect.signature(xr.open_dataset).parameters) - _OURS
+    return set(inspect.signature(xr.open_dataset).parameters) - _RESERVED_OPTIONS
 
 
-def named(
+def list_store_urls(
     urls: Any, combine: str, concat_dim: Any, storage_options: Mapping[str, Any] | None
 ) -> tuple[list[str], Any, list[Any]]:
-    """One URL for each store; for a grid of stores also its lists and their dimensions."""
+    """Return one URL per store and, for ``combine="nested"``, the nested lists and dimensions."""
     if combine != "nested":
-        return listed(urls, storage_options), None, []
-    tree, depth, names = nested(urls)
+        return expand_urls(urls, storage_options), None, []
+    tree, depth, names = flatten_nested_urls(urls)
     dims = concat_dim if isinstance(concat_dim, list) else [concat_dim]
     if depth != len(dims):
-        allowed = f"one dimension for each level of lists; here are {depth}"
+        allowed = f"one dimension for each level of lists in urls, which has {depth}"
         raise RequestError([Fault("concat_dim", repr(concat_dim)[:80], allowed)])
     return names, tree, dims
 
 
-def stores_of(
+def make_stores(
     names: Sequence[str], storage_options: Mapping[str, Any] | None, load: bool
-) -> list[KeepingStore]:
-    """The stores behind URLs; nothing is read yet."""
-    from hyperplane.collections.arrays.stores import ELSEWHERE, KeepingStore, in_memory, store_of
+) -> list[CachingStore]:
+    """Return a store object for each URL, without reading from it."""
+    from hyperplane.collections.arrays.zarr_stores import (
+        MEMORY_STORE_ERROR,
+        CachingStore,
+        is_in_memory,
+        make_store,
+    )
 
     found, faults = [], []
     for number, url in enumerate(names):
         where = f"urls[{number}]"
         try:
-            store = store_of(url, storage_options)
+            store = make_store(url, storage_options)
         except (ImportError, ValueError, TypeError, StoreUnreachable) as error:
             faults.append(
                 Fault(
                     where,
-                    describe_url(url),
-                    f"a URL that fsspec can open ({describe_error(error, storage_options, url)})",
+                    given(url),
+                    f"a URL that fsspec can open ({said(error, storage_options, url)})",
                 )
             )
             continue
-        if in_memory(store) and not load and _workers_are_elsewhere():
+        if is_in_memory(store) and not load and _has_remote_workers():
             advice = "write them to files or an object store, or read them here with load=True"
             faults.append(
                 Fault(
-                    where, describe_url(url), f"a place that workers can read: {ELSEWHERE}", advice
+                    where,
+                    given(url),
+                    f"a place that workers can read: {MEMORY_STORE_ERROR}",
+                    advice,
                 )
             )
-        found.append(KeepingStore(store))
+        found.append(CachingStore(store))
     check(faults)
     return found
 
 
-def advice_on(url: str, storage_options: Mapping[str, Any] | None) -> str:
-    """What is beside a store that is not there, under a name like its own."""
+def suggest_similar_store(url: str, storage_options: Mapping[str, Any] | None) -> str:
+    """Return advice that names similar paths next to a missing store; may be empty."""
     try:
-        listing.find_entries(url, storage_options)
+        listing.named(url, storage_options)
     except RequestError as error:
         return error.faults[0].advice
     return ""
 
 
-def _workers_are_elsewhere() -> bool:
-    """Whether Dask would compute in other processes, as things stand now."""
+def _has_remote_workers() -> bool:
+    """Whether the current Dask scheduler computes in other processes."""
     if dask.config.get("scheduler", None) in ("processes", "multiprocessing"):
         return True
     distributed = sys.modules.get("distributed")

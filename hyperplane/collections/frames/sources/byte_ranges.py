@@ -1,4 +1,4 @@
-"""Parts that are spans of bytes of files: of text, or of Avro blocks."""
+"""Partitions that are byte ranges of text or Avro files."""
 
 from __future__ import annotations
 
@@ -9,65 +9,65 @@ from typing import Any, Protocol
 import polars as pl
 
 from hyperplane.collections.frames.parts import Bounds
-from hyperplane.collections.frames.sources.file_parts import FilePart
+from hyperplane.collections.frames.sources.column_mapping import ColumnMapping
+from hyperplane.collections.frames.sources.file_partition import FilePartition
 from hyperplane.collections.frames.sources.filters import Filters
-from hyperplane.collections.frames.sources.recipe import Recipe
 from hyperplane.collections.frames.sources.request import OnError
 from hyperplane.stores.locations import File
 
 
-class Decoder(Protocol):
-    """What turns the bytes of a span into columns."""
+class ByteRangeDecoder(Protocol):
+    """Decodes a byte range into columns."""
 
-    def decoded(self, span: Span, names: Collection[str]) -> pl.DataFrame:
-        """Some columns of a span, in their sound types."""
+    def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
+        """Return some columns of a byte range."""
         ...
 
 
 @dataclass(frozen=True)
-class Span:
-    """Neighbouring bytes of one file.
+class ByteRange:
+    """A contiguous byte range of one file.
 
     Parameters
     ----------
     file : File
         The file.
     start, stop : int
-        The first byte and the one after the last; a packed file is one span.
+        First byte and end; a compressed file is one range.
     decoder : Decoder
-        What makes columns of them.
+        Decodes the bytes into columns of the file.
     recipe : Recipe
-        What makes those of the data set from these.
+        Converts these to columns of the data set.
     nbytes : int
-        Bytes in memory, about.
+        Estimated bytes in memory.
     """
 
     file: File
     start: int
     stop: int
-    decoder: Decoder
-    recipe: Recipe
+    decoder: ByteRangeDecoder
+    mapping: ColumnMapping
     nbytes: int
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The file, for messages."""
+        """The URL of the file, for messages."""
         return (self.file.url,)
 
     @property
     def identity(self) -> Any:
-        """What tells it from other spans of the file, for a token."""
+        """Identifies the range within its file, for a token."""
         return (self.start, self.stop, repr(self.decoder))
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
-        """Some raw columns."""
-        return self.decoder.decoded(self, names).lazy()
+        """Return some columns of the file."""
+        return self.decoder.decode(self, names).lazy()
 
     def __str__(self) -> str:
         return f"{self.file.url}[{self.start}:{self.stop}]"
 
     def data(self) -> bytes:
-        """The bytes, unpacked."""
+        """Read the bytes, decompressed."""
         if self.file.compression:
             with self.file.open() as opened:
                 return bytes(opened.read())[self.start :]
@@ -75,38 +75,38 @@ class Span:
 
 
 @dataclass(frozen=True, repr=False)
-class SpanPart(FilePart):
-    """The spans of one partition.
+class ByteRangePartition(FilePartition):
+    """A partition of byte ranges.
 
     Parameters
     ----------
     spans : tuple of Span
         In the order of the rows.
     filters : Filters
-        Which rows.
+        Row filters.
     on_error : {"raise", "skip"}
-        What happens when bytes cannot be decoded.
+        Whether bytes that cannot be decoded are an error or left out.
     """
 
-    spans: tuple[Span, ...]
+    ranges: tuple[ByteRange, ...]
     filters: Filters
     on_error: OnError = "raise"
 
     @property
-    def units(self) -> tuple[Span, ...]:
-        """The spans."""
-        return self.spans
+    def slices(self) -> tuple[ByteRange, ...]:
+        """The byte ranges."""
+        return self.ranges
 
     @property
     def rows(self) -> int | None:
-        """Not known without reading."""
+        """None: unknown without reading."""
         return None
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory before filters, by a sample."""
-        return sum(span.nbytes for span in self.spans)
+        """Bytes in memory before filters, estimated from a sample."""
+        return sum(byte_range.nbytes for byte_range in self.ranges)
 
     def bounds(self, column: str) -> Bounds | None:
-        """Not known: the files have no statistics."""
+        """Return None: the files have no statistics."""
         return None

@@ -1,4 +1,4 @@
-"""Arrays of several stores, one after the other along a dimension, read together by one task."""
+"""Dask arrays over several concatenated stores, where one task reads several small stores."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 
-from hyperplane.collections.arrays.chunking import joined_length
-from hyperplane.collections.arrays.opening import THREADS, Opened
-from hyperplane.collections.arrays.reading import Part, dask_array
+from hyperplane.collections.arrays.chunk_sizes import choose_joint_chunk_length
+from hyperplane.collections.arrays.open_stores import READER_THREADS, OpenedStore
+from hyperplane.collections.arrays.stored_variable import StoredVariable, make_dask_array
 
 
 @functools.cache
-def _readers() -> ThreadPoolExecutor:
-    """Threads of this process that wait for stores, so that one task can wait for many."""
-    return ThreadPoolExecutor(THREADS, thread_name_prefix="zarr-stores")
+def _get_reader_pool() -> ThreadPoolExecutor:
+    """Return the thread pool of this process with which one task reads several stores."""
+    return ThreadPoolExecutor(READER_THREADS, thread_name_prefix="zarr-stores")
 
 
-class Joined:
-    """Lazy variables one after the other along an axis, as something Dask can cut chunks from.
+class ConcatenatedArray:
+    """Array-like of stored variables concatenated along an axis, for :func:`dask.array.from_array`.
 
     Parameters
     ----------
     pieces : sequence of Part
-        Of equal shape but along the axis.
+        Variables of equal shape, except along the axis.
     axis : int
-        The axis along which they follow each other.
+        The axis of concatenation.
     stacked : bool
-        Whether the pieces do not have that axis, and each is one position of it.
+        Whether the axis is new: each piece is one position along it.
     dtype : numpy.dtype
-        The type of what is read.
+        The dtype of the result.
     """
 
     def __init__(
-        self, pieces: Sequence[Part], axis: int, stacked: bool, dtype: np.dtype[Any]
+        self, pieces: Sequence[StoredVariable], axis: int, stacked: bool, dtype: np.dtype[Any]
     ) -> None:
         self.pieces, self.axis, self.stacked, self.dtype = tuple(pieces), axis, stacked, dtype
         self.lengths = [1 if stacked else piece.shape[axis] for piece in pieces]
@@ -53,14 +53,14 @@ class Joined:
 
     def __getitem__(self, key: tuple[slice | int, ...]) -> Any:
         wanted = [range(size)[part] for size, part in zip(self.shape, key, strict=True)]
-        hulls = [_hull(part) for part in wanted]
-        first, last = hulls[self.axis]
-        read = np.empty([stop - start for start, stop in hulls], self.dtype)
+        enclosing_ranges = [_enclosing_range(part) for part in wanted]
+        first, last = enclosing_ranges[self.axis]
+        read = np.empty([stop - start for start, stop in enclosing_ranges], self.dtype)
 
         def fill(number: int) -> None:
             offset = self.starts[number]
             start, stop = max(offset, first), min(self.starts[number + 1], last)
-            inside = [slice(*hull) for hull in hulls]
+            inside = [slice(*enclosing) for enclosing in enclosing_ranges]
             outside = [slice(None)] * self.ndim
             inside[self.axis] = slice(start - offset, stop - offset)
             outside[self.axis] = slice(start - first, stop - first)
@@ -79,67 +79,62 @@ class Joined:
         if len(touched) == 1:
             fill(touched[0])
         else:
-            list(_readers().map(fill, touched))
-        return read[tuple(_within(part, hull) for part, hull in zip(wanted, hulls, strict=True))]
+            list(_get_reader_pool().map(fill, touched))
+        return read[
+            tuple(
+                _index_within(part, enclosing)
+                for part, enclosing in zip(wanted, enclosing_ranges, strict=True)
+            )
+        ]
 
 
-def _hull(wanted: range | int) -> tuple[int, int]:
-    """The smallest span that holds all wanted positions."""
+def _enclosing_range(wanted: range | int) -> tuple[int, int]:
+    """Return start and stop of the smallest range that contains all wanted positions."""
     if isinstance(wanted, int):
         return wanted, wanted + 1
     return (min(wanted[0], wanted[-1]), max(wanted[0], wanted[-1]) + 1) if wanted else (0, 0)
 
 
-def _within(wanted: range | int, hull: tuple[int, int]) -> slice | int:
-    """The wanted positions, counted from the beginning of their hull."""
+def _index_within(wanted: range | int, enclosing: tuple[int, int]) -> slice | int:
+    """Return the index of the wanted positions relative to the start of the enclosing range."""
     if isinstance(wanted, int):
         return 0
     return slice(None, None, wanted.step) if wanted else slice(0, 0)
 
 
-class Pieces:
-    """What of which store stands behind a Dask array.
+class ArraySources:
+    """Finds the stored variable that a Dask array reads, by the name of the array."""
 
-    Parameters
-    ----------
-    opened : sequence of Opened
-        The stores.
-    """
+    def __init__(self, opened: Sequence[OpenedStore]) -> None:
+        self._parts = {name: part for one in opened for name, part in one.stored.items()}
 
-    def __init__(self, opened: Sequence[Opened]) -> None:
-        self._parts = {name: part for one in opened for name, part in one.parts.items()}
-
-    def behind(self, variable: xr.Variable) -> Part | None:
-        """What a variable reads; None if it was changed since."""
+    def find_stored(self, variable: xr.Variable) -> StoredVariable | None:
+        """Return the stored variable behind a variable; None if it was modified since opening."""
         return self._parts.get(getattr(variable.data, "name", ""))
 
-    def join(
+    def concatenate(
         self,
         result: xr.Dataset,
         datasets: Sequence[xr.Dataset],
         dim: Hashable,
         dtypes: dict[Hashable, np.dtype[Any]],
     ) -> xr.Dataset:
-        """A concatenated data set whose arrays read several stores in one task.
+        """Return a concatenated data set whose arrays read several stores in one task.
 
         Parameters
         ----------
         result : xarray.Dataset
-            What xarray made of the data sets; its arrays tell what is to be there.
+            The concatenation by xarray, whose arrays are replaced.
         datasets : sequence of xarray.Dataset
-            What it was made of. A variable that was reindexed stays as it is.
+            Its inputs. Variables that were reindexed keep their arrays.
         dim : hashable
-            The dimension along which they follow each other.
+            The dimension of concatenation.
         dtypes : dict
-            Types to read as, where they are not those of the stores.
-
-        Returns
-        -------
-        xarray.Dataset
+            Dtypes of the result that differ from those of the stores.
         """
         result = result.copy(deep=False)
         for name, variable in result.variables.items():
-            pieces = self._of(name, datasets)
+            pieces = self._find_all(name, datasets)
             if name in result.indexes or dim not in variable.dims or pieces is None:
                 continue
             stacked = dim not in pieces[0].variable.dims
@@ -149,28 +144,30 @@ class Pieces:
                 piece.variable.dims != dims or piece.dtype != pieces[0].dtype for piece in pieces
             ):
                 continue
-            source = Joined(pieces, variable.dims.index(dim), stacked, dtype)
+            source = ConcatenatedArray(pieces, variable.dims.index(dim), stacked, dtype)
             if source.shape == variable.shape and (name in dtypes or dtype == pieces[0].dtype):
-                variable.data = _array(source)
+                variable.data = _make_concatenated_array(source)
         return result
 
-    def _of(self, name: Hashable, datasets: Sequence[xr.Dataset]) -> list[Part] | None:
-        """What every data set reads for a variable; None if one of them has changed it."""
-        found = []
+    def _find_all(
+        self, name: Hashable, datasets: Sequence[xr.Dataset]
+    ) -> list[StoredVariable] | None:
+        """Return the stored variable of each data set; None if one of them was modified."""
+        variables = []
         for one in datasets:
-            part = self.behind(one.variables[name]) if name in one.variables else None
+            part = self.find_stored(one.variables[name]) if name in one.variables else None
             if part is None:
                 return None
-            found.append(part)
-        return found
+            variables.append(part)
+        return variables
 
 
-def _array(source: Joined) -> da.Array:
-    """A Dask array of what is joined, in equal chunks that hold several small stores."""
+def _make_concatenated_array(source: ConcatenatedArray) -> da.Array:
+    """Return a Dask array in equal chunks, each of several small stores."""
     first = source.pieces[0].variable
     stored = first.encoding.get("preferred_chunks", {})
     chunks = [stored.get(dim, size) for dim, size in first.sizes.items()]
     along = 1 if source.stacked else chunks.pop(source.axis)
     row = math.prod(chunks) * source.dtype.itemsize
-    chunks.insert(source.axis, joined_length(source.lengths, along, row))
-    return dask_array(source, tuple(chunks))
+    chunks.insert(source.axis, choose_joint_chunk_length(source.lengths, along, row))
+    return make_dask_array(source, tuple(chunks))

@@ -1,4 +1,4 @@
-"""Sizes of chunks: arithmetic alone, no arrays."""
+"""Arithmetic on chunk sizes; nothing here touches an array."""
 
 from __future__ import annotations
 
@@ -7,67 +7,67 @@ from collections.abc import Sequence
 
 from hyperplane.units import parse_bytes
 
-#: Small stores are read together up to this many bytes, and this many stores, in one chunk.
-TOGETHER = parse_bytes("32MB")
-STORES = 32
+#: Small stores share one chunk, up to this many bytes and this many stores.
+MAX_JOINT_CHUNK = parse_bytes("32MB")
+MAX_STORES_PER_CHUNK = 32
 
 
-def joined_length(lengths: Sequence[int], stored: int, row: int) -> int:
-    """Positions of each chunk along a dimension that several stores fill one after the other.
+def choose_joint_chunk_length(lengths: Sequence[int], stored: int, row: int) -> int:
+    """Return the chunk length along a dimension on which several stores are concatenated.
 
     Parameters
     ----------
     lengths : sequence of int
-        Positions that each store has.
+        Length of each store along the dimension.
     stored : int
-        Positions of one chunk in a store.
+        Length of one stored chunk.
     row : int
-        Bytes of one position, over the other dimensions of a chunk.
+        Bytes of a chunk of length 1.
 
     Returns
     -------
     int
-        Several whole stores if they are small, else several stored chunks of one store.
+        A multiple of the store length if stores are small, else of the stored chunk length.
 
     Examples
     --------
-    >>> joined_length([10] * 100, 10, 8_000)  # 80 kB a store: 32 of them
+    >>> choose_joint_chunk_length([10] * 100, 10, 8_000)  # 80 kB a store: 32 of them
     320
-    >>> joined_length([365] * 30, 30, 1_000_000)  # one chunk of 30 MB
+    >>> choose_joint_chunk_length([365] * 30, 30, 1_000_000)  # one chunk of 30 MB
     30
     """
     usual = max(1, math.ceil(sum(lengths) / len(lengths)))
-    together = min(STORES, TOGETHER // max(1, usual * row))
+    together = min(MAX_STORES_PER_CHUNK, MAX_JOINT_CHUNK // max(1, usual * row))
     if together > 1:
         return min(usual * together, max(1, sum(lengths)))
     stored = min(max(1, stored), usual)
-    return stored * max(1, TOGETHER // max(1, stored * row))
+    return stored * max(1, MAX_JOINT_CHUNK // max(1, stored * row))
 
 
-def proposed(
+def choose_chunk_sizes(
     shape: Sequence[int], units: Sequence[int], whole: Sequence[int], elements: int
 ) -> tuple[int, ...] | None:
-    """Chunks of at most so many elements, in whole units, about equally many along each axis.
+    """Return chunk sizes of at most ``elements``, with similar chunk counts along each axis.
 
     Parameters
     ----------
     shape, units : sequence of int
-        Positions along each axis, and those of a stored chunk, of which sizes are multiples.
+        Length of each axis, and of a stored chunk along it; chunk sizes are multiples of it.
     whole : sequence of int
         Axes that are not divided.
     elements : int
-        The most that a chunk may hold.
+        Maximum number of elements in a chunk.
 
     Returns
     -------
     tuple of int or None
-        None if the smallest such chunk is too large.
+        None if the smallest possible chunk has more than ``elements``.
 
     Examples
     --------
-    >>> proposed((365, 1000, 1000), (1, 100, 100), (), 1_000_000)
+    >>> choose_chunk_sizes((365, 1000, 1000), (1, 100, 100), (), 1_000_000)
     (92, 100, 100)
-    >>> proposed((365, 1000, 1000), (1, 100, 100), (0,), 10_000_000)
+    >>> choose_chunk_sizes((365, 1000, 1000), (1, 100, 100), (0,), 10_000_000)
     (365, 200, 100)
     """
     chunks = [
@@ -77,7 +77,7 @@ def proposed(
     if math.prod(chunks) > elements:
         return None
     while True:
-        # The axis that is cut most often grows first; what is left of the space is used up.
+        # Grow the axis with the most chunks first, until no axis can grow within the limit.
         open_axes = sorted(
             (axis for axis, size in enumerate(shape) if chunks[axis] < size),
             key=lambda axis: -math.ceil(shape[axis] / chunks[axis]),
@@ -94,17 +94,17 @@ def proposed(
         else:
             break
     chunks = [
-        _equal(size, chunk, unit) for size, chunk, unit in zip(shape, chunks, units, strict=True)
+        _equalize(size, chunk, unit) for size, chunk, unit in zip(shape, chunks, units, strict=True)
     ]
-    # Equal chunks are smaller: perhaps there is room now for fewer along another axis.
+    # Equalizing shrinks chunks, which may leave room for larger ones along another axis.
     for axis in sorted(range(len(shape)), key=lambda axis: -math.ceil(shape[axis] / chunks[axis])):
         most = elements // (math.prod(chunks) // chunks[axis]) // units[axis] * units[axis]
         if chunks[axis] < min(most, shape[axis]):
-            chunks[axis] = _equal(shape[axis], most, units[axis])
+            chunks[axis] = _equalize(shape[axis], most, units[axis])
     return tuple(chunks)
 
 
-def _equal(size: int, chunk: int, unit: int) -> int:
-    """The smallest multiple of a unit that cuts an axis into as many chunks."""
+def _equalize(size: int, chunk: int, unit: int) -> int:
+    """Return the smallest multiple of ``unit`` that gives the same number of chunks."""
     count = max(1, math.ceil(size / chunk))
     return max(1, min(size, math.ceil(math.ceil(size / count) / unit) * unit))

@@ -1,4 +1,4 @@
-"""How it is said what is wrong with files."""
+"""Combine errors of several files, and warn about skipped ones."""
 
 from __future__ import annotations
 
@@ -11,38 +11,40 @@ from hyperplane.errors import ReadError, SkippedFile
 from hyperplane.public_calls import warn_caller
 
 
-def joined(errors: Sequence[ReadError]) -> ReadError:
-    """One error that names all files."""
+def join_errors(errors: Sequence[ReadError]) -> ReadError:
+    """Return one error that names all files."""
     first, *others = errors
     if not others:
         return first
     more = "".join(f"\n  {error}" for error in others)
-    return ReadError(first.url, f"{str(first).removeprefix(f'{first.url}: ')}; so are:{more}")
+    return ReadError(
+        first.url, f"{str(first).removeprefix(f'{first.url}: ')}; more damaged files:{more}"
+    )
 
 
-def tell_skipped(errors: Sequence[ReadError], worker: Any = None) -> None:
-    """Warn of what is left out; from a task, also where the user is.
+def warn_skipped(errors: Sequence[ReadError], worker: Any = None) -> None:
+    """Warn about files that are left out; from a task on a worker, also at the client.
 
     Parameters
     ----------
     errors : sequence of ReadError
-        What is wrong with each file.
+        The error of each file.
     worker : distributed.Worker, optional
-        That on which the task runs.
+        The worker that runs the task.
     """
     if not errors:
         return
     lines = "\n".join(f"  {error}" for error in errors)
-    message = f"left out, as on_error='skip' asks ({len(errors)}):\n{lines}"
+    message = f"files left out because of on_error='skip' ({len(errors)}):\n{lines}"
     if worker is not None:
-        # distributed.warn does just this, but only in the thread of a task.
+        # What distributed.warn does, which works only in the thread of the task.
         event = {"message": pickle.dumps(message), "category": pickle.dumps(SkippedFile)}
         worker.log_event("warn", event)
     warn_caller(message, SkippedFile)
 
 
-def worker_here() -> Any:
-    """The worker of the task that runs in this thread, if one does."""
+def get_current_worker() -> Any:
+    """Return the Dask worker of the task in this thread, or None."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return None
