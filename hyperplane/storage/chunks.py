@@ -25,7 +25,7 @@ from dask.utils import ensure_dict
 from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore, StorePath
 
-from hyperplane.collections.frames import plan
+from hyperplane.collections.frames import task_graph
 from hyperplane.errors import Fault, OutputExists, RequestError
 from hyperplane.optional import need
 from hyperplane.storage.manifest import Part
@@ -208,9 +208,9 @@ def tasks_of(template: Template, writing: Writing) -> list[Any]:
     """One task for each block, which writes its chunks; all of one graph."""
     token = tokenize(writing.folder)
     # A task by itself, so that a worker receives it once.
-    (shared,) = plan.tasks("save-to", token, _itself, [[writing]])
+    (shared,) = task_graph.tasks("save-to", token, _itself, [[writing]])
     each = [[block, path, region, shared] for block, path, region in _blocks(template.lazy)]
-    return plan.tasks("save", token, write_block, each) if each else []
+    return task_graph.tasks("save", token, write_block, each) if each else []
 
 
 def _blocks(lazy: list[tuple[da.Array, str]]) -> Iterator[tuple[Any, str, tuple[slice, ...]]]:

@@ -126,9 +126,9 @@ def written_parts(
     if hasattr(obj, "to_delayed"):
         # With it come Dask's data frames and Polars, which take a second to import: not for a
         # file, nor for a shard of a process of its own.
-        from hyperplane.collections.frames import plan
+        from hyperplane.collections.frames import task_graph
 
-        tasks = plan.tasks("save", tokenize(request.target.path, folder), write_part, each)
+        tasks = task_graph.tasks("save", tokenize(request.target.path, folder), write_part, each)
         parts = run(tasks, f"saving {request.target.url}")
     else:
         parts = [write_part(*arguments) for arguments in each]

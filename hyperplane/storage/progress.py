@@ -11,7 +11,7 @@ from dask import threaded
 from dask.base import get_scheduler
 from dask.callbacks import Callback
 
-from hyperplane.collections.in_use import active_client
+from hyperplane.collections.active_cluster import active_client
 
 #: Seconds after which a bar appears.
 AFTER = 2.0

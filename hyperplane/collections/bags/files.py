@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from hyperplane.collections.in_use import threads
+from hyperplane.collections.active_cluster import threads
 from hyperplane.errors import Fault, RequestError
 from hyperplane.stores import listing
 from hyperplane.stores.naming import format_of

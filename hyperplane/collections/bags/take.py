@@ -12,9 +12,9 @@ from dask._task_spec import Task, TaskRef, cull
 from dask.bag import Bag
 from dask.base import tokenize
 
+from hyperplane.collections.active_cluster import threads
 from hyperplane.collections.bags.graph import bag_faults, graph_of
 from hyperplane.collections.bags.parallel import quick_scheduler
-from hyperplane.collections.in_use import threads
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.units import whole_number

@@ -9,9 +9,9 @@ import pandas as pd
 from dask.dataframe.dask_expr._expr import Blockwise
 from dask.dataframe.dask_expr.io import FromMap, FromPandas, ReadParquet
 
-from hyperplane.collections.frames import predicate
+from hyperplane.collections.active_cluster import active_client
+from hyperplane.collections.frames import filter_pushdown
 from hyperplane.collections.frames.explain.sizes import Sizes
-from hyperplane.collections.in_use import active_client
 
 #: Partitions that are computed where nothing else tells the size.
 SAMPLED = 3
@@ -19,7 +19,7 @@ SAMPLED = 3
 
 def size_before_filters(df: Any) -> int | None:
     """Bytes in memory before any filter, where they are known without computing."""
-    found = predicate.taken_apart(df.expr)
+    found = filter_pushdown.taken_apart(df.expr)
     if found is not None:
         sizes = [part.nbytes for part in found[0].iterables[0]]
         return None if None in sizes else sum(sizes)

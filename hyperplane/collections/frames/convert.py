@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from hyperplane.collections.frames.arrow_tables import as_polars
 from hyperplane.collections.frames.column_names import unescape
-from hyperplane.collections.frames.fitting import (
+from hyperplane.collections.frames.lossless_dtypes import (
     fitting_dtype,
     is_exact_float,
     nullable_dtype,

@@ -14,10 +14,10 @@ from dask._collections import new_collection
 from dask.dataframe.dask_expr._expr import Assign
 
 from hyperplane.collections.flags import flag_faults, is_one_of
-from hyperplane.collections.frames import predicate
+from hyperplane.collections.frames import filter_pushdown
 from hyperplane.collections.frames.arguments import collect_faults, columns_fault, has_column
 from hyperplane.collections.frames.convert import values_of_categories
-from hyperplane.collections.frames.source import Frame, collection
+from hyperplane.collections.frames.source_collection import Frame, collection
 from hyperplane.collections.frames.task_errors import run_in_partition
 from hyperplane.errors import DataError, Fault
 from hyperplane.public_calls import check_call
@@ -117,7 +117,7 @@ def to_datetime(
     kind: Any = own.categories.dtype if isinstance(own, pd.CategoricalDtype) else own
     if pd.api.types.is_datetime64_any_dtype(kind):
         given = df if kind is own else _with(df, column, df[column].astype(kind))
-        if not utc and not _is_date(kind) and predicate.taken_apart(given.expr) is not None:
+        if not utc and not _is_date(kind) and filter_pushdown.taken_apart(given.expr) is not None:
             return given  # of files, whose readers have seen the types
         meta = _midnights(given._meta[column].iloc[:0])
         meta = in_utc(meta) if utc else meta

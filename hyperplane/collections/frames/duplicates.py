@@ -12,7 +12,7 @@ import polars as pl
 from dask.tokenize import tokenize
 
 from hyperplane.collections.flags import is_one_of
-from hyperplane.collections.frames import plan
+from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
     columns_fault,
@@ -21,10 +21,10 @@ from hyperplane.collections.frames.arguments import (
 )
 from hyperplane.collections.frames.column_names import escape_all, escape_columns
 from hyperplane.collections.frames.convert import to_pandas
-from hyperplane.collections.frames.finish import lazy
+from hyperplane.collections.frames.finalize import lazy
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.concatenate import together
-from hyperplane.collections.frames.source import Frame, collection, opened, source
+from hyperplane.collections.frames.source_collection import Frame, collection, opened, source
 from hyperplane.collections.frames.task_errors import on_piece
 from hyperplane.errors import Fault
 from hyperplane.public_calls import check_call
@@ -88,17 +88,17 @@ def drop_duplicates(
             faults.append(Fault("keep", repr(keep)[:80], "'first' or 'last'"))
     read = source(df, list(like.columns))
     like, columns = escape_columns(like), escape_all(columns)
-    into = split_out or plan.receivers_of_rows(len(read.pieces))
+    into = split_out or task_graph.receivers_of_rows(len(read.pieces))
     token = tokenize(read.token, columns, keep, into)
     once = partial(_once, columns=columns, keep=keep)
     pieces = [
         [piece, number, read.where, like, columns, keep] for number, piece in enumerate(read.pieces)
     ]
-    tables = plan.tasks("drop-duplicates-partial", token, partial_rows, pieces)
+    tables = task_graph.tasks("drop-duplicates-partial", token, partial_rows, pieces)
     cut = partial(kernel.split, keys=columns, into=into)
-    last = plan.gathered("drop-duplicates", token, tables, into, cut, once)
+    last = task_graph.gathered("drop-duplicates", token, tables, into, cut, once)
     finish = partial(_finished, columns=columns, keep=keep, like=like)
-    results = plan.tasks("drop-duplicates", token, finish, [[received] for received in last])
+    results = task_graph.tasks("drop-duplicates", token, finish, [[received] for received in last])
     return lazy(results, like, "drop-duplicates")
 
 

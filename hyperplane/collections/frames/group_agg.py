@@ -12,7 +12,7 @@ import pyarrow as pa
 from dask.tokenize import tokenize
 
 from hyperplane.collections.flags import flag_faults
-from hyperplane.collections.frames import plan
+from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.aggregates import AggSpec, understand
 from hyperplane.collections.frames.arguments import (
     collect_faults,
@@ -21,8 +21,8 @@ from hyperplane.collections.frames.arguments import (
     names_of,
     split_fault,
 )
-from hyperplane.collections.frames.grouped import Grouping, grouped
-from hyperplane.collections.frames.source import Frame, collection
+from hyperplane.collections.frames.grouping import Grouping, grouped
+from hyperplane.collections.frames.source_collection import Frame, collection
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 
@@ -136,8 +136,10 @@ def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = F
     # pandas counts categories that do not occur, too; what there are, partitions may know only.
     found = df[keys[0]].to_delayed()
     token = tokenize(sizes._name, normalize)
-    categories = plan.tasks("value-counts-categories", token, _categories, [[v] for v in found])
-    (counts,) = plan.tasks(
+    categories = task_graph.tasks(
+        "value-counts-categories", token, _categories, [[v] for v in found]
+    )
+    (counts,) = task_graph.tasks(
         "value-counts",
         token,
         partial(_with_categories, ordered=ordered),

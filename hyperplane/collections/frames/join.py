@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.collections.flags import is_one_of
-from hyperplane.collections.frames import predicate
+from hyperplane.collections.frames import filter_pushdown
 from hyperplane.collections.frames.arguments import (
     collect_faults,
     columns_fault,
@@ -22,9 +22,9 @@ from hyperplane.collections.frames.arguments import (
     names_of,
 )
 from hyperplane.collections.frames.column_names import escape
-from hyperplane.collections.frames.parts import Bounds, Part
+from hyperplane.collections.frames.partitions import Bounds, Part
 from hyperplane.collections.frames.shuffle_join import nullable, shuffle_join
-from hyperplane.collections.frames.source import Frame, collection
+from hyperplane.collections.frames.source_collection import Frame, collection
 from hyperplane.collections.frames.sources.reader import of_parts
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import check_call, warn_caller
@@ -166,7 +166,7 @@ def join(
         if not faults:
             faults += _suffix_faults(left._meta, right._meta, keys, suffixes)
     named = [*left.columns, *right.columns]
-    sides = predicate.taken_apart(left.expr), predicate.taken_apart(right.expr)
+    sides = filter_pushdown.taken_apart(left.expr), filter_pushdown.taken_apart(right.expr)
     # Names that Polars takes for patterns go by way of pandas.
     if (
         None in sides

@@ -8,6 +8,7 @@ from typing import Any
 
 import dask.dataframe as dd
 
+from hyperplane.collections.active_cluster import memory_per_thread, threads
 from hyperplane.collections.frames.arguments import collect_faults
 from hyperplane.collections.frames.collection_size import (
     persisted_size,
@@ -15,7 +16,6 @@ from hyperplane.collections.frames.collection_size import (
     size_before_filters,
 )
 from hyperplane.collections.frames.sources.plan import size_of
-from hyperplane.collections.in_use import memory_per_thread, threads
 from hyperplane.errors import Fault
 from hyperplane.parquet_index import check_index
 from hyperplane.public_calls import check_call

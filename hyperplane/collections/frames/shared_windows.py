@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hyperplane.collections.frames.cells import Windows
-from hyperplane.collections.frames.parts import Part
+from hyperplane.collections.frames.partitions import Part
+from hyperplane.collections.frames.time_bins import Windows
 
 #: First and last instant, in microseconds since 1970, in UTC.
 Span = tuple[int, int]

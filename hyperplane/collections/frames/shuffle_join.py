@@ -25,8 +25,8 @@ from hyperplane.collections.frames.convert import (
     is_coded,
     values_of_categories,
 )
-from hyperplane.collections.frames.fitting import nullable_dtype
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.lossless_dtypes import nullable_dtype
 from hyperplane.collections.frames.task_errors import run_in_partition, run_task
 from hyperplane.errors import DataError
 

@@ -13,7 +13,7 @@ import polars as pl
 from dask.tokenize import tokenize
 
 from hyperplane.collections.flags import is_one_of
-from hyperplane.collections.frames import plan
+from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
     columns_fault,
@@ -23,10 +23,10 @@ from hyperplane.collections.frames.arguments import (
 )
 from hyperplane.collections.frames.column_names import escape_all, escape_columns
 from hyperplane.collections.frames.convert import to_pandas
-from hyperplane.collections.frames.finish import lazy
+from hyperplane.collections.frames.finalize import lazy
 from hyperplane.collections.frames.kernels import ordering
 from hyperplane.collections.frames.kernels.concatenate import together
-from hyperplane.collections.frames.source import Frame, collection, opened, source
+from hyperplane.collections.frames.source_collection import Frame, collection, opened, source
 from hyperplane.collections.frames.task_errors import on_piece
 from hyperplane.errors import Fault
 from hyperplane.public_calls import check_call
@@ -128,7 +128,7 @@ def sort_values(
         ]
     read = source(df, list(like.columns))
     like, keys = escape_columns(like), escape_all(keys)
-    into = split_out or plan.receivers_of_rows(len(read.pieces))
+    into = split_out or task_graph.receivers_of_rows(len(read.pieces))
     descending = tuple(not way for way in ways)
     order = Order(like, tuple(keys), descending, na_position == "last", into)
     token = tokenize(read.token, order)
@@ -137,14 +137,14 @@ def sort_values(
         of_pieces = [
             [piece, number, read.where, like[keys[:1]]] for number, piece in enumerate(read.pieces)
         ]
-        samples = plan.tasks("sort-sample", token, sampled, of_pieces)
+        samples = task_graph.tasks("sort-sample", token, sampled, of_pieces)
         find = partial(ordering.edges, descending=descending[0], into=into)
-        (cuts,) = plan.tasks("sort-edges", token, find, [[samples]])
+        (cuts,) = task_graph.tasks("sort-edges", token, find, [[samples]])
     pieces = [[piece, number, read.where, order, cuts] for number, piece in enumerate(read.pieces)]
-    tables = plan.tasks("sort-cut", token, cut_rows, pieces)
-    last = plan.exchange("sort", token, tables, into, together)
+    tables = task_graph.tasks("sort-cut", token, cut_rows, pieces)
+    last = task_graph.exchange("sort", token, tables, into, together)
     finish = partial(_finished, order=order)
-    results = plan.tasks("sort", token, finish, [[received] for received in last])
+    results = task_graph.tasks("sort", token, finish, [[received] for received in last])
     return lazy(results, like, "sort")
 
 

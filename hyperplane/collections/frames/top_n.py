@@ -14,7 +14,7 @@ import pyarrow as pa
 from dask.tokenize import tokenize
 
 from hyperplane.collections.flags import flag_faults
-from hyperplane.collections.frames import plan
+from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
     columns_fault,
@@ -26,10 +26,10 @@ from hyperplane.collections.frames.arguments import (
 )
 from hyperplane.collections.frames.column_names import escape, escape_all, escape_columns
 from hyperplane.collections.frames.convert import to_pandas
-from hyperplane.collections.frames.finish import lazy
+from hyperplane.collections.frames.finalize import lazy
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.concatenate import together
-from hyperplane.collections.frames.source import Frame, collection, opened, source
+from hyperplane.collections.frames.source_collection import Frame, collection, opened, source
 from hyperplane.collections.frames.task_errors import on_piece
 from hyperplane.errors import Fault
 from hyperplane.public_calls import check_call
@@ -122,12 +122,12 @@ def top_n_per_group(
     read = source(df, list(like.columns))
     token = tokenize(read.token, ranking, split_out)
     pieces = [[piece, number, read.where, ranking] for number, piece in enumerate(read.pieces)]
-    tables = plan.tasks("top-n-partial", token, partial_top, pieces)
+    tables = task_graph.tasks("top-n-partial", token, partial_top, pieces)
     combine = partial(_combined, ranking=ranking)
     cut = partial(kernel.split, keys=keys, into=split_out)
-    last = plan.gathered("top-n", token, tables, split_out, cut, combine)
+    last = task_graph.gathered("top-n", token, tables, split_out, cut, combine)
     finish = partial(_finished, ranking=ranking)
-    results = plan.tasks("top-n", token, finish, [[pieces] for pieces in last])
+    results = task_graph.tasks("top-n", token, finish, [[pieces] for pieces in last])
     return lazy(results, named.reset_index(drop=True), "top-n")
 
 

@@ -14,9 +14,9 @@ from hyperplane.collections.frames.arguments import (
     names_of,
     split_fault,
 )
-from hyperplane.collections.frames.cells import ROW, Side, windows
-from hyperplane.collections.frames.grouped import Grouping, grouped
-from hyperplane.collections.frames.source import Frame, collection
+from hyperplane.collections.frames.grouping import Grouping, grouped
+from hyperplane.collections.frames.source_collection import Frame, collection
+from hyperplane.collections.frames.time_bins import ROW, Side, windows
 from hyperplane.collections.frames.time_column import time_column
 from hyperplane.public_calls import check_call
 

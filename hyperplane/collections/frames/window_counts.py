@@ -14,7 +14,7 @@ import polars as pl
 from dask.delayed import Delayed
 from dask.tokenize import tokenize
 
-from hyperplane.collections.frames import plan
+from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
     columns_fault,
@@ -23,7 +23,6 @@ from hyperplane.collections.frames.arguments import (
     keys_fault,
     names_of,
 )
-from hyperplane.collections.frames.cells import CELL, Side, Windows, windows
 from hyperplane.collections.frames.column_names import (
     escape,
     escape_all,
@@ -32,7 +31,7 @@ from hyperplane.collections.frames.column_names import (
     unescape_columns,
 )
 from hyperplane.collections.frames.count_targets import CountTarget, Values, count_targets
-from hyperplane.collections.frames.finish import (
+from hyperplane.collections.frames.finalize import (
     empty_index,
     group_rows,
     lazy,
@@ -43,8 +42,9 @@ from hyperplane.collections.frames.finish import (
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.concatenate import TypeConflict
 from hyperplane.collections.frames.object_columns import holds_whole_numbers_and_fractions
-from hyperplane.collections.frames.source import Frame, collection, opened, source
+from hyperplane.collections.frames.source_collection import Frame, collection, opened, source
 from hyperplane.collections.frames.task_errors import on_piece
+from hyperplane.collections.frames.time_bins import CELL, Side, Windows, windows
 from hyperplane.collections.frames.time_column import time_column
 from hyperplane.errors import DataError, Fault
 from hyperplane.public_calls import check_call
@@ -173,15 +173,15 @@ def window_counts(
         tuple(counted),
     )
     token = tokenize(read.token, counting)
-    tables = plan.tasks(
+    tables = task_graph.tasks(
         "window-counts-partial",
         token,
         partial_counts,
         [[piece, number, read.where, counting] for number, piece in enumerate(read.pieces)],
     )
     merge = partial(_merged, keys=counting.keys, targets=counting.targets)
-    merged = plan.tree("window-counts-merge", token, merge, tables)
-    [result] = plan.tasks("window-counts", token, pivoted, [[merged, counting]])
+    merged = task_graph.tree("window-counts-merge", token, merge, tables)
+    [result] = task_graph.tasks("window-counts", token, pivoted, [[merged, counting]])
     if any(each.known is None for each in counted):
         return result
     return lazy([result], _nothing(counting), "window-counts")

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from explain_frames import log, nothing, only, users
 
-from hyperplane.collections.frames.explain import again, facts, layout
+from hyperplane.collections.frames.explain import layout, query_plan, repeated_work
 from hyperplane.collections.frames.explain.footers import footers_of
-from hyperplane.collections.frames.explain.planned import planned
+from hyperplane.collections.frames.explain.lazy_steps import planned
 from hyperplane.collections.frames.explain.sizes import Sizes
 from hyperplane.collections.frames.read import read
 
@@ -73,7 +73,7 @@ def test_what_is_not_known_is_not_guessed():
 def test_a_filter_of_files_makes_it_at_most(files):
     read = dd.read_parquet(files[0], filesystem="arrow")
     assert not size(read).at_most
-    pushed = facts.gather([read[read.few > 3].expr]).nodes[-1]
+    pushed = query_plan.gather([read[read.few > 3].expr]).nodes[-1]
     assert Sizes().of(pushed).at_most
     assert size(read.partitions[0]).at_most
 
@@ -111,7 +111,7 @@ def test_large_files_that_are_read_again(files, monkeypatch):
     read = dd.read_parquet(files[0])
     pair = read.user.sum(), read.few.max()
     nothing(*pair)
-    monkeypatch.setattr(again, "WORTH_KEEPING", 1_000_000)
+    monkeypatch.setattr(repeated_work, "WORTH_KEEPING", 1_000_000)
     found = only("read_again", *pair)
     assert found.instead.startswith("df = dd.read_parquet(path, columns=['few', 'user'])")
     nothing(read.user.sum() + read.few.max())

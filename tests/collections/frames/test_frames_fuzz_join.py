@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
-from hyperplane.collections.frames.fitting import nullable_dtype
+from hyperplane.collections.frames.lossless_dtypes import nullable_dtype
 from hyperplane.dataframe import join
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.collections.frames.shuffle_join import comparable
-from hyperplane.collections.frames.source import source
+from hyperplane.collections.frames.source_collection import source
 from hyperplane.dataframe import drop_duplicates, group_agg, join, window_agg
 from hyperplane.errors import DataError, RequestError
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.collections.frames.aggregates import understand
-from hyperplane.collections.frames.cells import windows
-from hyperplane.collections.frames.grouped import Grouping, partial_table
+from hyperplane.collections.frames.grouping import Grouping, partial_table
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.shared_windows import shared_spans
-from hyperplane.collections.frames.source import source
+from hyperplane.collections.frames.source_collection import source
+from hyperplane.collections.frames.time_bins import windows
 from hyperplane.dataframe import group_agg, window_agg
 
 EVERY = ["15min", "1h", "1D", "W"]

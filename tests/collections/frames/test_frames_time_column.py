@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import hyperplane.dataframe as hp
-from hyperplane.collections.frames.cells import windows
+from hyperplane.collections.frames.time_bins import windows
 from hyperplane.errors import RequestError
 
 ROWS = 60

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from frame_strategies import cut
 
-from hyperplane.collections.frames.cells import in_letters
+from hyperplane.collections.frames.time_bins import in_letters
 from hyperplane.dataframe import window_agg
 from hyperplane.errors import DataError, RequestError
 

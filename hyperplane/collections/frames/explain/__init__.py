@@ -8,8 +8,6 @@ from typing import Any
 
 import dask.dataframe as dd
 
-from hyperplane.collections.frames.explain.again import moved_again, read_again, shared
-from hyperplane.collections.frames.explain.facts import Facts, Found, gather, unique
 from hyperplane.collections.frames.explain.groups import many_groups, whole_groups
 from hyperplane.collections.frames.explain.joins import joining
 from hyperplane.collections.frames.explain.layout import (
@@ -17,8 +15,10 @@ from hyperplane.collections.frames.explain.layout import (
     measured_first,
     partition_sizes,
 )
+from hyperplane.collections.frames.explain.query_plan import Facts, Found, gather, unique
+from hyperplane.collections.frames.explain.repeated_work import moved_again, read_again, shared
 from hyperplane.collections.frames.explain.report import Explanation, Finding
-from hyperplane.collections.frames.explain.rows import python_rows, unknown_look_up
+from hyperplane.collections.frames.explain.row_operations import python_rows, unknown_look_up
 from hyperplane.collections.frames.explain.sorts import sorting
 from hyperplane.errors import Fault, check
 from hyperplane.parquet_index import check_index

@@ -8,8 +8,8 @@ from typing import Any
 from dask.dataframe.dask_expr import _groupby, _reductions
 from dask.dataframe.dask_expr._expr import Expr
 
-from hyperplane.collections.frames.explain.evidence import many_values
-from hyperplane.collections.frames.explain.facts import Facts, Found, function_name, shown
+from hyperplane.collections.frames.explain.cardinality import many_values
+from hyperplane.collections.frames.explain.query_plan import Facts, Found, function_name, shown
 from hyperplane.collections.frames.explain.report import Finding
 
 _METHODS = {

@@ -9,7 +9,7 @@ from dask.dataframe.dask_expr._expr import MaybeAlignPartitions, OpAlignPartitio
 from dask.dataframe.dask_expr._merge import Merge
 from dask.dataframe.dask_expr._merge_asof import MergeAsof
 
-from hyperplane.collections.frames.explain.facts import Facts, Found, shown
+from hyperplane.collections.frames.explain.query_plan import Facts, Found, shown
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.units import plural
 

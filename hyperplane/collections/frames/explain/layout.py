@@ -9,8 +9,8 @@ from dask.dataframe.dask_expr._concat import Concat
 from dask.dataframe.dask_expr._repartition import Repartition
 from dask.dataframe.dask_expr.io import IO, ReadParquet
 
-from hyperplane.collections.frames.explain.facts import Facts, Found, name_of
-from hyperplane.collections.frames.explain.planned import PlannedRepartition
+from hyperplane.collections.frames.explain.lazy_steps import PlannedRepartition
+from hyperplane.collections.frames.explain.query_plan import Facts, Found, name_of
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.units import format_bytes
 

@@ -8,8 +8,8 @@ from typing import Any
 from dask.dataframe.dask_expr._expr import Expr
 from dask.dataframe.dask_expr._shuffle import ShuffleBase
 
-from hyperplane.collections.frames.explain.facts import Facts, Found, shown
-from hyperplane.collections.frames.explain.planned import PlannedSetIndex, PlannedSortValues
+from hyperplane.collections.frames.explain.lazy_steps import PlannedSetIndex, PlannedSortValues
+from hyperplane.collections.frames.explain.query_plan import Facts, Found, shown
 from hyperplane.collections.frames.explain.report import Finding
 
 _MOVES = "every row moves to the partition of its value"

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from hyperplane.collections.frames.column_names import unescape
-from hyperplane.collections.frames.fitting import EXACT
+from hyperplane.collections.frames.lossless_dtypes import EXACT
 from hyperplane.errors import DataError
 
 _UNITS = ("ms", "us", "ns")
@@ -24,7 +24,7 @@ class TypeConflict(DataError):
     """Two tables hold values of one column that no common type holds.
 
     A task knows its tables, not the partitions that they come from;
-    :func:`~hyperplane.collections.frames.plan.tasks` does, and has this error name them.
+    :func:`~hyperplane.collections.frames.task_graph.tasks` does, and has this error name them.
 
     Attributes
     ----------

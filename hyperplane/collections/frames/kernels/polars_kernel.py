@@ -17,7 +17,6 @@ import polars as pl
 from dask.sizeof import sizeof
 
 from hyperplane.collections.frames.aggregates import GROWING, State
-from hyperplane.collections.frames.cells import CELL, INSTANT, LAST, Windows
 from hyperplane.collections.frames.kernels.concatenate import together
 from hyperplane.collections.frames.kernels.states import (
     counted_name,
@@ -25,6 +24,7 @@ from hyperplane.collections.frames.kernels.states import (
     from_states,
     sets_of,
 )
+from hyperplane.collections.frames.time_bins import CELL, INSTANT, LAST, Windows
 
 #: Column with a number of rows.
 N = "__n__"

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 from pyarrow import parquet
 
-from hyperplane.collections.frames.parts import Bounds
+from hyperplane.collections.frames.partitions import Bounds
 from hyperplane.collections.frames.sources.file_parts import FilePart
 from hyperplane.collections.frames.sources.filters import Filters
 from hyperplane.collections.frames.sources.index_ranges import IndexRange

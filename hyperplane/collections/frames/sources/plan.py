@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
-from hyperplane.collections.in_use import threads
+from hyperplane.collections.active_cluster import threads
 from hyperplane.errors import Fault
 from hyperplane.units import parse_bytes
 

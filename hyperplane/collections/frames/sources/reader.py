@@ -22,7 +22,7 @@ from hyperplane.stores.secrets import said
 if TYPE_CHECKING:
     import dask.dataframe as dd
 
-    from hyperplane.collections.frames.parts import Part
+    from hyperplane.collections.frames.partitions import Part
 
 #: What reading a damaged file can raise, in any of the libraries below.
 DAMAGE = (

@@ -17,7 +17,7 @@ from hyperplane.errors import DataError, Fault, ReadError, check
 from hyperplane.units import is_iterable
 
 if TYPE_CHECKING:
-    from hyperplane.collections.frames.parts import Part
+    from hyperplane.collections.frames.partitions import Part
     from hyperplane.collections.frames.sources.schemas import Mixing
     from hyperplane.collections.frames.sources.types import Decimals
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.collections.frames.column_names import escape_columns
-from hyperplane.collections.frames.source import opened, source
+from hyperplane.collections.frames.source_collection import opened, source
 from hyperplane.dataframe import drop_duplicates, group_agg
 
 COMPARE = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]

@@ -9,7 +9,7 @@ from dask.dataframe.dask_expr._accessor import FunctionMap
 from dask.dataframe.dask_expr._expr import Apply
 from dask.dataframe.dask_expr._indexing import LocUnknown
 
-from hyperplane.collections.frames.explain.facts import Facts, Found, function_name
+from hyperplane.collections.frames.explain.query_plan import Facts, Found, function_name
 from hyperplane.collections.frames.explain.report import Finding
 
 

@@ -7,8 +7,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from hyperplane.collections.frames.cells import CELL, DAY, windows
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.time_bins import CELL, DAY, windows
 
 HOUR = 3600 * 10**9
 

@@ -12,20 +12,20 @@ import pandas as pd
 import polars as pl
 from dask.tokenize import tokenize
 
-from hyperplane.collections.frames import plan
+from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.aggregates import NUMBERS_ONLY, Aggregation
-from hyperplane.collections.frames.cells import CELL, ROW, Windows
 from hyperplane.collections.frames.column_names import (
     escape,
     escape_all,
     escape_columns,
     unescape,
 )
-from hyperplane.collections.frames.finish import assemble, empty, lazy
+from hyperplane.collections.frames.finalize import assemble, empty, lazy
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.shared_windows import Span, shared_spans
-from hyperplane.collections.frames.source import opened, source
+from hyperplane.collections.frames.source_collection import opened, source
 from hyperplane.collections.frames.task_errors import on_piece
+from hyperplane.collections.frames.time_bins import CELL, ROW, Windows
 from hyperplane.errors import DataError
 
 
@@ -83,9 +83,9 @@ def grouped(df: dd.DataFrame, grouping: Grouping, split_out: int, name: str) -> 
         spans = shared_spans(read.parts, windows)
     into = split_out
     if split_out == 1 and grouping.aggregation.grows and grouping.whole_keys:
-        into = plan.receivers(len(read.pieces))
+        into = task_graph.receivers(len(read.pieces))
     token = tokenize(read.token, grouping, split_out, into)
-    tables = plan.tasks(
+    tables = task_graph.tasks(
         f"{name}-partial",
         token,
         partial_table,
@@ -97,15 +97,19 @@ def grouped(df: dd.DataFrame, grouping: Grouping, split_out: int, name: str) -> 
     merge = partial(kernel.merge, keys=grouping.keys, states=states)
     finish = partial(assemble, grouping=grouping, several=split_out > 1)
     cut = partial(kernel.split, keys=grouping.whole_keys, into=into)
-    last = plan.gathered(name, token, tables, into, cut, merge)
+    last = task_graph.gathered(name, token, tables, into, cut, merge)
     if split_out == 1 and into > 1:
         settle = partial(settled, grouping=grouping)
-        last = [plan.tasks(f"{name}-settle", token, settle, [[pieces] for pieces in last])]
+        last = [task_graph.tasks(f"{name}-settle", token, settle, [[pieces] for pieces in last])]
     cells: list[Any] = [None] * len(last)
     if windows and split_out > 1:
-        found = plan.tasks(f"{name}-cells", token, kernel.cells_of, [[table] for table in tables])
-        cells = plan.tasks(f"{name}-all-cells", token, kernel.all_cells, [[found]]) * len(last)
-    results = plan.tasks(name, token, finish, list(zip(last, cells, strict=True)))
+        found = task_graph.tasks(
+            f"{name}-cells", token, kernel.cells_of, [[table] for table in tables]
+        )
+        cells = task_graph.tasks(f"{name}-all-cells", token, kernel.all_cells, [[found]]) * len(
+            last
+        )
+    results = task_graph.tasks(name, token, finish, list(zip(last, cells, strict=True)))
     return lazy(results, empty(grouping), name)
 
 

@@ -15,16 +15,16 @@ from dask.delayed import Delayed
 from dask.tokenize import tokenize
 
 from hyperplane.collections.frames.aggregates import ZERO_WHEN_EMPTY, Output
-from hyperplane.collections.frames.cells import CELL, INSTANT, LAST, Windows
 from hyperplane.collections.frames.column_names import has_escaped, unescape_columns
 from hyperplane.collections.frames.convert import column_to_pandas, missing_allowed
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.states import value
-from hyperplane.collections.frames.plan import tasks
+from hyperplane.collections.frames.task_graph import tasks
+from hyperplane.collections.frames.time_bins import CELL, INSTANT, LAST, Windows
 from hyperplane.errors import DataError
 
 if TYPE_CHECKING:
-    from hyperplane.collections.frames.grouped import Grouping
+    from hyperplane.collections.frames.grouping import Grouping
 
 #: Number of a window among all.
 WINDOW = "__window__"

@@ -9,8 +9,8 @@ from typing import Any
 from dask._task_spec import List, Task, TaskRef
 from dask.delayed import Delayed
 
+from hyperplane.collections.active_cluster import memory_per_thread, processes, threads
 from hyperplane.collections.frames.task_errors import run_task
-from hyperplane.collections.in_use import memory_per_thread, processes, threads
 
 #: Tables that one task combines.
 FAN_IN = 16

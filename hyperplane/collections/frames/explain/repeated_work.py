@@ -13,9 +13,16 @@ from dask.dataframe.dask_expr._merge_asof import MergeAsof
 from dask.dataframe.dask_expr.io import IO, FromMap, FromMapProjectable, ReadParquet
 from dask.dataframe.dask_expr.io._delayed import FromDelayed
 
-from hyperplane.collections.frames.explain.facts import Facts, Found, name_of, shown, steps, unique
 from hyperplane.collections.frames.explain.groups import brings_groups_together
 from hyperplane.collections.frames.explain.joins import shuffled_sides
+from hyperplane.collections.frames.explain.query_plan import (
+    Facts,
+    Found,
+    name_of,
+    shown,
+    steps,
+    unique,
+)
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.units import plural
 

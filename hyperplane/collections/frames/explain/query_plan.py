@@ -10,11 +10,11 @@ from dask.dataframe.dask_expr.io import IO, FromMap, ReadParquet
 from dask.dataframe.dask_expr.io._delayed import FromDelayed
 from dask.utils import funcname
 
-from hyperplane.collections.frames.explain.planned import planned
+from hyperplane.collections.active_cluster import memory_per_thread
+from hyperplane.collections.frames.explain.lazy_steps import planned
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.collections.frames.explain.sizes import Size, Sizes
 from hyperplane.collections.frames.sources.reader import PartReader
-from hyperplane.collections.in_use import memory_per_thread
 from hyperplane.units import plural
 
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 from dask.tokenize import tokenize
 from polars import selectors
 
-from hyperplane.collections.frames import predicate
+from hyperplane.collections.frames import filter_pushdown
 from hyperplane.collections.frames.column_names import unescape
 from hyperplane.collections.frames.convert import from_pandas
-from hyperplane.collections.frames.parts import Part
+from hyperplane.collections.frames.partitions import Part
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources.plan import USUAL
 from hyperplane.errors import DataError, Fault, RequestError
@@ -84,7 +84,7 @@ def source(df: dd.DataFrame, columns: Sequence[str]) -> Source:
     included. Any other is taken as its own pandas partitions, and Dask optimizes up to there.
     """
     wanted = list(dict.fromkeys(columns))
-    found = predicate.taken_apart(df.expr)
+    found = filter_pushdown.taken_apart(df.expr)
     token = tokenize(df.expr._name, wanted)
     if found is not None:
         root, where = found

@@ -13,7 +13,7 @@ import pytest
 from frame_strategies import cut
 
 from hyperplane import dataframe as hp
-from hyperplane.collections.frames import plan
+from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.sources.reader import PartReader
 from hyperplane.errors import DataError, ReadError, RequestError
 
@@ -177,18 +177,20 @@ def chained(lists):
 
 
 def test_a_tree_combines_in_order():
-    tables = plan.tasks("t", "x", lambda n: [n], [[n] for n in range(100)])
-    levels = plan.tree("m", "x", chained, tables)
-    assert len(levels) <= plan.FAN_IN
+    tables = task_graph.tasks("t", "x", lambda n: [n], [[n] for n in range(100)])
+    levels = task_graph.tree("m", "x", chained, tables)
+    assert len(levels) <= task_graph.FAN_IN
     assert chained(dask.compute(*levels, scheduler="sync")) == list(range(100))
 
 
 @pytest.mark.parametrize("number", [1, 5, 128, 129, 400])
 def test_an_exchange_brings_equal_keys_together_in_order(number):
-    tables = plan.tasks("t", "x", lambda n: [n, n + 1], [[n] for n in range(number)])
+    tables = task_graph.tasks("t", "x", lambda n: [n, n + 1], [[n] for n in range(number)])
     cut = [[table] for table in tables]
-    cuts = plan.tasks("c", "x", lambda t: [[n for n in t if n % 3 == k] for k in range(3)], cut)
-    pieces = plan.exchange("e", "x", cuts, 3, chained)
+    cuts = task_graph.tasks(
+        "c", "x", lambda t: [[n for n in t if n % 3 == k] for k in range(3)], cut
+    )
+    pieces = task_graph.exchange("e", "x", cuts, 3, chained)
     assert len({len(of_one) for of_one in pieces}) == 1
     assert len(pieces[0]) <= 128
     found = [chained(of_one) for of_one in dask.compute(*pieces, scheduler="sync")]
