@@ -12,7 +12,7 @@ from typing import Any
 from dask.system import CPU_COUNT
 
 
-def active_client() -> Any | None:
+def get_active_client() -> Any | None:
     """The default client, if there is one that answers without being awaited."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
@@ -24,7 +24,7 @@ def active_client() -> Any | None:
     return None if client.asynchronous else client
 
 
-def threads() -> int:
+def count_threads() -> int:
     """Threads of the cluster, or of this machine.
 
     Examples
@@ -32,17 +32,17 @@ def threads() -> int:
     >>> threads() >= 1
     True
     """
-    return sum(_threads_of_workers()) or int(CPU_COUNT)
+    return sum(_get_worker_threads()) or int(CPU_COUNT)
 
 
-def processes() -> int:
+def count_processes() -> int:
     """Worker processes of the cluster; 1 without one."""
-    return len(_threads_of_workers()) or 1
+    return len(_get_worker_threads()) or 1
 
 
-def memory_per_thread() -> int | None:
+def get_memory_per_thread() -> int | None:
     """Bytes for each thread of the smallest worker; None without a cluster or a limit."""
-    client = active_client()
+    client = get_active_client()
     if client is None:
         return None
     try:
@@ -57,8 +57,8 @@ def memory_per_thread() -> int | None:
     return min(shares, default=None)
 
 
-def _threads_of_workers() -> list[int]:
-    client = active_client()
+def _get_worker_threads() -> list[int]:
+    client = get_active_client()
     try:
         return [] if client is None else list(client.nthreads().values())
     except OSError:

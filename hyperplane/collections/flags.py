@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hyperplane.errors import Fault
 
 
-def flag_faults(**given: object) -> list[Fault]:
+def find_flag_faults(**given: object) -> list[Fault]:
     """A fault for each argument that is neither True nor False: the text ``"no"`` is true.
 
     Examples

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from hyperplane.collections.frames.convert import column_to_pandas
-from hyperplane.collections.frames.read import planned
+from hyperplane.collections.frames.read import plan_table
 from hyperplane.collections.frames.sources import formats
 from hyperplane.collections.frames.sources.parquet import ParquetPart
 from hyperplane.collections.frames.sources.plan import UNDIVIDED
@@ -106,7 +106,7 @@ def shard_rows(
         check([Fault("format", "'avro'", "'parquet', 'csv' or 'jsonl'", advice)])
     # Parquet comes as single row groups, text as whole files.
     request = Request(columns, partition_size=1 if kind == "parquet" else UNDIVIDED)
-    table = planned(
+    table = plan_table(
         files,
         kind,
         request,

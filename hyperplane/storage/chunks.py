@@ -208,9 +208,9 @@ def tasks_of(template: Template, writing: Writing) -> list[Any]:
     """One task for each block, which writes its chunks; all of one graph."""
     token = tokenize(writing.folder)
     # A task by itself, so that a worker receives it once.
-    (shared,) = task_graph.tasks("save-to", token, _itself, [[writing]])
+    (shared,) = task_graph.make_tasks("save-to", token, _itself, [[writing]])
     each = [[block, path, region, shared] for block, path, region in _blocks(template.lazy)]
-    return task_graph.tasks("save", token, write_block, each) if each else []
+    return task_graph.make_tasks("save", token, write_block, each) if each else []
 
 
 def _blocks(lazy: list[tuple[da.Array, str]]) -> Iterator[tuple[Any, str, tuple[slice, ...]]]:

@@ -128,7 +128,9 @@ def written_parts(
         # file, nor for a shard of a process of its own.
         from hyperplane.collections.frames import task_graph
 
-        tasks = task_graph.tasks("save", tokenize(request.target.path, folder), write_part, each)
+        tasks = task_graph.make_tasks(
+            "save", tokenize(request.target.path, folder), write_part, each
+        )
         parts = run(tasks, f"saving {request.target.url}")
     else:
         parts = [write_part(*arguments) for arguments in each]

@@ -11,7 +11,7 @@ from dask import threaded
 from dask.base import get_scheduler
 from dask.callbacks import Callback
 
-from hyperplane.collections.active_cluster import active_client
+from hyperplane.collections.active_cluster import get_active_client
 
 #: Seconds after which a bar appears.
 AFTER = 2.0
@@ -24,7 +24,7 @@ def run(tasks: Sequence[Any], what: str) -> list[Any]:
     """
     if not tasks:
         return []
-    client = active_client()
+    client = get_active_client()
     # One graph holds all tasks; to compute them as so many objects would merge it with itself.
     graph, keys = tasks[0].dask, [task.key for task in tasks]
     with bar(what, len(tasks)) as advance:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import dask
 
 from hyperplane.collections.arrays.urls import listed, nested
-from hyperplane.collections.flags import flag_faults, is_one_of
+from hyperplane.collections.flags import find_flag_faults, is_one_of
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import unknown_name
 from hyperplane.stores import listing
@@ -75,7 +75,7 @@ def faults_of(
         if not named and not is_one_of(asked, (*_CHOICES, *(None,) * (where == "data_vars"))):
             allowed = f"one of {', '.join(_CHOICES)}, or a list of names"
             yield Fault(where, repr(asked)[:80], allowed)
-    yield from flag_faults(load=load)
+    yield from find_flag_faults(load=load)
     known = _options()
     for name in decoding:
         if name not in known:

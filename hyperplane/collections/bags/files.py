@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from hyperplane.collections.active_cluster import threads
+from hyperplane.collections.active_cluster import count_threads
 from hyperplane.errors import Fault, RequestError
 from hyperplane.stores import listing
 from hyperplane.stores.naming import format_of
@@ -115,4 +115,4 @@ def split(files: Sequence[File], blocksize: int | None) -> list[Part]:
 
 
 def _target(total: int) -> int:
-    return min(LARGEST, max(SMALLEST, total // (PER_THREAD * threads())))
+    return min(LARGEST, max(SMALLEST, total // (PER_THREAD * count_threads())))

@@ -12,7 +12,7 @@ from dask._task_spec import Task, TaskRef, cull
 from dask.bag import Bag
 from dask.base import tokenize
 
-from hyperplane.collections.active_cluster import threads
+from hyperplane.collections.active_cluster import count_threads
 from hyperplane.collections.bags.graph import bag_faults, graph_of
 from hyperplane.collections.bags.parallel import quick_scheduler
 from hyperplane.errors import Fault, check
@@ -66,7 +66,7 @@ def take(bag: Bag, n: int) -> tuple[Any, ...]:
     tasks, name = heads(bag, wanted)
     shared = _is_shared(tasks, name)
     found: list[Any] = []
-    done, wave, most = 0, 1, threads()
+    done, wave, most = 0, 1, count_threads()
     while len(found) < wanted and done < bag.npartitions:
         keys = [(name, i) for i in range(done, min(done + wave, bag.npartitions))]
         found += chain.from_iterable(compute_heads(tasks, keys))

@@ -18,12 +18,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from hyperplane.collections.frames.arguments import unknown_column
+from hyperplane.collections.frames.arguments import make_unknown_column_fault
 from hyperplane.collections.frames.column_names import escape
 from hyperplane.errors import Fault, check
 
 #: Function -> the states that it needs.
-STATES: dict[str, tuple[str, ...]] = {
+STATES_OF_FUNCTION: dict[str, tuple[str, ...]] = {
     "sum": ("sum",),
     "mean": ("total", "count"),
     "min": ("min",),
@@ -39,19 +39,26 @@ STATES: dict[str, tuple[str, ...]] = {
 }
 #: States that grow with the values of a group; to combine them in a tree would move all of them
 #: at every level.
-GROWING = frozenset({"set", "values"})
+GROWING_STATES = frozenset({"set", "values"})
 #: Functions whose value for a window without rows is 0, not missing.
 ZERO_WHEN_EMPTY = frozenset({"sum", "count", "size", "nunique"})
 #: Functions that text and times do not have; durations have sums.
-NUMBERS_ONLY = frozenset({"sum", "mean", "std", "var", "median"})
+NUMERIC_FUNCTIONS = frozenset({"sum", "mean", "std", "var", "median"})
 
 #: Functions that are computed in double precision.
-COMPUTED = frozenset({"mean", "std", "var"})
+FLOAT64_FUNCTIONS = frozenset({"mean", "std", "var"})
 
 #: What pandas raises where a type has no such function, or no groups.
-_NO_RESULT = (KeyError, TypeError, ValueError, NotImplementedError, AttributeError, ArithmeticError)
+_AGG_ERRORS = (
+    KeyError,
+    TypeError,
+    ValueError,
+    NotImplementedError,
+    AttributeError,
+    ArithmeticError,
+)
 #: Callables that mean the same as a name: by identity, since anybody may name a function "first".
-_CALLABLES = {
+_FUNCTION_NAMES = {
     id(function): name
     for name in ("sum", "mean", "min", "max", "count", "nunique", "median", "std", "var")
     for function in (getattr(pd.Series, name), getattr(builtins, name, None))
@@ -62,7 +69,7 @@ AggSpec = Mapping[str, str | Callable[..., Any] | Sequence[str | Callable[..., A
 
 
 @dataclass(frozen=True)
-class State:
+class PartialState:
     """One partial state of one column.
 
     Parameters
@@ -84,12 +91,12 @@ class State:
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputColumn:
     """One column of the result."""
 
     column: str
     function: str
-    states: tuple[State, ...]
+    states: tuple[PartialState, ...]
     dtype: Any
 
 
@@ -107,8 +114,8 @@ class Aggregation:
         Whether the result's columns are pairs (column, function), as pandas has them for lists.
     """
 
-    outputs: tuple[Output, ...]
-    states: tuple[State, ...]
+    outputs: tuple[OutputColumn, ...]
+    states: tuple[PartialState, ...]
     nested: bool
 
     @property
@@ -117,13 +124,13 @@ class Aggregation:
         return list(dict.fromkeys(state.column for state in self.states))
 
     @property
-    def grows(self) -> bool:
+    def has_growing_states(self) -> bool:
         """Whether a state grows with the values of a group."""
-        return any(state.kind in GROWING for state in self.states)
+        return any(state.kind in GROWING_STATES for state in self.states)
 
-    def escaped(self) -> Aggregation:
+    def escape_names(self) -> Aggregation:
         """The same of columns with escaped names."""
-        states = {state: _escaped_state(state) for state in self.states}
+        states = {state: _escape_state(state) for state in self.states}
         outputs = tuple(
             replace(
                 out, column=escape(out.column), states=tuple(states[state] for state in out.states)
@@ -140,7 +147,7 @@ class Aggregation:
         return pd.Index([out.column for out in self.outputs])
 
 
-def understand(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Aggregation:
+def parse_agg(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Aggregation:
     """Check an ``agg`` argument against the columns and types of a frame.
 
     Parameters
@@ -164,39 +171,40 @@ def understand(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Ag
     faults: list[Fault] = []
     if not isinstance(agg, Mapping) or not agg:
         check([Fault("agg", repr(agg), 'a mapping such as {"id": "nunique", "items": "sum"}')])
-    outputs: list[Output] = []
-    states: dict[tuple[str, str], State] = {}
+    outputs: list[OutputColumn] = []
+    states: dict[tuple[str, str], PartialState] = {}
     nested = any(_is_list(functions) for functions in agg.values())
     for column, functions in agg.items():
         if column not in like.columns:
-            faults.append(unknown_column(like, column, "agg column"))
+            faults.append(make_unknown_column_fault(like, column, "agg column"))
             continue
         if _is_list(functions) and not functions:
             faults.append(Fault(f"agg[{column!r}]", repr(functions), "at least one function"))
         for function in functions if _is_list(functions) else [functions]:  # type: ignore[union-attr]
-            name = function if isinstance(function, str) else _CALLABLES.get(id(function), "")
-            fault = _fault(like[column].dtype, column, name, repr(function))
+            name = function if isinstance(function, str) else _FUNCTION_NAMES.get(id(function), "")
+            fault = _find_function_fault(like[column].dtype, column, name, repr(function))
             if fault:
                 faults.append(fault)
                 continue
             needed = tuple(
                 states.setdefault(
-                    (column, kind), State(column, kind, f"__{len(states)}_{kind}_{column}__", order)
+                    (column, kind),
+                    PartialState(column, kind, f"__{len(states)}_{kind}_{column}__", order),
                 )
-                for kind in STATES[name]
+                for kind in STATES_OF_FUNCTION[name]
             )
             try:
-                result = _result_type(like[column].dtype, name)
-            except _NO_RESULT:
+                result = _find_result_dtype(like[column].dtype, name)
+            except _AGG_ERRORS:
                 asked = f"{name!r} of a column of type {like[column].dtype}"
                 faults.append(Fault(f"agg[{column!r}]", asked, "functions that pandas has for it"))
                 continue
-            outputs.append(Output(column, name, needed, result))
+            outputs.append(OutputColumn(column, name, needed, result))
     check(faults)
     return Aggregation(tuple(outputs), tuple(states.values()), nested)
 
 
-def _escaped_state(state: State) -> State:
+def _escape_state(state: PartialState) -> PartialState:
     return replace(state, column=escape(state.column), order=escape(state.order))
 
 
@@ -204,20 +212,20 @@ def _is_list(functions: Any) -> bool:
     return isinstance(functions, Sequence) and not isinstance(functions, str)
 
 
-def _fault(dtype: Any, column: str, name: str, asked: str) -> Fault | None:
+def _find_function_fault(dtype: Any, column: str, name: str, asked: str) -> Fault | None:
     place = f"agg[{column!r}]"
-    if name not in STATES:
+    if name not in STATES_OF_FUNCTION:
         advice = "compute others with df.groupby(...).apply(...), which moves all rows of a group"
-        return Fault(place, asked, "one of " + ", ".join(STATES), advice)
+        return Fault(place, asked, "one of " + ", ".join(STATES_OF_FUNCTION), advice)
     text = f"{name!r} of a column of type {dtype}"
-    if name in NUMBERS_ONLY and not _is_number(dtype, name):
+    if name in NUMERIC_FUNCTIONS and not _accepts_numeric_function(dtype, name):
         return Fault(place, text, "numbers and booleans" + (", durations" * (name == "sum")))
     if name in ("min", "max") and isinstance(dtype, pd.CategoricalDtype):
         return Fault(place, text, "types with an order", "turn it into text or codes first")
     return None
 
 
-def _is_number(dtype: Any, name: str) -> bool:
+def _accepts_numeric_function(dtype: Any, name: str) -> bool:
     kinds = pd.api.types
     if kinds.is_timedelta64_dtype(dtype):
         return name == "sum"
@@ -228,7 +236,7 @@ def _is_number(dtype: Any, name: str) -> bool:
     )
 
 
-def _result_type(dtype: Any, function: str) -> Any:
+def _find_result_dtype(dtype: Any, function: str) -> Any:
     """The type that pandas gives; asked from pandas itself, on two rows without a value."""
     values = pd.Series([0, 0], dtype="int64")
     if isinstance(dtype, pd.ArrowDtype) and pa.types.is_float16(dtype.pyarrow_dtype):
@@ -246,17 +254,17 @@ def _result_type(dtype: Any, function: str) -> Any:
         if pd.api.types.is_bool_dtype(dtype):
             column = pd.Series([True, True]).astype(dtype)
     made = pd.DataFrame({"k": [0, 1], "v": column}).groupby("k").agg({"v": function})
-    return _computed_type(made["v"].dtype, function)
+    return _widen_result_dtype(made["v"].dtype, function)
 
 
-def _computed_type(dtype: Any, function: str) -> Any:
+def _widen_result_dtype(dtype: Any, function: str) -> Any:
     """The type of the values that are computed, where it is wider than that of pandas."""
     if function in ("sum", "median") and dtype == np.dtype("float16"):
         return np.dtype("float32")  # the least that the kernel computes with
     numbers = getattr(dtype, "numpy_dtype", dtype)
     decimal = isinstance(dtype, pd.ArrowDtype) and pa.types.is_decimal(dtype.pyarrow_dtype)
     short = isinstance(numbers, np.dtype) and numbers.kind == "f" and numbers.itemsize < 8
-    if function not in COMPUTED or not (short or decimal):
+    if function not in FLOAT64_FUNCTIONS or not (short or decimal):
         return dtype
     if isinstance(dtype, pd.ArrowDtype):
         return pd.ArrowDtype(pa.float64())

@@ -13,15 +13,15 @@ import pyarrow as pa
 from hyperplane.errors import Fault, RequestError, check
 
 #: Partitions of a result at most: an exchange plans as many tasks for each partition of the rows.
-MOST_PARTS = 10_000
-_NAMES = "columns of different names that are text and do not begin and end with '__'"
+MAX_PARTITIONS = 10_000
+_VALID_NAMES = "columns of different names that are text and do not begin and end with '__'"
 
 
-class Faults(list[Fault]):
+class FaultCollector(list[Fault]):
     """Faults as they are found."""
 
     @contextmanager
-    def of(self) -> Iterator[None]:
+    def collect(self) -> Iterator[None]:
         """Add the faults that a block raises, and go on after it."""
         try:
             yield
@@ -30,14 +30,14 @@ class Faults(list[Fault]):
 
 
 @contextmanager
-def collect_faults() -> Iterator[Faults]:
+def collect_faults() -> Iterator[FaultCollector]:
     """Raise at the end of a block all faults that were found in it."""
-    faults = Faults()
+    faults = FaultCollector()
     yield faults
     check(faults)
 
 
-def names_of(by: Any) -> list[str]:
+def list_names(by: Any) -> list[str]:
     """One name or several, as a list without repeats."""
     if by is None:
         return []
@@ -55,18 +55,18 @@ def has_column(like: pd.DataFrame, name: object) -> bool:
     return isinstance(name, str) and name in like.columns
 
 
-def columns_fault(like: pd.DataFrame, **asked: Sequence[Any]) -> list[Fault]:
+def find_column_faults(like: pd.DataFrame, **asked: Sequence[Any]) -> list[Fault]:
     """A fault for each column that is not there, with the names that come near."""
-    check(_names_fault(like))  # at once: nothing else can be said of such a frame
+    check(_find_name_faults(like))  # at once: nothing else can be said of such a frame
     return [
-        unknown_column(like, name, where)
+        make_unknown_column_fault(like, name, where)
         for where, names in asked.items()
         for name in names
         if not has_column(like, name)
     ]
 
 
-def _names_fault(like: pd.DataFrame) -> list[Fault]:
+def _find_name_faults(like: pd.DataFrame) -> list[Fault]:
     """A fault when columns cannot be told apart by text, as Polars does it."""
     wrong = [name for name in like.columns if not isinstance(name, str)]
     wrong += list(like.columns[like.columns.duplicated()])
@@ -74,10 +74,10 @@ def _names_fault(like: pd.DataFrame) -> list[Fault]:
     if not wrong:
         return []
     shown = ", ".join(map(repr, wrong[:5]))
-    return [Fault("df", f"columns {shown}", _NAMES, "rename them")]
+    return [Fault("df", f"columns {shown}", _VALID_NAMES, "rename them")]
 
 
-def unknown_column(like: pd.DataFrame, column: object, where: str) -> Fault:
+def make_unknown_column_fault(like: pd.DataFrame, column: object, where: str) -> Fault:
     """The fault of a column that is not there."""
     names = [str(name) for name in like.columns]
     near = difflib.get_close_matches(column, names, 3) if isinstance(column, str) else []
@@ -89,7 +89,7 @@ def unknown_column(like: pd.DataFrame, column: object, where: str) -> Fault:
     return Fault(where, asked, f"one of {shown}", advice)
 
 
-def keys_fault(like: pd.DataFrame, where: str, keys: Sequence[Any]) -> list[Fault]:
+def find_key_faults(like: pd.DataFrame, where: str, keys: Sequence[Any]) -> list[Fault]:
     """A fault for each column whose values pandas cannot group by, by their type."""
     faults = []
     for key in keys:
@@ -103,24 +103,24 @@ def keys_fault(like: pd.DataFrame, where: str, keys: Sequence[Any]) -> list[Faul
     return faults
 
 
-def count_fault(where: str, value: object) -> list[Fault]:
+def find_count_faults(where: str, value: object) -> list[Fault]:
     """A fault when a value is no whole number of at least one."""
     whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
     return [] if whole else [Fault(where, repr(value)[:80], "a whole number, 1 or more")]
 
 
-def parts_fault(value: object) -> list[Fault]:
+def find_split_out_faults(value: object) -> list[Fault]:
     """A fault when ``split_out`` is no number of partitions that tasks can be planned for."""
-    faults = count_fault("split_out", value)
-    if not faults and isinstance(value, int) and value > MOST_PARTS:
+    faults = find_count_faults("split_out", value)
+    if not faults and isinstance(value, int) and value > MAX_PARTITIONS:
         asked = f"{value:,}"[:80] if value < 10**60 else "a number of more than 60 digits"
-        faults.append(Fault("split_out", asked, f"at most {MOST_PARTS:,}"))
+        faults.append(Fault("split_out", asked, f"at most {MAX_PARTITIONS:,}"))
     return faults
 
 
-def split_fault(split_out: object, keys: Sequence[str]) -> list[Fault]:
+def find_window_split_faults(split_out: object, keys: Sequence[str]) -> list[Fault]:
     """A fault when a result cannot be in so many partitions."""
-    faults = parts_fault(split_out)
+    faults = find_split_out_faults(split_out)
     if not faults and split_out != 1 and not keys:
         advice = "windows alone are few; leave split_out out"
         faults.append(Fault("split_out", repr(split_out), "1 without by", advice))

@@ -12,12 +12,12 @@ import pyarrow as pa
 from hyperplane.collections.frames.arrow_tables import as_polars
 from hyperplane.collections.frames.column_names import unescape
 from hyperplane.collections.frames.lossless_dtypes import (
-    fitting_dtype,
-    is_exact_float,
+    choose_dtype,
+    get_arrow_type,
+    is_exact_as_float,
     nullable_dtype,
-    storage_of,
 )
-from hyperplane.collections.frames.object_columns import array_of_objects
+from hyperplane.collections.frames.object_columns import objects_to_arrow
 from hyperplane.errors import DataError
 
 
@@ -42,7 +42,7 @@ def from_pandas(frame: pd.DataFrame, declared: pd.DataFrame | None = None) -> pl
     for position, (name, dtype) in enumerate(types.items()):
         says: Any = None if declared is None else declared.dtypes[name]  # type: ignore[call-overload]
         values = frame.iloc[:, position]
-        plain = _plain(values, dtype, dtype if says is None else says, str(name))
+        plain = _prepare_column(values, dtype, dtype if says is None else says, str(name))
         if plain is not values:
             frame.isetitem(position, plain.array)  # of a series pandas would align the index
     converted = as_polars(pa.Table.from_pandas(frame, preserve_index=False))
@@ -61,21 +61,21 @@ def from_pandas(frame: pd.DataFrame, declared: pd.DataFrame | None = None) -> pl
         return made
     for name, dtype in declared.dtypes.items():
         own: Any = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
-        wanted = storage_of(own)
+        wanted = get_arrow_type(own)
         is_time = wanted is not None and pa.types.is_timestamp(wanted)
         if made.schema[str(name)] == pl.Date and made.height and is_time:
             first = made.get_column(str(name)).drop_nulls().first()
             advice = "make them one, as with dask.dataframe.to_datetime"
             message = f"holds {first!r}, a date, where the collection says {dtype}; {advice}"
             raise DataError(str(name), message)
-    return _in_declared_zones(made, declared)
+    return _convert_to_declared_zones(made, declared)
 
 
-def _plain(values: Any, dtype: Any, says: Any, name: str) -> Any:
+def _prepare_column(values: Any, dtype: Any, says: Any, name: str) -> Any:
     """A column in a type that Arrow hands to Polars as it is."""
-    if dtype != says and _is_untyped(values, dtype, says):
+    if dtype != says and _has_only_missing_values(values, dtype, says):
         return pd.Series([None] * len(values), dtype=pd.ArrowDtype(pa.null()))
-    if dtype != says and (has_own_meaning(dtype) or has_own_meaning(says)):
+    if dtype != says and (needs_declared_dtype(dtype) or needs_declared_dtype(says)):
         first = values[values.notna()].iloc[0]
         raise DataError(
             name,
@@ -84,34 +84,36 @@ def _plain(values: Any, dtype: Any, says: Any, name: str) -> Any:
         )
     if isinstance(dtype, pd.SparseDtype):
         dense = pd.Series(np.asarray(values.array), dtype=dtype.subtype)
-        return _plain(dense, dtype.subtype, dtype.subtype, name)
+        return _prepare_column(dense, dtype.subtype, dtype.subtype, name)
     if isinstance(dtype, pd.PeriodDtype):
         return pd.Series(pd.arrays.IntegerArray(values.array.asi8, values.isna().to_numpy()))
-    if isinstance(dtype, pd.CategoricalDtype) and is_coded(dtype):
+    if isinstance(dtype, pd.CategoricalDtype) and is_stored_as_codes(dtype):
         if list(dtype.categories) != list(says.categories):
             values = values.cat.set_categories(says.categories)  # equal types differ in order
         codes = values.cat.codes.to_numpy().astype("int64")
         return pd.Series(pd.arrays.IntegerArray(codes, codes < 0))
     if isinstance(dtype, pd.CategoricalDtype) and not _is_text(dtype.categories.dtype):
-        return _plain(
-            values_of_categories(values), dtype.categories.dtype, dtype.categories.dtype, name
+        return _prepare_column(
+            decode_categories(values), dtype.categories.dtype, dtype.categories.dtype, name
         )
-    if isinstance(dtype, pd.DatetimeTZDtype) and not _named(dtype.tz):
+    if isinstance(dtype, pd.DatetimeTZDtype) and not _is_named_zone(dtype.tz):
         # Polars has no time zones of a fixed offset; the instants are what counts.
         return values.dt.tz_convert("UTC")
     if isinstance(dtype, pd.ArrowDtype):
-        return _plain_arrow(values, dtype.pyarrow_dtype, name)
+        return _prepare_arrow_column(values, dtype.pyarrow_dtype, name)
     if dtype == np.dtype("float16"):
         return values.astype("float32")
     if dtype == np.dtype(object):
-        array = array_of_objects(values, name)
-        return _plain_arrow(pd.Series(pd.arrays.ArrowExtensionArray(array)), array.type, name)
+        array = objects_to_arrow(values, name)
+        return _prepare_arrow_column(
+            pd.Series(pd.arrays.ArrowExtensionArray(array)), array.type, name
+        )
     if isinstance(dtype, np.dtype) and dtype.kind not in "biufmM":
         raise DataError(name, f"is of type {dtype}, which has no form in Arrow; take its parts")
     return values
 
 
-def _is_untyped(values: Any, dtype: Any, says: Any) -> bool:
+def _has_only_missing_values(values: Any, dtype: Any, says: Any) -> bool:
     """Whether nothing but missing values is there, so that the declared type is the one to take.
 
     The type of such a partition comes from the lack of values alone: pandas makes floats of
@@ -119,7 +121,7 @@ def _is_untyped(values: Any, dtype: Any, says: Any) -> bool:
     share (periods, coded categories) has no value here to differ in. Missing floats in place of
     other numbers are kept: these types have a common one.
     """
-    own = has_own_meaning(dtype) or has_own_meaning(says)
+    own = needs_declared_dtype(dtype) or needs_declared_dtype(says)
     if not own and len(values) and all(map(_is_number, (dtype, says))):
         return False
     return bool(values.isna().all())
@@ -129,9 +131,9 @@ def _is_number(dtype: Any) -> bool:
     return pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
 
 
-def _plain_arrow(values: pd.Series[Any], kind: pa.DataType, name: str) -> Any:
+def _prepare_arrow_column(values: pd.Series[Any], kind: pa.DataType, name: str) -> Any:
     types = pa.types
-    if types.is_timestamp(kind) and kind.tz is not None and not _named(kind.tz):
+    if types.is_timestamp(kind) and kind.tz is not None and not _is_named_zone(kind.tz):
         return values.dt.tz_convert("UTC")
     if types.is_float16(kind):
         return values.astype(pd.ArrowDtype(pa.float32()))
@@ -149,22 +151,22 @@ def _plain_arrow(values: pd.Series[Any], kind: pa.DataType, name: str) -> Any:
     return values
 
 
-def has_own_meaning(dtype: Any) -> bool:
+def needs_declared_dtype(dtype: Any) -> bool:
     """Whether values become something else on their way, which only the type says."""
     if isinstance(dtype, pd.CategoricalDtype):
-        return is_coded(dtype)
+        return is_stored_as_codes(dtype)
     ours = (pd.ArrowDtype, pd.StringDtype, pd.DatetimeTZDtype)
     return isinstance(dtype, pd.api.extensions.ExtensionDtype) and not (
         isinstance(dtype, ours) or hasattr(dtype, "numpy_dtype")
     )
 
 
-def is_coded(dtype: Any) -> bool:
+def is_stored_as_codes(dtype: Any) -> bool:
     """Whether categories are kept as their numbers: those that are no text, numbers or times."""
-    if not known_categories(dtype):
+    if not has_known_categories(dtype):
         return False
     inner = dtype.categories.dtype
-    return not _is_text(inner, dtype.categories) and storage_of(inner) is None
+    return not _is_text(inner, dtype.categories) and get_arrow_type(inner) is None
 
 
 def _is_text(inner: Any, categories: Any = ()) -> bool:
@@ -173,7 +175,7 @@ def _is_text(inner: Any, categories: Any = ()) -> bool:
     return bool(inner == np.dtype(object)) and all(isinstance(each, str) for each in categories)
 
 
-def values_of_categories(values: pd.Series[Any]) -> Any:
+def decode_categories(values: pd.Series[Any]) -> Any:
     """What a column of categories is of, of their own type."""
     inner = values.cat.categories
     codes = values.cat.codes.to_numpy()
@@ -182,27 +184,27 @@ def values_of_categories(values: pd.Series[Any]) -> Any:
     return pd.Series(inner.array.take(codes, allow_fill=True))
 
 
-def _named(zone: Any) -> bool:
+def _is_named_zone(zone: Any) -> bool:
     name = getattr(zone, "key", None) or getattr(zone, "zone", None) or str(zone)
     return bool(name) and not name.startswith(("+", "-", "UTC+", "UTC-", "pytz.FixedOffset"))
 
 
-def _in_declared_zones(table: pl.DataFrame, declared: pd.DataFrame) -> pl.DataFrame:
+def _convert_to_declared_zones(table: pl.DataFrame, declared: pd.DataFrame) -> pl.DataFrame:
     """The same instants in the zones that a collection says, so that partitions go together."""
-    wanted = {str(name): _zone_of(dtype) for name, dtype in declared.dtypes.items()}
+    wanted = {str(name): _get_dtype_zone(dtype) for name, dtype in declared.dtypes.items()}
     zones = {
-        name: "UTC" if not _named(zone) else str(zone)
+        name: "UTC" if not _is_named_zone(zone) else str(zone)
         for name, zone in wanted.items()
         if zone is not None
     }
     return table.with_columns(
         pl.col(name).dt.convert_time_zone(zone)
         for name, zone in zones.items()
-        if _zone(table.get_column(name)) not in (None, zone)
+        if _get_column_zone(table.get_column(name)) not in (None, zone)
     )
 
 
-def _zone_of(dtype: Any) -> Any:
+def _get_dtype_zone(dtype: Any) -> Any:
     """The time zone of a type of pandas."""
     return getattr(getattr(dtype, "pyarrow_dtype", dtype), "tz", None)
 
@@ -226,7 +228,7 @@ def to_pandas(frame: pl.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     [<StringDtype(na_value=nan)>, dtype('int64')]
     """
     columns = {
-        position: column_to_pandas(column, missing_allowed(column, dtype))
+        position: column_to_pandas(column, allow_missing(column, dtype))
         for position, (column, dtype) in enumerate(
             (frame.get_column(str(name)), dtype) for name, dtype in like.dtypes.items()
         )
@@ -236,7 +238,7 @@ def to_pandas(frame: pl.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     return made
 
 
-def missing_allowed(column: pl.Series, dtype: Any) -> Any:
+def allow_missing(column: pl.Series, dtype: Any) -> Any:
     """The type, or the nullable one of whole numbers of which some are missing."""
     whole = isinstance(dtype, np.dtype) and dtype.kind in "iu"
     missing = column.null_count() and (column.dtype.is_integer() or column.dtype == pl.Null)
@@ -250,10 +252,10 @@ def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
         column.alias("values"),
     )  # to methods of Polars a name such as ^x$ is a pattern
     if isinstance(dtype, pd.CategoricalDtype):
-        return _categorical(column, dtype, name)
+        return _to_categorical(column, dtype, name)
     is_temporal = getattr(dtype, "kind", "O") in "mM"
-    dtype = fitting_dtype(column, dtype)
-    is_plain = storage_of(dtype) is not None or getattr(dtype, "kind", "O") == "c"
+    dtype = choose_dtype(column, dtype)
+    is_plain = get_arrow_type(dtype) is not None or getattr(dtype, "kind", "O") == "c"
     if column.dtype == pl.Null or (is_plain and column.null_count() == len(column)):
         column = pl.Series(column.name, [None] * len(column), dtype=pl.Null)
     if isinstance(dtype, pd.SparseDtype):
@@ -264,14 +266,14 @@ def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
         ordinals[missing] = np.iinfo(np.int64).min  # of NaT
         return pd.arrays.PeriodArray(ordinals, dtype=dtype)
     if isinstance(dtype, pd.DatetimeTZDtype):
-        return _zoned(column, dtype)
+        return _to_zoned_times(column, dtype)
     if isinstance(dtype, pd.StringDtype) and column.dtype != pl.String:
         column = column.cast(pl.String)
     if hasattr(dtype, "__from_arrow__"):
         arrow = column.to_arrow()
-        wanted = storage_of(dtype)
+        wanted = get_arrow_type(dtype)
         return dtype.__from_arrow__(arrow if wanted is None else _cast(arrow, wanted))
-    return _objects(column, is_temporal) if dtype.kind == "O" else _numpy(column, dtype)
+    return _to_objects(column, is_temporal) if dtype.kind == "O" else _to_numpy(column, dtype)
 
 
 def _cast(arrow: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -280,24 +282,24 @@ def _cast(arrow: pa.Array, wanted: pa.DataType) -> pa.Array:
     return arrow.cast(wanted)
 
 
-def _zoned(column: pl.Series, dtype: pd.DatetimeTZDtype) -> Any:
+def _to_zoned_times(column: pl.Series, dtype: pd.DatetimeTZDtype) -> Any:
     instants = column
     if column.dtype == pl.Null:
         instants = column.cast(pl.Datetime("us"))
-    elif _zone(column) is not None:
+    elif _get_column_zone(column) is not None:
         instants = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     index = pd.DatetimeIndex(instants.to_numpy()).as_unit(dtype.unit)
     return index.tz_localize("UTC").tz_convert(dtype.tz).array
 
 
-def _categorical(column: pl.Series, dtype: pd.CategoricalDtype, name: str) -> Any:
+def _to_categorical(column: pl.Series, dtype: pd.CategoricalDtype, name: str) -> Any:
     """Categories; of values that a type does not have, the type and these values."""
-    if not known_categories(dtype):
+    if not has_known_categories(dtype):
         return pd.Categorical(column_to_pandas(column, np.dtype(object)))
-    if is_coded(dtype):
+    if is_stored_as_codes(dtype):
         return pd.Categorical.from_codes(column.fill_null(-1).to_numpy(), dtype=dtype)
     inner = dtype.categories.dtype
-    fitting = fitting_dtype(column, inner)
+    fitting = choose_dtype(column, inner)
     values = column_to_pandas(column, inner)
     if fitting != inner and inner != np.dtype(object):
         # Beside a partition without values, which is of the declared type, no type is common.
@@ -320,7 +322,7 @@ def _categorical(column: pl.Series, dtype: pd.CategoricalDtype, name: str) -> An
     return pd.Categorical(values, categories=[*dtype.categories, *found])
 
 
-def known_categories(dtype: Any) -> bool:
+def has_known_categories(dtype: Any) -> bool:
     """Whether a type of categories says which; Dask has one that does not."""
     # Imported late: processes that read one shard need no data frames of Dask.
     from dask.dataframe.utils import UNKNOWN_CATEGORIES
@@ -328,11 +330,11 @@ def known_categories(dtype: Any) -> bool:
     return dtype.categories is not None and UNKNOWN_CATEGORIES not in dtype.categories
 
 
-def _zone(column: pl.Series) -> str | None:
+def _get_column_zone(column: pl.Series) -> str | None:
     return column.dtype.time_zone if isinstance(column.dtype, pl.Datetime) else None
 
 
-def _objects(column: pl.Series, is_temporal: bool = False) -> Any:
+def _to_objects(column: pl.Series, is_temporal: bool = False) -> Any:
     """Values as objects; times and durations as those of pandas, if Python's own are not enough.
 
     Parameters
@@ -343,28 +345,28 @@ def _objects(column: pl.Series, is_temporal: bool = False) -> Any:
     values = np.empty(len(column), dtype=object)  # filled in place: numpy would look into lists
     unit = getattr(column.dtype, "time_unit", None)
     if unit == "ns" or (unit and is_temporal):
-        values[:] = list(pd.Series(column_to_pandas(column, _own_temporal(column))))
+        values[:] = list(pd.Series(column_to_pandas(column, _get_temporal_dtype(column))))
     else:
         values[:] = column.to_list()
     values[column.is_null().to_numpy()] = np.nan
     return pd.Series(values, dtype=object)
 
 
-def _own_temporal(column: pl.Series) -> Any:
+def _get_temporal_dtype(column: pl.Series) -> Any:
     """The type of pandas for times or durations of a unit."""
     unit = cast("pl.Datetime", column.dtype).time_unit
     if isinstance(column.dtype, pl.Duration):
         return np.dtype(f"timedelta64[{unit}]")
-    zone = _zone(column)
+    zone = _get_column_zone(column)
     return np.dtype(f"datetime64[{unit}]") if zone is None else pd.DatetimeTZDtype(unit, zone)
 
 
-def _numpy(column: pl.Series, dtype: np.dtype[Any]) -> Any:
+def _to_numpy(column: pl.Series, dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "b" and column.null_count():
-        return _objects(column)
+        return _to_objects(column)
     if dtype.kind in "iu" and column.null_count():
-        if not is_exact_float(column):
-            return _objects(column)
+        if not is_exact_as_float(column):
+            return _to_objects(column)
         return column.cast(pl.Float64).to_numpy()
     if column.dtype == pl.Date:
         column = column.cast(pl.Datetime("ms"))

@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 
 from hyperplane.collections.frames.column_names import escape, unescape
-from hyperplane.collections.frames.convert import column_to_pandas, from_pandas, is_coded
+from hyperplane.collections.frames.convert import column_to_pandas, from_pandas, is_stored_as_codes
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.errors import DataError, Fault
 
@@ -42,7 +42,7 @@ class CountTarget:
     name: str
     like: pd.Series[Any]
     known: tuple[Any, ...] | None
-    others: bool
+    allows_others: bool
     top: int | None
     max_values: int
 
@@ -50,8 +50,8 @@ class CountTarget:
         """Raise an error for counts that cannot be part of the result."""
         if self.known is None:
             if self.top is None:
-                self._check_number(table)
-        elif not self.others:
+                self._check_distinct_count(table)
+        elif not self.allows_others:
             values = table.get_column(self.name).drop_nulls()
             other = values.filter(~values.is_in(self._known_values(values.dtype).implode()))
             if len(other):
@@ -61,15 +61,15 @@ class CountTarget:
                     "says; name the values to count with categories=[...]",
                 )
 
-    def values(self, table: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
+    def select_values(self, table: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
         """The values that get a column, in the order of the columns."""
         if self.known is not None:
             return self._known_values(table.schema[self.name])
         if self.top is None:
-            self._check_number(table)
-        return kernel.most_frequent(table, self.name, keys, self.top)
+            self._check_distinct_count(table)
+        return kernel.select_most_frequent(table, self.name, keys, self.top)
 
-    def names(self, values: pl.Series) -> list[str]:
+    def column_names(self, values: pl.Series) -> list[str]:
         """Names of the columns as ``get_dummies`` gives them."""
         named: Any = values
         if self.known is not None:
@@ -81,7 +81,7 @@ class CountTarget:
             named = pd.Series(column_to_pandas(values, dtype))
         return [f"{unescape(self.name)}_{value}" for value in named]
 
-    def counts_dtype(self) -> str:
+    def count_dtype(self) -> str:
         """The type of the counts: sums of the booleans that ``get_dummies`` makes of a type."""
         dtype: Any = self.like.dtype
         if isinstance(dtype, pd.CategoricalDtype):
@@ -93,7 +93,7 @@ class CountTarget:
     def _known_values(self, kind: pl.DataType) -> pl.Series:
         """The known values in the type of the data; null where that cannot hold the value."""
         known, dtype = list(self.known or ()), self.like.dtype
-        if isinstance(dtype, pd.CategoricalDtype) and is_coded(dtype):
+        if isinstance(dtype, pd.CategoricalDtype) and is_stored_as_codes(dtype):
             codes = dtype.categories.get_indexer(pd.Index(known, dtype=object)).tolist()
             return pl.Series([code if code >= 0 else None for code in codes], dtype=pl.Int64)
         times = pd.Series(known)
@@ -109,7 +109,7 @@ class CountTarget:
         back = made.cast(values.dtype, strict=False)
         return pl.select(pl.when(back == values).then(made)).to_series()
 
-    def _check_number(self, table: pl.DataFrame) -> None:
+    def _check_distinct_count(self, table: pl.DataFrame) -> None:
         found = table.get_column(self.name).drop_nulls().n_unique()
         if found > self.max_values:
             raise DataError(
@@ -120,7 +120,7 @@ class CountTarget:
             )
 
 
-def count_targets(
+def make_count_targets(
     like: pd.DataFrame,
     names: Sequence[str],
     categories: Values | Mapping[str, Values] | None,
@@ -128,7 +128,7 @@ def count_targets(
     max_values: int,
 ) -> tuple[list[CountTarget], list[Fault]]:
     """The targets of a call, and what is wrong with its categories."""
-    given, faults = _given(names, categories)
+    given, faults = _parse_categories(names, categories)
     targets = []
     for name in names:
         if name not in like.columns:
@@ -146,7 +146,7 @@ def count_targets(
     return targets, faults
 
 
-def _given(
+def _parse_categories(
     names: Sequence[str], categories: Values | Mapping[str, Values] | None
 ) -> tuple[dict[str, list[Any]], list[Fault]]:
     """The values that a call names for each target, and what is wrong with them."""
@@ -154,7 +154,7 @@ def _given(
         return {}, []
     if isinstance(categories, Mapping):
         said: Mapping[str, Any] = categories
-    elif len(names) == 1 and _is_several(categories):
+    elif len(names) == 1 and _is_list_like(categories):
         said = {names[0]: categories}
     else:
         allowed = "a list for one target, or a mapping {target: list}"
@@ -166,21 +166,21 @@ def _given(
     ]
     given: dict[str, list[Any]] = {}
     for name, values in said.items():
-        if not _is_several(values):
+        if not _is_list_like(values):
             faults.append(Fault(f"categories[{name!r}]", repr(values)[:80], "a list of values"))
             continue
         given[name] = list(values)
-        if not _is_one_kind(given[name]):
+        if not _are_unique_values_of_one_type(given[name]):
             allowed = "values of one kind, each once and none missing"
             faults.append(Fault(f"categories[{name!r}]", repr(given[name])[:80], allowed))
     return given, faults
 
 
-def _is_several(values: Any) -> bool:
+def _is_list_like(values: Any) -> bool:
     return np.iterable(values) and not isinstance(values, (str, bytes))
 
 
-def _is_one_kind(values: list[Any]) -> bool:
+def _are_unique_values_of_one_type(values: list[Any]) -> bool:
     """Whether values are of one type, each once and none missing."""
     try:
         each_once = len(set(values)) == len(values)

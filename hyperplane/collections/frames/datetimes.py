@@ -13,17 +13,17 @@ import pyarrow as pa
 from dask._collections import new_collection
 from dask.dataframe.dask_expr._expr import Assign
 
-from hyperplane.collections.flags import flag_faults, is_one_of
+from hyperplane.collections.flags import find_flag_faults, is_one_of
 from hyperplane.collections.frames import filter_pushdown
-from hyperplane.collections.frames.arguments import collect_faults, columns_fault, has_column
-from hyperplane.collections.frames.convert import values_of_categories
-from hyperplane.collections.frames.source_collection import Frame, collection
+from hyperplane.collections.frames.arguments import collect_faults, find_column_faults, has_column
+from hyperplane.collections.frames.convert import decode_categories
+from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.collections.frames.task_errors import run_in_partition
 from hyperplane.errors import DataError, Fault
 from hyperplane.public_calls import check_call
 
 _UNITS = ("s", "ms", "us", "ns")
-_SHOWN = 5
+_MAX_SHOWN = 5
 #: An offset stands after a time of day; without one, it is the year of a date with dashes.
 _OFFSET = r"(?:\d:\d\d(?:[.,]\d+)?|T\d{4,6}(?:[.,]\d+)?)\s*(?:Z|[+-]\d\d:?(?:\d\d)?)$"
 
@@ -96,10 +96,12 @@ def to_datetime(
     >>> to_datetime(df, "at", dayfirst=True).compute()["at"].dt.date.to_list()
     [datetime.date(2026, 1, 31), datetime.date(2026, 2, 1), NaT]
     """
-    df = collection(df)
+    df = as_collection(df)
     like = df._meta
     with collect_faults() as faults:
-        faults += columns_fault(like, column=[column]) + flag_faults(utc=utc, dayfirst=dayfirst)
+        faults += find_column_faults(like, column=[column]) + find_flag_faults(
+            utc=utc, dayfirst=dayfirst
+        )
         if not is_one_of(errors, ("raise", "coerce")):
             faults.append(Fault("errors", repr(errors)[:80], "'raise' or 'coerce'"))
         if not is_one_of(unit, (None, *_UNITS)):
@@ -116,27 +118,37 @@ def to_datetime(
     own = like[column].dtype
     kind: Any = own.categories.dtype if isinstance(own, pd.CategoricalDtype) else own
     if pd.api.types.is_datetime64_any_dtype(kind):
-        given = df if kind is own else _with(df, column, df[column].astype(kind))
-        if not utc and not _is_date(kind) and filter_pushdown.taken_apart(given.expr) is not None:
+        given = df if kind is own else _assign_column(df, column, df[column].astype(kind))
+        if (
+            not utc
+            and not _is_date(kind)
+            and filter_pushdown.extract_filters(given.expr) is not None
+        ):
             return given  # of files, whose readers have seen the types
-        meta = _midnights(given._meta[column].iloc[:0])
-        meta = in_utc(meta) if utc else meta
-        keep = partial(run_in_partition, times_of, column=column, utc=utc, like=meta.dtype)
+        meta = _dates_to_times(given._meta[column].iloc[:0])
+        meta = convert_to_utc(meta) if utc else meta
+        keep = partial(run_in_partition, normalize_times, column=column, utc=utc, like=meta.dtype)
         times = given[column].map_partitions(keep, meta=meta, enforce_metadata=False)
-        return _with(df, column, times)
+        return _assign_column(df, column, times)
     parse = partial(
-        parsed, column=column, form=format, errors=errors, utc=utc, unit=unit, dayfirst=dayfirst
+        parse_partition,
+        column=column,
+        form=format,
+        errors=errors,
+        utc=utc,
+        unit=unit,
+        dayfirst=dayfirst,
     )
-    kept = _kept(unit)
+    kept = _get_result_unit(unit)
     meta = pd.Series(
         dtype=f"datetime64[{kept}, UTC]" if utc else f"datetime64[{kept}]", name=column
     )
     run = partial(run_in_partition, parse)
     times = df[column].map_partitions(run, meta=meta, enforce_metadata=False)
-    return _with(df, column, times)
+    return _assign_column(df, column, times)
 
 
-def _with(df: dd.DataFrame, column: str, values: dd.Series) -> dd.DataFrame:
+def _assign_column(df: dd.DataFrame, column: str, values: dd.Series) -> dd.DataFrame:
     """A collection with another column of that name; ``assign`` has no column ``self``."""
     return new_collection(Assign(df.expr, column, values.expr))
 
@@ -153,12 +165,12 @@ def _type_faults(dtype: Any, column: str, form: str | None, unit: str | None) ->
     return []
 
 
-def _kept(unit: str | None) -> str:
+def _get_result_unit(unit: str | None) -> str:
     """The unit of the result."""
     return "ns" if unit == "ns" else "us"
 
 
-def times_of(values: Any, column: str, utc: bool, like: Any) -> Any:
+def normalize_times(values: Any, column: str, utc: bool, like: Any) -> Any:
     """Times of the type that the collection says, or of one that holds more of them.
 
     Raises
@@ -167,11 +179,11 @@ def times_of(values: Any, column: str, utc: bool, like: Any) -> Any:
         When a partition holds something else, whatever the collection says.
     """
     if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values_of_categories(values).set_axis(values.index)
+        values = decode_categories(values).set_axis(values.index)
     if values.isna().all():
         has_unit = pd.api.types.is_datetime64_any_dtype(values.dtype) and not _is_date(values.dtype)
         units = [pd.Series(dtype=like).dt.unit, *([values.dt.unit] if has_unit else [])]
-        dtype = _with_unit(like, min(units, key=_UNITS.index))
+        dtype = _replace_unit(like, min(units, key=_UNITS.index))
         return pd.Series(None, values.index, dtype=dtype, name=values.name)
     if not pd.api.types.is_datetime64_any_dtype(values.dtype):
         first = values[values.notna()].iloc[0]
@@ -180,9 +192,9 @@ def times_of(values: Any, column: str, utc: bool, like: Any) -> Any:
             f"holds {first!r:.60} of type {values.dtype}, where the collection says times; "
             "make it of type object first, so that text is read as times",
         )
-    values = _midnights(values)
+    values = _dates_to_times(values)
     if utc:
-        return _in_unit_of(in_utc(values), like)
+        return _convert_unit(convert_to_utc(values), like)
     own, zone = values.dt.tz, pd.Series(dtype=like).dt.tz
     if (own is None) != (zone is None):
         held = "without a zone" if own is None else f"of {own}"
@@ -193,10 +205,10 @@ def times_of(values: Any, column: str, utc: bool, like: Any) -> Any:
             f"says times {says}; write utc=True for times of UTC",
         )
     in_zone = own is None or str(own) == str(zone)
-    return _in_unit_of(values if in_zone else values.dt.tz_convert(zone), like)
+    return _convert_unit(values if in_zone else values.dt.tz_convert(zone), like)
 
 
-def _in_unit_of(times: Any, like: Any) -> Any:
+def _convert_unit(times: Any, like: Any) -> Any:
     """Times of a type, but in no finer unit than their own, and in one that loses nothing.
 
     A finer unit does not reach as far, and pandas concatenates partitions in the finest one.
@@ -207,15 +219,15 @@ def _in_unit_of(times: Any, like: Any) -> Any:
     units = [each for each in _UNITS if each in (own, unit, "us")]
     for each in units[units.index(min(own, unit, key=_UNITS.index)) : units.index(own)]:
         try:
-            made = times.astype(_with_unit(like, each))
+            made = times.astype(_replace_unit(like, each))
         except pa.ArrowException:  # of Arrow, which refuses to cut digits off
             continue
         if made.astype(times.dtype).equals(times):
             return made
-    return times.astype(_with_unit(like, own))
+    return times.astype(_replace_unit(like, own))
 
 
-def _with_unit(dtype: Any, unit: str) -> str:
+def _replace_unit(dtype: Any, unit: str) -> str:
     """The name of a type of times in another unit."""
     return re.sub(r"\[(?:s|ms|us|ns)\b", f"[{unit}", str(dtype), count=1)
 
@@ -225,17 +237,17 @@ def _is_date(dtype: Any) -> bool:
     return isinstance(dtype, pd.ArrowDtype) and pa.types.is_date(dtype.pyarrow_dtype)
 
 
-def _midnights(values: Any) -> Any:
+def _dates_to_times(values: Any) -> Any:
     """Times as they are, and dates of Arrow as the times at which they begin."""
     return values.astype("datetime64[s]") if _is_date(values.dtype) else values
 
 
-def in_utc(times: Any) -> Any:
+def convert_to_utc(times: Any) -> Any:
     """Times of UTC, in the unit that they have; those without a zone are of UTC already."""
     return times.dt.tz_localize("UTC") if times.dt.tz is None else times.dt.tz_convert("UTC")
 
 
-def parsed(
+def parse_partition(
     values: Any,
     column: str,
     form: str | None,
@@ -246,25 +258,25 @@ def parsed(
 ) -> pd.Series[Any]:
     """The times of one partition."""
     if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values_of_categories(values).set_axis(values.index)
+        values = decode_categories(values).set_axis(values.index)
     if unit is not None:
-        times: Any = _from_numbers(values, unit)
+        times: Any = _parse_numbers(values, unit)
     elif pd.api.types.is_datetime64_any_dtype(values.dtype):
         if values.dt.tz is not None and not utc:  # categories that were not known before
             message = f"its values are times of {values.dt.tz}; write utc=True for times of UTC"
             raise DataError(column, message)
-        times = in_utc(values)
+        times = convert_to_utc(values)
     else:
-        text = _without_bytes(values).astype("str")
+        text = _mask_bytes(values).astype("str")
         text = text.where(values.notna())
-        times = _from_text(text, form, dayfirst, column, utc)
+        times = _parse_text(text, form, dayfirst, column, utc)
     bad = values[times.isna() & values.notna()]
     if len(bad) and errors == "raise":
-        shown = ", ".join(repr(value) for value in bad.drop_duplicates().head(_SHOWN).tolist())
+        shown = ", ".join(repr(value) for value in bad.drop_duplicates().head(_MAX_SHOWN).tolist())
         kind = f"no times of the format {form!r}" if form else "no times"
         advice = "give their format=, or errors='coerce' to make them missing"
-        text = _without_bytes(bad).astype("str")
-        if unit is None and form is None and _other_order(text, dayfirst).all():
+        text = _mask_bytes(bad).astype("str")
+        if unit is None and form is None and _has_swapped_day_and_month(text, dayfirst).all():
             kind = f"no times with the {'day' if dayfirst else 'month'} first"
             advice = f"write dayfirst={not dayfirst}, or the format= of all values"
         raise DataError(
@@ -272,11 +284,11 @@ def parsed(
             f"{len(bad):,} of {len(values):,} values of a partition are {kind}, such as {shown}; "
             f"{advice}",
         )
-    times = times.dt.tz_convert("UTC").dt.as_unit(_kept(unit))
+    times = times.dt.tz_convert("UTC").dt.as_unit(_get_result_unit(unit))
     return times.rename(column) if utc else times.dt.tz_localize(None).rename(column)
 
 
-def _without_bytes(values: pd.Series[Any]) -> Any:
+def _mask_bytes(values: pd.Series[Any]) -> Any:
     """The same values; bytes, which are no times for pandas, are missing and not decoded."""
     dtype: Any = values.dtype
     if isinstance(dtype, pd.ArrowDtype) and pa.types.is_binary(dtype.pyarrow_dtype):
@@ -287,7 +299,7 @@ def _without_bytes(values: pd.Series[Any]) -> Any:
     return values.mask(values.map(lambda value: isinstance(value, (bytes, bytearray))))
 
 
-def _from_numbers(values: pd.Series[Any], unit: str) -> pd.Series[Any]:
+def _parse_numbers(values: pd.Series[Any], unit: str) -> pd.Series[Any]:
     """Times in UTC; what one number means does not depend on the others."""
     # Of its annotations none has all of these arguments.
     read: Any = partial(pd.to_datetime, unit=unit, errors="coerce", utc=True)
@@ -302,13 +314,13 @@ def _from_numbers(values: pd.Series[Any], unit: str) -> pd.Series[Any]:
     # So it does beside a fraction, for which it counts all of them in nanoseconds.
     numbers = finite.to_numpy("float64", na_value=float("nan"))
     fractions = pd.Series(numbers % 1 > 0, finite.index)
-    times = read(finite.mask(fractions)).dt.as_unit(_kept(unit))
+    times = read(finite.mask(fractions)).dt.as_unit(_get_result_unit(unit))
     if fractions.any():
-        times[fractions] = read(finite[fractions]).dt.as_unit(_kept(unit))
+        times[fractions] = read(finite[fractions]).dt.as_unit(_get_result_unit(unit))
     return times
 
 
-def _from_text(
+def _parse_text(
     text: pd.Series[Any], form: str | None, dayfirst: bool, column: str, utc: bool
 ) -> pd.Series[Any]:
     """Times in UTC; what has no offset is taken as it stands."""
@@ -329,14 +341,14 @@ def _from_text(
         return first
     mixed = text[rest]
     others = read(mixed, format="mixed", errors="coerce", utc=True, dayfirst=dayfirst)
-    others[_other_order(mixed, dayfirst) | _has_month_after_12(mixed)] = pd.NaT
+    others[_has_swapped_day_and_month(mixed, dayfirst) | _has_month_after_12(mixed)] = pd.NaT
     # Nanoseconds of one value do not reach to the year of another.
     first = first.dt.as_unit("us")
     first[rest] = others.dt.as_unit("us")
     return first
 
 
-def _other_order(text: pd.Series[Any], dayfirst: bool) -> pd.Series[Any]:
+def _has_swapped_day_and_month(text: pd.Series[Any], dayfirst: bool) -> pd.Series[Any]:
     """Which texts are dates only with month and day in the other order than the one asked for."""
     numbers = text.astype(object).str.extract(_YEAR_LAST)
     return pd.to_numeric(numbers["second" if dayfirst else "first"]) > 12

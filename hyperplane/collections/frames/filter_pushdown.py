@@ -19,7 +19,7 @@ from dask.dataframe.dask_expr.io.io import FromMap
 from hyperplane.collections.frames.sources.reader import PartReader
 
 #: Values of ``isin`` that are compared one by one; longer lists of such types are left to Dask.
-_MOST_CONSTANTS = 100
+_MAX_CONSTANTS = 100
 _COMPARISONS: dict[type, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     nodes.GT: lambda a, b: a > b,
     nodes.GE: lambda a, b: a >= b,
@@ -29,7 +29,7 @@ _COMPARISONS: dict[type, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
 }
 
 
-def taken_apart(expr: Any) -> tuple[Any, pl.Expr | None] | None:
+def extract_filters(expr: Any) -> tuple[Any, pl.Expr | None] | None:
     """The step of a :class:`PartReader` below filters and choices of columns, and the filters.
 
     None when anything else lies between or below.
@@ -38,12 +38,12 @@ def taken_apart(expr: Any) -> tuple[Any, pl.Expr | None] | None:
         # A choice of partitions, as df.partitions[...] makes it, is Dask's to apply.
         return (expr, None) if expr.operand("_partitions") is None else None
     if isinstance(expr, nodes.Projection) and isinstance(expr.operand("columns"), list):
-        return taken_apart(expr.frame)
+        return extract_filters(expr.frame)
     if isinstance(expr, nodes.Filter):
-        below = taken_apart(expr.frame)
+        below = extract_filters(expr.frame)
         if below is None:
             return None
-        condition = _condition(expr.predicate, below[0])
+        condition = _translate_condition(expr.predicate, below[0])
         if condition is None:
             return None
         root, where = below
@@ -51,31 +51,31 @@ def taken_apart(expr: Any) -> tuple[Any, pl.Expr | None] | None:
     return None
 
 
-def _condition(expr: Any, root: Any) -> pl.Expr | None:
+def _translate_condition(expr: Any, root: Any) -> pl.Expr | None:
     """A condition that is true or false for every row, never missing, as in pandas.
 
     NaN counts as missing, as null does: it can be applied before one is made of the other.
     """
     if isinstance(expr, (nodes.And, nodes.Or)):
-        left, right = _condition(expr.left, root), _condition(expr.right, root)
+        left, right = _translate_condition(expr.left, root), _translate_condition(expr.right, root)
         if left is None or right is None:
             return None
         return left & right if isinstance(expr, nodes.And) else left | right
     if isinstance(expr, nodes.Invert):
-        inner = _condition(expr.frame, root)
+        inner = _translate_condition(expr.frame, root)
         return None if inner is None else ~inner
     if isinstance(expr, (nodes.IsNa, nodes.NotNull)):
-        column = _column(expr.frame, root)
+        column = _translate_column(expr.frame, root)
         if column is None:
             return None
         missing = _is_missing(column) if _is_float(expr.frame) else column.is_null()
         return missing if isinstance(expr, nodes.IsNa) else ~missing
     if isinstance(expr, nodes.Isin):
-        return _isin(expr, root)
+        return _translate_isin(expr, root)
     compare = _COMPARISONS.get(type(expr))
     if compare is None:
         return None
-    column, value = _column(expr.left, root), _constant(expr.right, expr.left)
+    column, value = _translate_column(expr.left, root), _translate_constant(expr.right, expr.left)
     if column is None or value is None:
         return None
     found = compare(column, value)
@@ -93,9 +93,9 @@ def _is_float(expr: Any) -> bool:
     return getattr(expr._meta.dtype, "kind", "") == "f"
 
 
-def _isin(expr: Any, root: Any) -> pl.Expr | None:
-    values = _listed(expr.operand("values"))
-    column = _column(expr.frame, root)
+def _translate_isin(expr: Any, root: Any) -> pl.Expr | None:
+    values = _get_isin_values(expr.operand("values"))
+    column = _translate_column(expr.frame, root)
     if column is None or values is None or expr.frame._meta.dtype == "float32":
         return None  # which pandas compares with 0.1 as float32, and looks for in float64
     kind = getattr(expr.frame._meta.dtype, "kind", "")
@@ -111,22 +111,26 @@ def _isin(expr: Any, root: Any) -> pl.Expr | None:
     if text and values and all(isinstance(value, str) for value in values):
         texts = pl.Series(values, dtype=pl.String)
         return column.is_in(texts.implode()).fill_null(value=False)
-    constants = [_constant(value, expr.frame) for value in values]
+    constants = [_translate_constant(value, expr.frame) for value in values]
     # pandas compares whole numbers with floats as floats, which are exact up to here.
     inexact = kind in ("i", "u") and any(type(v) is float and abs(v) >= 2**53 for v in values)
-    if inexact or not 0 < len(constants) <= _MOST_CONSTANTS or None in map(_or_none, constants):
+    if (
+        inexact
+        or not 0 < len(constants) <= _MAX_CONSTANTS
+        or None in map(_none_or_marker, constants)
+    ):
         return None
     return pl.any_horizontal(
         [(column == constant).fill_null(value=False) for constant in constants]
     )
 
 
-def _or_none(constant: pl.Expr | None) -> str | None:
+def _none_or_marker(constant: pl.Expr | None) -> str | None:
     """A stand-in, since comparing an expression makes another one."""
     return None if constant is None else ""
 
 
-def _listed(wrapped: Any) -> list[Any] | None:
+def _get_isin_values(wrapped: Any) -> list[Any] | None:
     """The values of an ``isin``, which Dask has made an array and wrapped as a task."""
     inner = getattr(wrapped, "operands", [None])[0]
     values = (
@@ -137,26 +141,26 @@ def _listed(wrapped: Any) -> list[Any] | None:
     return list(values) if isinstance(values, (tuple, set)) else None
 
 
-def _column(expr: Any, root: Any) -> pl.Expr | None:
+def _translate_column(expr: Any, root: Any) -> pl.Expr | None:
     """A column as it is read, of the same rows."""
     if not isinstance(expr, nodes.Projection) or not isinstance(expr.operand("columns"), str):
         return None
-    below = taken_apart(expr.frame)
+    below = extract_filters(expr.frame)
     if below is None or below[0]._name != root._name:
         return None
     dtype = expr._meta.dtype
     # The types of which pandas and Polars compare values alike and have one kind of missing.
-    if isinstance(dtype, (pd.CategoricalDtype, pd.ArrowDtype)) or _nullable(dtype):
+    if isinstance(dtype, (pd.CategoricalDtype, pd.ArrowDtype)) or _is_nullable(dtype):
         return None
     return pl.col(expr.operand("columns"))
 
 
-def _nullable(dtype: Any) -> bool:
+def _is_nullable(dtype: Any) -> bool:
     """Types whose comparisons with a missing value are missing, and whose filters drop them."""
     return hasattr(dtype, "numpy_dtype")
 
 
-def _constant(value: Any, like: Any) -> pl.Expr | None:
+def _translate_constant(value: Any, like: Any) -> pl.Expr | None:
     kind = getattr(like._meta.dtype, "kind", "O")
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind in "iuf" and is_number and value == value:
@@ -166,11 +170,11 @@ def _constant(value: Any, like: Any) -> pl.Expr | None:
     if kind == "b" and isinstance(value, bool):
         return pl.lit(value)
     if kind == "M" and isinstance(value, pd.Timestamp) and value is not pd.NaT:
-        return _instant(value, getattr(like._meta.dtype, "tz", None))
+        return _translate_timestamp(value, getattr(like._meta.dtype, "tz", None))
     return None
 
 
-def _instant(value: pd.Timestamp, zone: Any) -> pl.Expr | None:
+def _translate_timestamp(value: pd.Timestamp, zone: Any) -> pl.Expr | None:
     """A time in the time zone of a column; Polars compares no others."""
     if value.nanosecond or (value.tz is None) != (zone is None):
         return None

@@ -11,18 +11,18 @@ import pandas as pd
 import pyarrow as pa
 from dask.tokenize import tokenize
 
-from hyperplane.collections.flags import flag_faults
+from hyperplane.collections.flags import find_flag_faults
 from hyperplane.collections.frames import task_graph
-from hyperplane.collections.frames.aggregates import AggSpec, understand
+from hyperplane.collections.frames.aggregates import AggSpec, parse_agg
 from hyperplane.collections.frames.arguments import (
     collect_faults,
-    columns_fault,
-    keys_fault,
-    names_of,
-    split_fault,
+    find_column_faults,
+    find_key_faults,
+    find_window_split_faults,
+    list_names,
 )
-from hyperplane.collections.frames.grouping import Grouping, grouped
-from hyperplane.collections.frames.source_collection import Frame, collection
+from hyperplane.collections.frames.grouping import Grouping, aggregate_groups
+from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 
@@ -68,23 +68,25 @@ def group_agg(
     Oslo      1
     Rome      2
     """
-    df = collection(df)
+    df = as_collection(df)
     like = df._meta
     given: tuple[Any, Any] = by, agg
     if isinstance(given[0], Mapping) and not isinstance(given[1], Mapping):
         asked = f"{by!r} and {agg!r}"[:80]
         check([Fault("by and agg", asked, "columns first, then functions", "exchange the two")])
-    keys = names_of(by)
+    keys = list_names(by)
     with collect_faults() as faults:
-        faults += columns_fault(like, by=keys) + split_fault(split_out, keys or ["by"])
-        faults += keys_fault(like, "by", keys)
+        faults += find_column_faults(like, by=keys) + find_window_split_faults(
+            split_out, keys or ["by"]
+        )
+        faults += find_key_faults(like, "by", keys)
         if not keys:
             faults.append(Fault("by", repr(by), "at least one column"))
-        with faults.of():
-            aggregation = understand(like, agg)
+        with faults.collect():
+            aggregation = parse_agg(like, agg)
     used = list(dict.fromkeys([*keys, *aggregation.columns]))
-    grouping = Grouping.of(like[used].iloc[:0], tuple(keys), None, aggregation)
-    return grouped(df, grouping, split_out, "group-agg")
+    grouping = Grouping.from_columns(like[used].iloc[:0], tuple(keys), None, aggregation)
+    return aggregate_groups(df, grouping, split_out, "group-agg")
 
 
 @check_call
@@ -119,36 +121,36 @@ def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = F
     >>> value_counts(df, "city").compute().to_dict()
     {'Rome': 2, 'Oslo': 1}
     """
-    keys = names_of(columns)
-    df = collection(df)
+    keys = list_names(columns)
+    df = as_collection(df)
     with collect_faults() as faults:
-        faults += columns_fault(df._meta, columns=keys) + flag_faults(normalize=normalize)
-        faults += keys_fault(df._meta, "columns", keys)
+        faults += find_column_faults(df._meta, columns=keys) + find_flag_faults(normalize=normalize)
+        faults += find_key_faults(df._meta, "columns", keys)
         if not keys:
             faults.append(Fault("columns", repr(columns), "at least one column"))
     sizes = group_agg(df, keys, {keys[0]: "size"})
     dtype = df._meta[keys[0]].dtype
-    kind = _count_type(dtype) if len(keys) == 1 else "int64"
-    ordered = partial(_most_frequent_first, kind=kind, normalize=normalize)
+    kind = _choose_count_dtype(dtype) if len(keys) == 1 else "int64"
+    ordered = partial(_sort_by_count, kind=kind, normalize=normalize)
     meta = ordered(sizes._meta)
     if len(keys) > 1 or not isinstance(dtype, pd.CategoricalDtype):
         return sizes.map_partitions(ordered, meta=meta, enforce_metadata=False)
     # pandas counts categories that do not occur, too; what there are, partitions may know only.
     found = df[keys[0]].to_delayed()
     token = tokenize(sizes._name, normalize)
-    categories = task_graph.tasks(
-        "value-counts-categories", token, _categories, [[v] for v in found]
+    categories = task_graph.make_tasks(
+        "value-counts-categories", token, _list_categories, [[v] for v in found]
     )
-    (counts,) = task_graph.tasks(
+    (counts,) = task_graph.make_tasks(
         "value-counts",
         token,
-        partial(_with_categories, ordered=ordered),
+        partial(_add_unused_categories, ordered=ordered),
         [[*sizes.to_delayed(), categories]],
     )
     return dd.from_delayed([counts], meta=meta, verify_meta=False, prefix="value-counts")
 
 
-def _count_type(dtype: Any) -> Any:
+def _choose_count_dtype(dtype: Any) -> Any:
     """The type of counts, which in pandas depends on that of what is counted."""
     if isinstance(dtype, pd.ArrowDtype):
         return pd.ArrowDtype(pa.int64())
@@ -158,13 +160,13 @@ def _count_type(dtype: Any) -> Any:
     return "Int64" if nullable or hasattr(dtype, "numpy_dtype") else "int64"
 
 
-def _categories(values: pd.Series[Any]) -> pd.Index[Any]:
+def _list_categories(values: pd.Series[Any]) -> pd.Index[Any]:
     """The categories of a partition, whether they occur or not."""
     is_category = isinstance(values.dtype, pd.CategoricalDtype)
     return values.cat.categories if is_category else pd.Index([])
 
 
-def _with_categories(
+def _add_unused_categories(
     sizes: pd.DataFrame, categories: list[pd.Index[Any]], ordered: Callable[[Any], Any]
 ) -> Any:
     """Counts with a zero for each category that does not occur."""
@@ -177,7 +179,7 @@ def _with_categories(
     return ordered(sizes)
 
 
-def _most_frequent_first(sizes: pd.DataFrame, kind: Any, normalize: bool) -> Any:
+def _sort_by_count(sizes: pd.DataFrame, kind: Any, normalize: bool) -> Any:
     counts = sizes.iloc[:, 0].astype(kind).sort_values(ascending=False, kind="stable")
     if isinstance(counts.index.dtype, pd.SparseDtype):  # value_counts of pandas has a dense index
         counts.index = counts.index.astype(counts.index.dtype.subtype)

@@ -13,19 +13,23 @@ import polars as pl
 from dask.tokenize import tokenize
 
 from hyperplane.collections.frames import task_graph
-from hyperplane.collections.frames.aggregates import NUMBERS_ONLY, Aggregation
+from hyperplane.collections.frames.aggregates import NUMERIC_FUNCTIONS, Aggregation
 from hyperplane.collections.frames.column_names import (
     escape,
     escape_all,
     escape_columns,
     unescape,
 )
-from hyperplane.collections.frames.finalize import assemble, empty, lazy
+from hyperplane.collections.frames.finalize import (
+    build_collection,
+    build_empty_result,
+    build_result,
+)
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.shared_windows import Span, shared_spans
-from hyperplane.collections.frames.source_collection import opened, source
-from hyperplane.collections.frames.task_errors import on_piece
-from hyperplane.collections.frames.time_bins import CELL, ROW, Windows
+from hyperplane.collections.frames.shared_windows import TimeRange, find_overlapping_ranges
+from hyperplane.collections.frames.source_collection import open_partition, select_source
+from hyperplane.collections.frames.task_errors import name_partition_in_errors
+from hyperplane.collections.frames.time_bins import BIN, ROW_NUMBER, TimeWindows
 from hyperplane.errors import DataError
 
 
@@ -47,98 +51,109 @@ class Grouping:
 
     like: pd.DataFrame
     by: tuple[str, ...]
-    windows: Windows | None
+    windows: TimeWindows | None
     aggregation: Aggregation
 
     @classmethod
-    def of(
+    def from_columns(
         cls,
         like: pd.DataFrame,
         by: Sequence[str],
-        windows: Windows | None,
+        windows: TimeWindows | None,
         aggregation: Aggregation,
     ) -> Grouping:
         """A grouping of columns with the names that they have in pandas."""
         if windows is not None:
             windows = replace(windows, time=escape(windows.time))
-        return cls(escape_columns(like), tuple(escape_all(by)), windows, aggregation.escaped())
+        return cls(escape_columns(like), tuple(escape_all(by)), windows, aggregation.escape_names())
 
     @property
     def keys(self) -> list[str]:
         """Key columns of the partial tables."""
-        return [*self.by, *([CELL] if self.windows else [])]
+        return [*self.by, *([BIN] if self.windows else [])]
 
     @property
-    def whole_keys(self) -> list[str]:
+    def exact_keys(self) -> list[str]:
         """Keys of which equal values belong to one group of the result, and to no other."""
-        return [*self.by, *([CELL] if self.windows and self.windows.exact else [])]
+        return [*self.by, *([BIN] if self.windows and self.windows.exact else [])]
 
 
-def grouped(df: dd.DataFrame, grouping: Grouping, split_out: int, name: str) -> dd.DataFrame:
+def aggregate_groups(
+    df: dd.DataFrame, grouping: Grouping, split_out: int, name: str
+) -> dd.DataFrame:
     """The lazy result of a grouping."""
-    read = source(df, [unescape(name) for name in grouping.like.columns])
+    read = select_source(df, [unescape(name) for name in grouping.like.columns])
     windows, states = grouping.windows, grouping.aggregation.states
-    spans: list[list[Span] | None] = [None] * len(read.pieces)
-    if windows and windows.exact and grouping.aggregation.grows and read.parts:
-        spans = shared_spans(read.parts, windows)
+    spans: list[list[TimeRange] | None] = [None] * len(read.partitions)
+    if (
+        windows
+        and windows.exact
+        and grouping.aggregation.has_growing_states
+        and read.scannable_partitions
+    ):
+        spans = find_overlapping_ranges(read.scannable_partitions, windows)
     into = split_out
-    if split_out == 1 and grouping.aggregation.grows and grouping.whole_keys:
-        into = task_graph.receivers(len(read.pieces))
+    if split_out == 1 and grouping.aggregation.has_growing_states and grouping.exact_keys:
+        into = task_graph.choose_receiver_count(len(read.partitions))
     token = tokenize(read.token, grouping, split_out, into)
-    tables = task_graph.tasks(
+    tables = task_graph.make_tasks(
         f"{name}-partial",
         token,
-        partial_table,
+        aggregate_partition,
         [
             [piece, number, read.where, grouping, span]
-            for number, (piece, span) in enumerate(zip(read.pieces, spans, strict=True))
+            for number, (piece, span) in enumerate(zip(read.partitions, spans, strict=True))
         ],
     )
-    merge = partial(kernel.merge, keys=grouping.keys, states=states)
-    finish = partial(assemble, grouping=grouping, several=split_out > 1)
-    cut = partial(kernel.split, keys=grouping.whole_keys, into=into)
-    last = task_graph.gathered(name, token, tables, into, cut, merge)
+    merge = partial(kernel.merge_partials, keys=grouping.keys, states=states)
+    finish = partial(build_result, grouping=grouping, several=split_out > 1)
+    cut = partial(kernel.split_by_hash, keys=grouping.exact_keys, into=into)
+    last = task_graph.gather_by_key(name, token, tables, into, cut, merge)
     if split_out == 1 and into > 1:
-        settle = partial(settled, grouping=grouping)
-        last = [task_graph.tasks(f"{name}-settle", token, settle, [[pieces] for pieces in last])]
+        settle = partial(merge_exchanged_tables, grouping=grouping)
+        last = [
+            task_graph.make_tasks(f"{name}-settle", token, settle, [[pieces] for pieces in last])
+        ]
     cells: list[Any] = [None] * len(last)
     if windows and split_out > 1:
-        found = task_graph.tasks(
-            f"{name}-cells", token, kernel.cells_of, [[table] for table in tables]
+        found = task_graph.make_tasks(
+            f"{name}-cells", token, kernel.select_bins, [[table] for table in tables]
         )
-        cells = task_graph.tasks(f"{name}-all-cells", token, kernel.all_cells, [[found]]) * len(
-            last
-        )
-    results = task_graph.tasks(name, token, finish, list(zip(last, cells, strict=True)))
-    return lazy(results, empty(grouping), name)
+        cells = task_graph.make_tasks(
+            f"{name}-all-cells", token, kernel.merge_bins, [[found]]
+        ) * len(last)
+    results = task_graph.make_tasks(name, token, finish, list(zip(last, cells, strict=True)))
+    return build_collection(results, build_empty_result(grouping), name)
 
 
-@on_piece
-def partial_table(
+@name_partition_in_errors
+def aggregate_partition(
     piece: Any,
     number: int,
     where: pl.Expr | None,
     grouping: Grouping,
-    spans: Sequence[Span] | None,
+    spans: Sequence[TimeRange] | None,
 ) -> pl.DataFrame:
     """What a task keeps of its rows."""
     exact = [grouping.windows.time] if grouping.windows else []
     ordered = [out.column for out in grouping.aggregation.outputs if out.function in ("min", "max")]
-    rows = opened(piece, grouping.like, where, exact=exact, ordered=ordered)
-    check_functions(rows, grouping.aggregation)
-    if any(state.order == ROW for state in grouping.aggregation.states):
-        rows = rows.with_row_index(ROW, offset=0).with_columns(
-            pl.col(ROW).cast(pl.Int64) + (number << 40)
+    rows = open_partition(piece, grouping.like, where, exact=exact, ordered=ordered)
+    check_value_types(rows, grouping.aggregation)
+    if any(state.order == ROW_NUMBER for state in grouping.aggregation.states):
+        rows = rows.with_row_index(ROW_NUMBER, offset=0).with_columns(
+            pl.col(ROW_NUMBER).cast(pl.Int64) + (number << 40)
         )
     if grouping.windows:
-        rows = kernel.cells(rows, grouping.windows)
-    table = kernel.group(rows, grouping.keys, grouping.aggregation.states)
+        rows = kernel.add_bins(rows, grouping.windows)
+    table = kernel.aggregate_rows(rows, grouping.keys, grouping.aggregation.states)
     if spans is not None and grouping.windows:
-        table = kernel.settle(table, grouping.aggregation.states, grouping.windows.reach, spans)
+        table = kernel.count_finished_sets(
+            table, grouping.aggregation.states, grouping.windows.max_width, spans
+        )
     return table
 
 
-def check_functions(rows: pl.LazyFrame, aggregation: Aggregation) -> None:
+def check_value_types(rows: pl.LazyFrame, aggregation: Aggregation) -> None:
     """Refuse values that are none of the kind that a function needs, whatever was declared."""
     schema = rows.collect_schema()
     for out in aggregation.outputs:
@@ -146,7 +161,7 @@ def check_functions(rows: pl.LazyFrame, aggregation: Aggregation) -> None:
         number = kind.is_numeric() or kind in (pl.Boolean, pl.Null)
         if out.function in ("min", "max") and kind.is_nested():
             raise DataError(out.column, f"is of type {kind}, which has no {out.function}")
-        if out.function in NUMBERS_ONLY and not number:
+        if out.function in NUMERIC_FUNCTIONS and not number:
             if out.function == "sum" and isinstance(kind, pl.Duration):
                 continue
             some = rows.select(out.column).drop_nulls().head(1).collect()
@@ -158,9 +173,9 @@ def check_functions(rows: pl.LazyFrame, aggregation: Aggregation) -> None:
             )
 
 
-def settled(tables: list[pl.DataFrame], grouping: Grouping) -> pl.DataFrame:
+def merge_exchanged_tables(tables: list[pl.DataFrame], grouping: Grouping) -> pl.DataFrame:
     """Combine the pieces of an exchange, and keep counts where whole sets are no longer needed."""
-    table = kernel.merge(tables, grouping.keys, grouping.aggregation.states)
-    if grouping.keys != grouping.whole_keys:  # cells are yet to be put together to windows
+    table = kernel.merge_partials(tables, grouping.keys, grouping.aggregation.states)
+    if grouping.keys != grouping.exact_keys:  # cells are yet to be put together to windows
         return table
-    return kernel.settle(table, grouping.aggregation.states, 0, [])
+    return kernel.count_finished_sets(table, grouping.aggregation.states, 0, [])

@@ -17,29 +17,29 @@ from hyperplane.collections.flags import is_one_of
 from hyperplane.collections.frames import filter_pushdown
 from hyperplane.collections.frames.arguments import (
     collect_faults,
-    columns_fault,
-    keys_fault,
-    names_of,
+    find_column_faults,
+    find_key_faults,
+    list_names,
 )
 from hyperplane.collections.frames.column_names import escape
-from hyperplane.collections.frames.partitions import Bounds, Part
-from hyperplane.collections.frames.shuffle_join import nullable, shuffle_join
-from hyperplane.collections.frames.source_collection import Frame, collection
+from hyperplane.collections.frames.partitions import Bounds, ScannablePartition
+from hyperplane.collections.frames.shuffle_join import make_nullable, shuffle_join
+from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.collections.frames.sources.reader import of_parts
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import check_call, warn_caller
 
 How = Literal["inner", "left"]
 #: A right side up to this size goes to every task; it is read there, beside the task's own rows.
-SMALL = 250 * 10**6
+MAX_SMALL_SIDE = 250 * 10**6
 
 
 @dataclass(frozen=True, repr=False)
-class JoinedPart:
+class JoinedPartition:
     """The rows of one part, each with what a small table has for it."""
 
-    left: Part
-    right: tuple[Part, ...]
+    left: ScannablePartition
+    right: tuple[ScannablePartition, ...]
     left_where: Any
     right_where: Any
     on: tuple[str, ...]
@@ -142,19 +142,19 @@ def join(
     ['United', 'American']
     """
     with collect_faults() as faults:
-        with faults.of():
-            left = _side(left, "left")
-        with faults.of():
-            right = _side(right, "right")
-    keys = names_of(on)
+        with faults.collect():
+            left = _as_side(left, "left")
+        with faults.collect():
+            right = _as_side(right, "right")
+    keys = list_names(on)
     with collect_faults() as faults:
         for side, frame in (("left", left), ("right", right)):
-            with faults.of(), _naming(side):
+            with faults.collect(), _name_side_in_faults(side):
                 faults += [
                     replace(fault, allowed=f"a column of {side}: {fault.allowed}")
-                    for fault in columns_fault(frame._meta, on=keys)
+                    for fault in find_column_faults(frame._meta, on=keys)
                 ]
-                faults += keys_fault(frame._meta, "on", keys)
+                faults += find_key_faults(frame._meta, "on", keys)
         if not keys:
             faults.append(Fault("on", repr(on), "at least one column"))
         if not is_one_of(how, ("inner", "left")):
@@ -162,23 +162,23 @@ def join(
                 Fault("how", repr(how)[:80], "'inner' or 'left'", "others: left.merge(right)")
             )
         if not faults:
-            faults += _key_faults(left._meta, right._meta, keys)
+            faults += _find_key_type_faults(left._meta, right._meta, keys)
         if not faults:
-            faults += _suffix_faults(left._meta, right._meta, keys, suffixes)
+            faults += _find_suffix_faults(left._meta, right._meta, keys, suffixes)
     named = [*left.columns, *right.columns]
-    sides = filter_pushdown.taken_apart(left.expr), filter_pushdown.taken_apart(right.expr)
+    sides = filter_pushdown.extract_filters(left.expr), filter_pushdown.extract_filters(right.expr)
     # Names that Polars takes for patterns go by way of pandas.
     if (
         None in sides
         or any(escape(name) != name for name in named)
-        or not all(_alike(left._meta[key].dtype, right._meta[key].dtype) for key in keys)
+        or not all(_is_comparable(left._meta[key].dtype, right._meta[key].dtype) for key in keys)
     ):
-        return _of_any_origin(left, right, keys, how, suffixes)
+        return _join_by_shuffle(left, right, keys, how, suffixes)
     (root, left_where), (right_root, right_where) = sides  # type: ignore[misc]
     others = tuple(right_root.iterables[0])
     sizes = [part.nbytes for part in others]
-    if None in sizes or sum(sizes) > SMALL:
-        return _of_any_origin(left, right, keys, how, suffixes)
+    if None in sizes or sum(sizes) > MAX_SMALL_SIDE:
+        return _join_by_shuffle(left, right, keys, how, suffixes)
     like = left._meta.merge(right._meta, on=keys, how=how, suffixes=suffixes)
     both = (set(left.columns) & set(right.columns)) - set(keys)
     names = [
@@ -187,22 +187,22 @@ def join(
     ]
     if how == "left":
         like = like.astype(
-            {new: nullable(like[new].dtype) for old, new in names[1] if old not in keys}
+            {new: make_nullable(like[new].dtype) for old, new in names[1] if old not in keys}
         )
     parts = [
-        JoinedPart(part, others, left_where, right_where, tuple(keys), how, *names)
+        JoinedPartition(part, others, left_where, right_where, tuple(keys), how, *names)
         for part in root.iterables[0]
     ]
     return of_parts(parts, like, "join")
 
 
-def _of_any_origin(
+def _join_by_shuffle(
     left: dd.DataFrame, right: dd.DataFrame, keys: list[str], how: How, suffixes: tuple[str, str]
 ) -> dd.DataFrame:
     """A join of sides that are not small tables of one origin."""
     types = [(left[key].dtype, right[key].dtype) for key in keys]
     kinds = [f"{key!r}: {one} and {other}" for key, (one, other) in zip(keys, types, strict=True)]
-    if not all(_one_type(*pair) for pair in types):
+    if not all(_is_same_type(*pair) for pair in types):
         # As Dask's own merge warns.
         text = f"merge column data type mismatches: {', '.join(kinds)}; cast them to one type"
         warn_caller(text)
@@ -215,17 +215,17 @@ def _of_any_origin(
         ) from error
 
 
-def _side(df: Frame, side: str) -> dd.DataFrame:
+def _as_side(df: Frame, side: str) -> dd.DataFrame:
     """One of the two, as a collection; faults say which of them it is."""
     if isinstance(df, dd.Series):
         asked, allowed = "a Dask series", "a Dask dataframe, a URL or URLs"
         check([Fault(side, asked, allowed, f"write {side}.to_frame()")])
-    with _naming(side):
-        return collection(df)
+    with _name_side_in_faults(side):
+        return as_collection(df)
 
 
 @contextmanager
-def _naming(side: str) -> Iterator[None]:
+def _name_side_in_faults(side: str) -> Iterator[None]:
     """Say in faults of a collection which of the two it is."""
     try:
         yield
@@ -238,7 +238,7 @@ def _naming(side: str) -> Iterator[None]:
         raise RequestError(faults) from error.__cause__
 
 
-def _key_faults(left: pd.DataFrame, right: pd.DataFrame, keys: list[str]) -> list[Fault]:
+def _find_key_type_faults(left: pd.DataFrame, right: pd.DataFrame, keys: list[str]) -> list[Fault]:
     """A fault for each key whose types pandas does not compare; of objects only values tell."""
     faults = []
     for key in keys:
@@ -254,7 +254,7 @@ def _key_faults(left: pd.DataFrame, right: pd.DataFrame, keys: list[str]) -> lis
     return faults
 
 
-def _suffix_faults(
+def _find_suffix_faults(
     left: pd.DataFrame, right: pd.DataFrame, keys: list[str], suffixes: Any
 ) -> list[Fault]:
     """A fault when suffixes are no two texts, or two columns would have one name."""
@@ -278,12 +278,12 @@ def _suffix_faults(
     return [Fault("suffixes", asked, "two texts that keep the names apart")]
 
 
-def _one_type(one: Any, other: Any) -> bool:
+def _is_same_type(one: Any, other: Any) -> bool:
     """Whether there is nothing to cast: categories, known or not, are compared by value."""
     categories = isinstance(one, pd.CategoricalDtype) and isinstance(other, pd.CategoricalDtype)
     return categories or bool(one == other)
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _is_comparable(one: Any, other: Any) -> bool:
     """Whether keys of two types can be compared as they are, missing values or none."""
     return bool(getattr(one, "numpy_dtype", one) == getattr(other, "numpy_dtype", other))

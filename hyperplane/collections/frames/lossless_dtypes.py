@@ -15,16 +15,16 @@ import polars as pl
 import pyarrow as pa
 
 #: Whole numbers up to this one are the same as floats.
-EXACT = 2**53
+MAX_EXACT_FLOAT = 2**53
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-def fitting_dtype(column: pl.Series, declared: Any) -> Any:
+def choose_dtype(column: pl.Series, declared: Any) -> Any:
     """The declared type, or another one where a value would not be itself in it."""
     if isinstance(declared, pd.SparseDtype):
-        inner = fitting_dtype(column, declared.subtype)
+        inner = choose_dtype(column, declared.subtype)
         return declared if inner == declared.subtype else inner
-    wanted = pa.int64() if isinstance(declared, pd.PeriodDtype) else storage_of(declared)
+    wanted = pa.int64() if isinstance(declared, pd.PeriodDtype) else get_arrow_type(declared)
     if column.null_count() == len(column):
         return declared
     objects = not isinstance(declared, np.dtype) or declared.kind == "O"
@@ -32,34 +32,34 @@ def fitting_dtype(column: pl.Series, declared: Any) -> Any:
         return declared
     if _is_beyond_unit(column, wanted):
         return np.dtype(object)
-    own = _own_dtype(column, declared)
+    own = _choose_own_dtype(column, declared)
     if own == np.dtype(bool) and isinstance(declared, np.dtype) and declared.kind in "iufc":
         return pd.BooleanDtype()  # of bool beside numbers pandas.concat makes numbers, 1 of True
-    if column.dtype.is_integer() and _go_together_as_floats(own, wanted):
-        return own if is_exact_float(column) else np.dtype(object)
+    if column.dtype.is_integer() and _concatenates_as_floats(own, wanted):
+        return own if is_exact_as_float(column) else np.dtype(object)
     return own
 
 
-def _go_together_as_floats(own: Any, wanted: pa.DataType | None) -> bool:
+def _concatenates_as_floats(own: Any, wanted: pa.DataType | None) -> bool:
     """Whether pandas makes floats of whole numbers beside a partition of the declared type.
 
     A partition without values is of that type.
     """
-    types = own if isinstance(own, np.dtype) else storage_of(own), wanted
+    types = own if isinstance(own, np.dtype) else get_arrow_type(own), wanted
     if wanted is None or not (pa.types.is_integer(wanted) or pa.types.is_floating(wanted)):
         return False
     numbers = [each.to_pandas_dtype() if isinstance(each, pa.DataType) else each for each in types]
     return np.result_type(*numbers).kind == "f"
 
 
-def is_exact_float(column: pl.Series) -> bool:
+def is_exact_as_float(column: pl.Series) -> bool:
     """Whether all whole numbers of a column are themselves as floats."""
     least: Any = column.min()
     most: Any = column.max()
-    return least is None or bool(least >= -EXACT and most <= EXACT)
+    return least is None or bool(least >= -MAX_EXACT_FLOAT and most <= MAX_EXACT_FLOAT)
 
 
-def storage_of(dtype: Any) -> pa.DataType | None:
+def get_arrow_type(dtype: Any) -> pa.DataType | None:
     """Arrow's type of the values of a pandas type; None for objects and types of their own."""
     if isinstance(dtype, pd.ArrowDtype):
         return dtype.pyarrow_dtype
@@ -80,9 +80,9 @@ def _fits(column: pl.Series, wanted: pa.DataType) -> bool:
         return _fits(column, wanted.value_type)
     if types.is_integer(wanted):
         signed = kind.is_signed_integer() == types.is_signed_integer(wanted)
-        return kind.is_integer() and signed and _in_range(column, wanted)
+        return kind.is_integer() and signed and _is_in_range(column, wanted)
     if types.is_floating(wanted):
-        return kind.is_float() and _in_width(column, wanted.bit_width)
+        return kind.is_float() and _is_exact_in_width(column, wanted.bit_width)
     if types.is_boolean(wanted):
         return kind == pl.Boolean
     if types.is_string(wanted) or types.is_large_string(wanted) or types.is_string_view(wanted):
@@ -91,20 +91,20 @@ def _fits(column: pl.Series, wanted: pa.DataType) -> bool:
         return (
             isinstance(kind, pl.Datetime)
             and (kind.time_zone is None) == (wanted.tz is None)
-            and _in_unit(column, kind.time_unit, wanted.unit)
+            and _is_in_unit(column, kind.time_unit, wanted.unit)
         ) or (kind == pl.Date and wanted.tz is None)
     if types.is_duration(wanted):
-        return isinstance(kind, pl.Duration) and _in_unit(column, kind.time_unit, wanted.unit)
+        return isinstance(kind, pl.Duration) and _is_in_unit(column, kind.time_unit, wanted.unit)
     try:
         arrow = column.to_arrow()
-        if _family(arrow.type) != _family(wanted):
+        if _get_type_family(arrow.type) != _get_type_family(wanted):
             return False  # Arrow casts 2 to two microseconds of a time of day, and text to bytes
         return bool(arrow.cast(wanted).cast(arrow.type).equals(arrow))
     except pa.ArrowException:
         return False
 
 
-def _family(kind: pa.DataType) -> str:
+def _get_type_family(kind: pa.DataType) -> str:
     """What values of a type are, other than numbers and text."""
     types = pa.types
     for name, holds in (
@@ -120,14 +120,14 @@ def _family(kind: pa.DataType) -> str:
     return "bytes" if any(holds(kind) for holds in binary) else "other"
 
 
-def _in_range(column: pl.Series, wanted: pa.DataType) -> bool:
+def _is_in_range(column: pl.Series, wanted: pa.DataType) -> bool:
     range_ = np.iinfo(wanted.to_pandas_dtype())
     least: Any = column.min()
     most: Any = column.max()
     return bool(range_.min <= least and most <= range_.max)
 
 
-def _in_width(column: pl.Series, width: int) -> bool:
+def _is_exact_in_width(column: pl.Series, width: int) -> bool:
     widths: dict[Any, int] = {pl.Float64: 64, pl.Float32: 32}
     own = widths.get(column.dtype.base_type(), 16)
     if own <= width:
@@ -136,7 +136,7 @@ def _in_width(column: pl.Series, width: int) -> bool:
     return bool(np.array_equal(narrow, column.cast(pl.Float64).to_numpy(), equal_nan=True))
 
 
-def _in_unit(column: pl.Series, own: str, wanted: str) -> bool:
+def _is_in_unit(column: pl.Series, own: str, wanted: str) -> bool:
     """Whether times are of the unit of a type. Of seconds Polars has none: they come in ms."""
     if own != "ms" or wanted != "s":
         return own == wanted
@@ -160,11 +160,11 @@ def _is_beyond_unit(column: pl.Series, wanted: pa.DataType | None) -> bool:
     return factor > 1 and not -(2**63) < least * factor <= most * factor < 2**63
 
 
-def _own_dtype(column: pl.Series, declared: Any) -> Any:
+def _choose_own_dtype(column: pl.Series, declared: Any) -> Any:
     """A type that holds the values, of the same family as the declared one where it has them."""
     kind = column.dtype
     if kind == pl.Int128:
-        return _of_int128(column)
+        return _choose_int128_dtype(column)
     arrow = column.clear().to_arrow(compat_level=pl.CompatLevel.oldest()).type
     if pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow):
         arrow = pa.string()
@@ -191,9 +191,9 @@ def _own_dtype(column: pl.Series, declared: Any) -> Any:
     return np.dtype(object)
 
 
-def _of_int128(column: pl.Series) -> Any:
+def _choose_int128_dtype(column: pl.Series) -> Any:
     """Numbers of signed and unsigned columns together."""
-    return np.dtype("int64") if _in_range(column, pa.int64()) else np.dtype(object)
+    return np.dtype("int64") if _is_in_range(column, pa.int64()) else np.dtype(object)
 
 
 def nullable_dtype(numbers: np.dtype[Any]) -> Any:

@@ -12,10 +12,10 @@ import pyarrow as pa
 from hyperplane.collections.frames.sources.types import is_uuid
 from hyperplane.errors import DataError
 
-_ONE_KIND = "make them one, as with astype('str')"
+_ADVICE = "make them one, as with astype('str')"
 
 
-def array_of_objects(values: pd.Series[Any], name: str) -> pa.Array:
+def objects_to_arrow(values: pd.Series[Any], name: str) -> pa.Array:
     """Arrow's array of a column of objects, missing values as nulls, UUIDs as text.
 
     Raises
@@ -24,24 +24,24 @@ def array_of_objects(values: pd.Series[Any], name: str) -> pa.Array:
         When values have no common type in which each of them stays what it is.
     """
     try:
-        made = _inferred(values)
+        made = _infer_array(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise DataError(name, _mixture(values)) from error
+        raise DataError(name, _describe_mixture(values)) from error
     if isinstance(made, pa.ChunkedArray):
         made = made.combine_chunks()
     kind = made.type
     if is_uuid(kind):
         return pa.array([None if value is None else str(value) for value in made.to_pylist()])
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
-        return _temporal(values, made, name)
+        return _to_temporal_array(values, made, name)
     if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return made
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind):
         return made
     for value, back in zip(values, made.to_pylist(), strict=True):
         # Arrow makes bytes of text, lists of tuples, and gives dicts the keys that others have.
-        if back is not None and not _same(value, back):
-            raise DataError(name, _mixture(values))
+        if back is not None and not _is_same_value(value, back):
+            raise DataError(name, _describe_mixture(values))
     return made
 
 
@@ -53,7 +53,7 @@ def holds_whole_numbers_and_fractions(values: pd.Series[Any]) -> bool:
     )
 
 
-def _inferred(values: pd.Series[Any]) -> pa.Array:
+def _infer_array(values: pd.Series[Any]) -> pa.Array:
     """An array of the type that Arrow infers, or of the largest numbers that it has."""
     try:
         return pa.array(values, from_pandas=True)
@@ -63,14 +63,14 @@ def _inferred(values: pd.Series[Any]) -> pa.Array:
         return pa.array(values, type=pa.uint64(), from_pandas=True)
 
 
-def _temporal(values: pd.Series[Any], made: pa.Array, name: str) -> pa.Array:
+def _to_temporal_array(values: pd.Series[Any], made: pa.Array, name: str) -> pa.Array:
     """Times and durations, to the nanosecond where there are some."""
     there = [value for value in values if not _is_missing(value)]
     kind = datetime.datetime if pa.types.is_timestamp(made.type) else datetime.timedelta
     zones = {str(getattr(value, "tzinfo", None)) for value in there}
     numpy = [value for value in there if isinstance(value, (np.datetime64, np.timedelta64))]
     if numpy or len(zones) > 1 or not all(isinstance(value, kind) for value in there):
-        raise DataError(name, _mixture(values))
+        raise DataError(name, _describe_mixture(values))
     if not any(getattr(value, "nanosecond", getattr(value, "nanoseconds", 0)) for value in there):
         return made
     fine = (
@@ -82,7 +82,7 @@ def _temporal(values: pd.Series[Any], made: pa.Array, name: str) -> pa.Array:
         raise DataError(name, "holds times beyond what nanoseconds can count") from error
 
 
-def _mixture(values: pd.Series[Any]) -> str:
+def _describe_mixture(values: pd.Series[Any]) -> str:
     """What is mixed, with a value of the first kind and one of another."""
     there = [value for value in values if not _is_missing(value)]
     first = there[0] if there else None
@@ -91,17 +91,19 @@ def _mixture(values: pd.Series[Any]) -> str:
         other = next((value for value in there if value != first), first)
         return f"holds objects that Arrow has no common type for, such as {other!r:.60}"
     shown = f"{first!r:.60} and {other!r:.60}"
-    return f"holds values of different kinds, such as {shown}; {_ONE_KIND}"
+    return f"holds values of different kinds, such as {shown}; {_ADVICE}"
 
 
-def _same(value: Any, back: Any) -> bool:
+def _is_same_value(value: Any, back: Any) -> bool:
     """Whether a value has come back from Arrow as it was."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, dict) and isinstance(back, dict):
-        return value.keys() == back.keys() and all(_same(value[key], back[key]) for key in value)
+        return value.keys() == back.keys() and all(
+            _is_same_value(value[key], back[key]) for key in value
+        )
     if isinstance(value, list) and isinstance(back, list):
-        return len(value) == len(back) and all(map(_same, value, back))
+        return len(value) == len(back) and all(map(_is_same_value, value, back))
     if _is_missing(value):
         return back is None
     number = isinstance(back, (int, float)) or type(back).__name__ == "Decimal"

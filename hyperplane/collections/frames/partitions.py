@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 Bounds = tuple[Any, Any]
 
 
-class Part(Protocol):
+class ScannablePartition(Protocol):
     """Where the rows of one partition lie; small, hashable by Dask and quick to pickle."""
 
     @property

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hyperplane.collections.frames.sources.schemas import Mixing
 
 #: Which of the arguments for text a format has a use for.
-_USES = {
+_TEXT_ARGUMENTS = {
     "parquet": (),
     "avro": (),
     "jsonl": ("dtypes", "parse_dates"),
@@ -139,13 +139,13 @@ def read(
     """
     size, faults = plan.size_of(plan.USUAL if partition_size is None else partition_size)
     faults += places_faults(urls)
-    faults += _choices(schema=schema, decimals=decimals, on_error=on_error)
+    faults += _find_choice_faults(schema=schema, decimals=decimals, on_error=on_error)
     check(faults)
     files = listing.find(urls, storage_options)
     kind = formats.format_of(files, format, urls)
     apart = partition_size is None
     request = Request(columns, filters, size, schema, decimals, on_error, apart)
-    table = planned(
+    table = plan_table(
         files,
         kind,
         request,
@@ -160,7 +160,7 @@ def read(
     return of_parts(table.parts, table.like, "read")
 
 
-def planned(files: Sequence[File], kind: str, request: Request, **text: Any) -> Table:
+def plan_table(files: Sequence[File], kind: str, request: Request, **text: Any) -> Table:
     """The table that files of one format make.
 
     Parameters
@@ -180,7 +180,7 @@ def planned(files: Sequence[File], kind: str, request: Request, **text: Any) -> 
         As :func:`read` does.
     """
     given = {name: value for name, value in text.items() if value is not None}
-    check(_unused(kind, given) or _text_faults(given))
+    check(_find_unused_faults(kind, given) or _find_text_faults(given))
     if kind == "parquet":
         return parquet_plan.plan(files, request)
     if kind == "avro":
@@ -189,7 +189,7 @@ def planned(files: Sequence[File], kind: str, request: Request, **text: Any) -> 
     return plan_text(files, request, TextOptions(**given))
 
 
-def _choices(**given: Any) -> list[Fault]:
+def _find_choice_faults(**given: Any) -> list[Fault]:
     allowed = {
         "schema": ("strict", "union"),
         "decimals": ("float", "exact"),
@@ -202,19 +202,19 @@ def _choices(**given: Any) -> list[Fault]:
     ]
 
 
-def _unused(kind: str, given: Mapping[str, Any]) -> list[Fault]:
+def _find_unused_faults(kind: str, given: Mapping[str, Any]) -> list[Fault]:
     return [
         Fault(name, repr(value)[:80], f"nothing for {kind} files", "leave it out")
         for name, value in given.items()
-        if name not in _USES[kind]
+        if name not in _TEXT_ARGUMENTS[kind]
     ]
 
 
-def _text_faults(given: Mapping[str, Any]) -> list[Fault]:
+def _find_text_faults(given: Mapping[str, Any]) -> list[Fault]:
     checks: dict[str, tuple[Callable[[Any], bool], str]] = {
         "separator": (_is_one_ascii, "one character of ASCII"),
         "encoding": (_is_like_ascii, "an encoding that has ASCII in it, such as 'latin-1'"),
-        "names": (_are_names, "a list of different names"),
+        "names": (_are_unique_names, "a list of different names"),
         "multiline": (lambda v: isinstance(v, bool), "True or False"),
     }
     return [
@@ -235,6 +235,6 @@ def _is_like_ascii(encoding: Any) -> bool:
         return False
 
 
-def _are_names(names: Any) -> bool:
+def _are_unique_names(names: Any) -> bool:
     listed = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
     return listed and 0 < len(set(names)) == len(names)

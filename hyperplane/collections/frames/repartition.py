@@ -8,12 +8,12 @@ from typing import Any
 
 import dask.dataframe as dd
 
-from hyperplane.collections.active_cluster import memory_per_thread, threads
+from hyperplane.collections.active_cluster import count_threads, get_memory_per_thread
 from hyperplane.collections.frames.arguments import collect_faults
 from hyperplane.collections.frames.collection_size import (
-    persisted_size,
-    sampled_size,
-    size_before_filters,
+    estimate_size_before_filters,
+    estimate_size_from_sample,
+    measure_persisted_size,
 )
 from hyperplane.collections.frames.sources.plan import size_of
 from hyperplane.errors import Fault
@@ -23,9 +23,9 @@ from hyperplane.units import format_bytes, whole_number
 
 #: A task holds its partition several times over: as read, as pandas, as result.
 _SHARE_OF_THREAD = 0.1
-_USUAL = 100 * 10**6
+_DEFAULT_SIZE = 100 * 10**6
 #: Smaller partitions are a number of partitions, or a unit, that was meant otherwise.
-_LEAST = 10_000
+_MIN_SIZE = 10_000
 
 
 @check_call
@@ -74,16 +74,16 @@ def repartition(
     8
     """
     total: int | None = None
-    wanted = _USUAL
+    wanted = _DEFAULT_SIZE
     with collect_faults() as faults:
         if not isinstance(df, dd.DataFrame):
             faults.append(Fault("df", type(df).__name__, "a Dask dataframe"))
-        with faults.of():
+        with faults.collect():
             check_index(df, "df")
         if not (isinstance(fraction, (int, float)) and 0 < fraction <= 1):
             faults.append(Fault("fraction", repr(fraction), "above 0 and up to 1"))
         if partition_size is None:
-            wanted = _target()
+            wanted = _choose_partition_size()
         else:
             wanted, wrong = size_of(partition_size)
             faults += wrong
@@ -91,33 +91,33 @@ def repartition(
             total, wrong = size_of(data_size)
             faults += [replace(fault, where="data_size") for fault in wrong]
         elif not faults:
-            total = persisted_size(df) or size_before_filters(df)
-        if not faults and wanted < _LEAST:
-            faults.append(_too_small(partition_size, wanted, total, fraction))
+            total = measure_persisted_size(df) or estimate_size_before_filters(df)
+        if not faults and wanted < _MIN_SIZE:
+            faults.append(_make_too_small_fault(partition_size, wanted, total, fraction))
         if total is None and not faults:
-            total = sampled_size(df)
+            total = estimate_size_from_sample(df)
             fraction = 1.0  # a sample has the rows that filters leave
         if total is None and not faults:
             advice = "persist df first, or say data_size='20GB'"
             faults.append(Fault("data_size", "None", "the size in memory, unknown here", advice))
     left = (total or 0) * fraction
     number = max(math.ceil(left / wanted), 1)
-    if left > threads() * wanted / 10:
-        number = max(number, threads())
+    if left > count_threads() * wanted / 10:
+        number = max(number, count_threads())
     return df.repartition(npartitions=number)
 
 
-def _too_small(asked: Any, wanted: int, total: int | None, fraction: float) -> Fault:
+def _make_too_small_fault(asked: Any, wanted: int, total: int | None, fraction: float) -> Fault:
     number = whole_number(asked) or "..."
     many = "" if total is None else f", which makes {math.ceil(total * fraction / wanted):,}"
     return Fault(
         "partition_size",
         f"{asked!r}, {format_bytes(wanted)} for each partition{many}",
-        f"{format_bytes(_LEAST)} or more",
+        f"{format_bytes(_MIN_SIZE)} or more",
         f"write a size such as '100MB', or for a number df.repartition(npartitions={number})",
     )
 
 
-def _target() -> int:
-    share = memory_per_thread()
-    return _USUAL if share is None else min(_USUAL, int(share * _SHARE_OF_THREAD))
+def _choose_partition_size() -> int:
+    share = get_memory_per_thread()
+    return _DEFAULT_SIZE if share is None else min(_DEFAULT_SIZE, int(share * _SHARE_OF_THREAD))

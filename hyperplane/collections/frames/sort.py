@@ -16,24 +16,29 @@ from hyperplane.collections.flags import is_one_of
 from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
-    columns_fault,
+    find_column_faults,
+    find_split_out_faults,
     has_column,
-    names_of,
-    parts_fault,
+    list_names,
 )
 from hyperplane.collections.frames.column_names import escape_all, escape_columns
 from hyperplane.collections.frames.convert import to_pandas
-from hyperplane.collections.frames.finalize import lazy
+from hyperplane.collections.frames.finalize import build_collection
 from hyperplane.collections.frames.kernels import ordering
-from hyperplane.collections.frames.kernels.concatenate import together
-from hyperplane.collections.frames.source_collection import Frame, collection, opened, source
-from hyperplane.collections.frames.task_errors import on_piece
+from hyperplane.collections.frames.kernels.concatenate import concat_tables
+from hyperplane.collections.frames.source_collection import (
+    Frame,
+    as_collection,
+    open_partition,
+    select_source,
+)
+from hyperplane.collections.frames.task_errors import name_partition_in_errors
 from hyperplane.errors import Fault
 from hyperplane.public_calls import check_call
 
 
 @dataclass(frozen=True)
-class Order:
+class SortOrder:
     """By what rows are ordered.
 
     Parameters
@@ -107,16 +112,16 @@ def sort_values(
     >>> sort_values(df, "delay", ascending=False).compute()["carrier"].to_list()
     ['AA', 'UA', 'DL']
     """
-    df = collection(df)
+    df = as_collection(df)
     like = df._meta.iloc[:0].reset_index(drop=True)
-    keys = names_of(by)
-    ways = [ascending] * len(keys) if isinstance(ascending, bool) else ascending
+    keys = list_names(by)
+    directions = [ascending] * len(keys) if isinstance(ascending, bool) else ascending
     with collect_faults() as faults:
-        faults += columns_fault(like, by=keys)
-        faults += parts_fault(split_out) if split_out is not None else []
+        faults += find_column_faults(like, by=keys)
+        faults += find_split_out_faults(split_out) if split_out is not None else []
         if not keys:
             faults.append(Fault("by", repr(by), "at least one column"))
-        if not _are_ways(ways, len(keys)):
+        if not _are_directions(directions, len(keys)):
             allowed = f"True or False, or {len(keys)} of them: one for each column of by"
             faults.append(Fault("ascending", repr(ascending), allowed))
         if not is_one_of(na_position, ("first", "last")):
@@ -126,57 +131,64 @@ def sort_values(
             for key in keys
             if has_column(like, key) and isinstance(like[key].dtype, pd.CategoricalDtype)
         ]
-    read = source(df, list(like.columns))
+    read = select_source(df, list(like.columns))
     like, keys = escape_columns(like), escape_all(keys)
-    into = split_out or task_graph.receivers_of_rows(len(read.pieces))
-    descending = tuple(not way for way in ways)
-    order = Order(like, tuple(keys), descending, na_position == "last", into)
+    into = split_out or task_graph.choose_row_receiver_count(len(read.partitions))
+    descending = tuple(not way for way in directions)
+    order = SortOrder(like, tuple(keys), descending, na_position == "last", into)
     token = tokenize(read.token, order)
     cuts: Any = None
     if into > 1:
         of_pieces = [
-            [piece, number, read.where, like[keys[:1]]] for number, piece in enumerate(read.pieces)
+            [piece, number, read.where, like[keys[:1]]]
+            for number, piece in enumerate(read.partitions)
         ]
-        samples = task_graph.tasks("sort-sample", token, sampled, of_pieces)
-        find = partial(ordering.edges, descending=descending[0], into=into)
-        (cuts,) = task_graph.tasks("sort-edges", token, find, [[samples]])
-    pieces = [[piece, number, read.where, order, cuts] for number, piece in enumerate(read.pieces)]
-    tables = task_graph.tasks("sort-cut", token, cut_rows, pieces)
-    last = task_graph.exchange("sort", token, tables, into, together)
-    finish = partial(_finished, order=order)
-    results = task_graph.tasks("sort", token, finish, [[received] for received in last])
-    return lazy(results, like, "sort")
+        samples = task_graph.make_tasks("sort-sample", token, sample_partition, of_pieces)
+        find = partial(ordering.find_split_values, descending=descending[0], into=into)
+        (cuts,) = task_graph.make_tasks("sort-edges", token, find, [[samples]])
+    pieces = [
+        [piece, number, read.where, order, cuts] for number, piece in enumerate(read.partitions)
+    ]
+    tables = task_graph.make_tasks("sort-cut", token, cut_partition, pieces)
+    last = task_graph.exchange("sort", token, tables, into, concat_tables)
+    finish = partial(_build_partition, order=order)
+    results = task_graph.make_tasks("sort", token, finish, [[received] for received in last])
+    return build_collection(results, like, "sort")
 
 
-def _are_ways(ways: Any, count: int) -> bool:
+def _are_directions(directions: Any, count: int) -> bool:
     return (
-        isinstance(ways, Sequence)
-        and len(ways) == count
-        and all(isinstance(way, bool) for way in ways)
+        isinstance(directions, Sequence)
+        and len(directions) == count
+        and all(isinstance(way, bool) for way in directions)
     )
 
 
-@on_piece
-def sampled(
+@name_partition_in_errors
+def sample_partition(
     piece: Any, number: int, where: pl.Expr | None, like: pd.DataFrame
 ) -> tuple[pl.Series, int]:
     """Values of the first column of a task's rows, and for how many rows they stand."""
-    return ordering.sample(opened(piece, like, where, ordered=list(like.columns)), like.columns[0])
+    return ordering.sample_values(
+        open_partition(piece, like, where, ordered=list(like.columns)), like.columns[0]
+    )
 
 
-@on_piece
-def cut_rows(
-    piece: Any, number: int, where: pl.Expr | None, order: Order, cuts: pl.Series | None
+@name_partition_in_errors
+def cut_partition(
+    piece: Any, number: int, where: pl.Expr | None, order: SortOrder, cuts: pl.Series | None
 ) -> list[pl.DataFrame]:
     """A task's rows, cut at the edges of the result's partitions."""
-    rows = opened(piece, order.like, where, ordered=order.by).collect()
+    rows = open_partition(piece, order.like, where, ordered=order.by).collect()
     if order.into == 1:
         return [rows]
-    return ordering.cut(rows, order.by[0], cuts, order.into, order.descending[0], order.nulls_last)
+    return ordering.split_by_values(
+        rows, order.by[0], cuts, order.into, order.descending[0], order.nulls_last
+    )
 
 
-def _finished(tables: list[pl.DataFrame], order: Order) -> pd.DataFrame:
-    rows = together(tables)
+def _build_partition(tables: list[pl.DataFrame], order: SortOrder) -> pd.DataFrame:
+    rows = concat_tables(tables)
     return to_pandas(
-        ordering.ordered(rows, order.by, order.descending, order.nulls_last), order.like
+        ordering.sort_rows(rows, order.by, order.descending, order.nulls_last), order.like
     )

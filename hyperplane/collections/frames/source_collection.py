@@ -18,7 +18,7 @@ from polars import selectors
 from hyperplane.collections.frames import filter_pushdown
 from hyperplane.collections.frames.column_names import unescape
 from hyperplane.collections.frames.convert import from_pandas
-from hyperplane.collections.frames.partitions import Part
+from hyperplane.collections.frames.partitions import ScannablePartition
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources.plan import USUAL
 from hyperplane.errors import DataError, Fault, RequestError
@@ -27,7 +27,7 @@ from hyperplane.parquet_index import check_index
 Frame = dd.DataFrame | str | PathLike[str] | Sequence[str]
 
 
-def collection(df: Frame) -> dd.DataFrame:
+def as_collection(df: Frame) -> dd.DataFrame:
     """The dataframe that a helper was given; URLs are read.
 
     Raises
@@ -48,7 +48,7 @@ def collection(df: Frame) -> dd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Source:
+class CollectionSource:
     """The rows that a helper works on.
 
     Parameters
@@ -65,34 +65,36 @@ class Source:
         Whether the pieces are parts, which Polars scans.
     """
 
-    pieces: tuple[Any, ...]
+    partitions: tuple[Any, ...]
     columns: tuple[str, ...]
     where: pl.Expr | None
     token: str
     scanned: bool
 
     @property
-    def parts(self) -> list[Part] | None:
+    def scannable_partitions(self) -> list[ScannablePartition] | None:
         """The parts, when Polars scans them."""
-        return list(self.pieces) if self.scanned else None
+        return list(self.partitions) if self.scanned else None
 
 
-def source(df: dd.DataFrame, columns: Sequence[str]) -> Source:
+def select_source(df: dd.DataFrame, columns: Sequence[str]) -> CollectionSource:
     """What to read for some columns of a collection, with as little of pandas as can be.
 
     A collection that is rows and columns chosen from :func:`read` is read by Polars, filters
     included. Any other is taken as its own pandas partitions, and Dask optimizes up to there.
     """
     wanted = list(dict.fromkeys(columns))
-    found = filter_pushdown.taken_apart(df.expr)
+    found = filter_pushdown.extract_filters(df.expr)
     token = tokenize(df.expr._name, wanted)
     if found is not None:
         root, where = found
-        return Source(tuple(root.iterables[0]), tuple(wanted), where, token, scanned=True)
-    return Source(tuple(df[wanted].to_delayed()), tuple(wanted), None, token, scanned=False)
+        return CollectionSource(tuple(root.iterables[0]), tuple(wanted), where, token, scanned=True)
+    return CollectionSource(
+        tuple(df[wanted].to_delayed()), tuple(wanted), None, token, scanned=False
+    )
 
 
-def opened(
+def open_partition(
     piece: Any,
     declared: pd.DataFrame,
     where: pl.Expr | None,
@@ -121,7 +123,7 @@ def opened(
     """
     names = [unescape(name) for name in declared.columns]
     if isinstance(piece, pd.DataFrame):
-        rows = _chosen(piece, names)
+        rows = _select_columns(piece, names)
         rows.columns = declared.columns
         for name in ordered:
             if isinstance(rows[name].dtype, pd.CategoricalDtype):
@@ -131,7 +133,7 @@ def opened(
                     "has an order of its own; make it text, or take its codes",
                 )
         for name in exact:
-            rows[name] = exactly(rows[name], declared[name].dtype)
+            rows[name] = cast_exactly(rows[name], declared[name].dtype)
         return from_pandas(rows, declared).lazy()
     scanned: pl.LazyFrame = piece.scan(where)
     if names == list(declared.columns):
@@ -140,7 +142,7 @@ def opened(
     return chosen.rename(dict(zip(names, declared.columns, strict=True)))
 
 
-def _chosen(piece: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+def _select_columns(piece: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Some columns of a partition, each of which it has once."""
     for name in names:
         found = int((piece.columns == name).sum())
@@ -151,7 +153,7 @@ def _chosen(piece: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     return piece[list(names)]
 
 
-def exactly(values: pd.Series[Any], declared: Any) -> pd.Series[Any]:
+def cast_exactly(values: pd.Series[Any], declared: Any) -> pd.Series[Any]:
     """Values in the type that a collection says.
 
     Raises

@@ -20,7 +20,7 @@ from hyperplane.errors import DataError, HyperplaneError
 T = TypeVar("T")
 
 #: What work on values of a wrong kind can raise. A panic of Polars is no Exception.
-_FOREIGN = (
+_LIBRARY_ERRORS = (
     pa.ArrowException,
     pl.exceptions.PolarsError,
     pl.exceptions.PanicException,
@@ -60,8 +60,8 @@ def run_task(
         raise error.in_partitions(partitions) from error
     except HyperplaneError:
         raise
-    except _FOREIGN as error:
-        _raise(error, _column_of(error, [*arguments, *named.values()]))
+    except _LIBRARY_ERRORS as error:
+        _raise_data_error(error, _find_column(error, [*arguments, *named.values()]))
 
 
 def run_in_partition(
@@ -79,16 +79,16 @@ def run_in_partition(
     except DataError as error:
         if not partition_info:
             raise
-        raise _in_partition(error, partition_info["number"]) from error
+        raise _add_partition(error, partition_info["number"]) from error
 
 
-def on_piece(work: Callable[..., T]) -> Callable[..., T]:
+def name_partition_in_errors(work: Callable[..., T]) -> Callable[..., T]:
     """Make a function of a piece and its number say where and on what it could not work."""
 
     @wraps(work)
     def task(piece: Any, number: int, *arguments: Any) -> T:
         if not isinstance(piece, pd.DataFrame) and hasattr(piece, "scan"):
-            return _naming_file(work, piece, number, arguments)
+            return _run_naming_file(work, piece, number, arguments)
         try:
             if not isinstance(piece, pd.DataFrame):
                 kind = type(piece).__name__
@@ -98,19 +98,21 @@ def on_piece(work: Callable[..., T]) -> Callable[..., T]:
                 )
             return work(piece, number, *arguments)
         except DataError as error:
-            raise _in_partition(error, number) from error
+            raise _add_partition(error, number) from error
         except HyperplaneError:
             raise
-        except _FOREIGN as error:
+        except _LIBRARY_ERRORS as error:
             try:
-                _raise(error, _column_of(error, [piece]))
+                _raise_data_error(error, _find_column(error, [piece]))
             except DataError as ours:
-                raise _in_partition(ours, number) from error
+                raise _add_partition(ours, number) from error
 
     return task
 
 
-def _naming_file(work: Callable[..., T], piece: Any, number: int, arguments: tuple[Any, ...]) -> T:
+def _run_naming_file(
+    work: Callable[..., T], piece: Any, number: int, arguments: tuple[Any, ...]
+) -> T:
     ours: HyperplaneError | None = None
     with reading(piece):
         try:
@@ -120,13 +122,13 @@ def _naming_file(work: Callable[..., T], piece: Any, number: int, arguments: tup
     raise ours
 
 
-def _in_partition(error: DataError, number: int) -> DataError:
+def _add_partition(error: DataError, number: int) -> DataError:
     column = unescape(error.column)
     message = str(error).removeprefix(f"column {error.column!r}: ")
     return DataError(column, f"{message} (partition {number})")
 
 
-def _raise(error: BaseException, column: str) -> NoReturn:
+def _raise_data_error(error: BaseException, column: str) -> NoReturn:
     first = (str(error).splitlines() or [""])[0][:_SHOWN]
     why = f"({type(error).__name__}: {first})"
     if not column:  # a task without tables
@@ -134,33 +136,35 @@ def _raise(error: BaseException, column: str) -> NoReturn:
     raise DataError(column, f"cannot be worked on as it is {why}") from error
 
 
-def _column_of(error: BaseException, arguments: Sequence[Any]) -> str:
+def _find_column(error: BaseException, arguments: Sequence[Any]) -> str:
     """The column that an error is about; all that the task had where it cannot be told."""
-    tables = list(_tables(arguments))
-    names = [unescape(str(name)) for table in tables for name in _columns(table)]
+    tables = list(_iterate_tables(arguments))
+    names = [unescape(str(name)) for table in tables for name in _list_columns(table)]
     said = str(error)
     found = _CONVERSION.search(said)
     if found is not None:
         return _INDEX if found[1] == "None" and "None" not in names else unescape(found[1])
     quoted = [name for name in names if any(f"{mark}{name}{mark}" in said for mark in _QUOTES)]
-    unworkable = map(_unworkable_column, (t for t in tables if isinstance(t, pd.DataFrame)))
+    unworkable = map(_find_unconvertible_column, (t for t in tables if isinstance(t, pd.DataFrame)))
     alone = next((name for name in unworkable if name is not None), None)
-    several = quoted or ([alone] if alone is not None else _conflicting(tables)) or names
+    several = (
+        quoted or ([alone] if alone is not None else _find_conflicting_columns(tables)) or names
+    )
     return ", ".join(dict.fromkeys(several))
 
 
-def _tables(values: Iterable[Any]) -> Iterator[Any]:
+def _iterate_tables(values: Iterable[Any]) -> Iterator[Any]:
     """The tables and columns among the arguments of a task, and in lists of them."""
     for value in values:
         if isinstance(value, pd.DataFrame | pd.Series | pl.DataFrame | pl.LazyFrame | pa.Table):
             yield value
         elif isinstance(value, list | tuple):
-            yield from _tables(value)
+            yield from _iterate_tables(value)
         elif isinstance(value, dict):
-            yield from _tables(value.values())
+            yield from _iterate_tables(value.values())
 
 
-def _columns(table: Any) -> list[Any]:
+def _list_columns(table: Any) -> list[Any]:
     if isinstance(table, pd.Series):
         return [] if table.name is None else [table.name]
     if isinstance(table, pa.Table):
@@ -168,7 +172,7 @@ def _columns(table: Any) -> list[Any]:
     return list(table.collect_schema()) if isinstance(table, pl.LazyFrame) else list(table.columns)
 
 
-def _conflicting(tables: Sequence[Any]) -> list[str]:
+def _find_conflicting_columns(tables: Sequence[Any]) -> list[str]:
     """Columns that have not one type in all tables of Polars."""
     types: dict[str, set[Any]] = {}
     for table in tables:
@@ -178,7 +182,7 @@ def _conflicting(tables: Sequence[Any]) -> list[str]:
     return [name for name, found in types.items() if len(found) > 1]
 
 
-def _unworkable_column(frame: pd.DataFrame) -> str | None:
+def _find_unconvertible_column(frame: pd.DataFrame) -> str | None:
     """The first column or index level that has no form in Polars."""
     levels = [frame.index.get_level_values(level) for level in range(frame.index.nlevels)]
     columns: list[tuple[Any, Any]] = [
@@ -188,6 +192,6 @@ def _unworkable_column(frame: pd.DataFrame) -> str | None:
     for name, values in columns:
         try:
             from_pandas(pd.DataFrame({"column": values.array}))
-        except (HyperplaneError, *_FOREIGN):
+        except (HyperplaneError, *_LIBRARY_ERRORS):
             return str(name)
     return None

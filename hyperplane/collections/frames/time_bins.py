@@ -26,17 +26,17 @@ from hyperplane.errors import Fault, check
 Side = Literal["left", "right"]
 DAY = 86_400 * 10**9
 #: Characters that the text of a width may have.
-_LONGEST = 100
+_MAX_LENGTH = 100
 #: Column of partial tables that holds the cell.
-CELL = "__cell__"
+BIN = "__cell__"
 #: Column of partial tables that holds an instant of the cell, where the cell itself is local.
 INSTANT = "__instant__"
 #: Column of partial tables that holds the last such instant.
-LAST = "__last__"
+LAST_INSTANT = "__last__"
 #: Column with the place of each row in the whole data, where first and last depend on it.
-ROW = "__row__"
+ROW_NUMBER = "__row__"
 #: Names of frequencies that pandas no longer knows, and those that it has for them now.
-_RENAMED = {
+_RENAMED_ALIASES = {
     **{"H": "h", "T": "min", "S": "s", "L": "ms", "U": "us", "N": "ns", "M": "ME", "Q": "QE"},
     **{"Y": "YE", "A": "YE", "AS": "YS", "BH": "bh", "BM": "BME", "BQ": "BQE", "BY": "BYE"},
     **{"BA": "BYE", "BAS": "BYS", "SM": "SME", "CBM": "CBME"},
@@ -44,7 +44,7 @@ _RENAMED = {
     **{"quarter": "QS", "quarters": "QS", "year": "YS", "years": "YS"},
 }
 #: Words for widths that mean one thing only. Weeks and longer ones have several beginnings.
-_WORDS = {
+_WIDTH_WORDS = {
     **{"d": "D", "day": "D", "days": "D", "hr": "h", "hrs": "h", "hour": "h", "hours": "h"},
     **dict.fromkeys(("min", "mins", "minute", "minutes"), "min"),
     **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
@@ -57,7 +57,7 @@ _EXAMPLE = pd.DatetimeIndex(["2024-01-01 00:00", "2024-01-01 01:00"])
 
 
 @dataclass(frozen=True)
-class Windows:
+class TimeWindows:
     """The windows that were asked for, and the cells that they are made of.
 
     Parameters
@@ -88,19 +88,21 @@ class Windows:
     every: str
     closed: Side | None
     label: Side | None
-    width: int
+    bin_width: int
     exact: bool
     zone: str | None
-    shift: int
-    reach: int
-    instants: bool = False
+    utc_offset: int
+    max_width: int
+    keeps_instants: bool = False
 
     def grouper(self) -> pd.Grouper:
         """What pandas would group by; its values are the index."""
         return pd.Grouper(freq=self.every, closed=self.closed, label=self.label)
 
 
-def windows(like: pd.DataFrame, time: str, every: str, closed: Any, label: Any) -> Windows:
+def parse_windows(
+    like: pd.DataFrame, time: str, every: str, closed: Any, label: Any
+) -> TimeWindows:
     """Check the arguments of a time window against a frame, and choose the cells.
 
     Raises
@@ -124,29 +126,40 @@ def windows(like: pd.DataFrame, time: str, every: str, closed: Any, label: Any) 
             "format= or dayfirst=True where the day comes before the month"
         )
         faults.append(Fault("time", f"{time!r} of type {dtype}", "a column of times", advice))
-    given, every = every, in_letters(every)
-    offset = _offset(every)
+    given, every = every, normalize_width(every)
+    offset = _parse_offset(every)
     if offset is None:
         allowed = "a frequency of pandas, such as '15min', '1h', '1D', 'W' or 'MS'"
-        faults.append(Fault("every", repr(given)[:80], allowed, _newer(given)))
-    width = None if offset is None else _tick(offset)
+        faults.append(Fault("every", repr(given)[:80], allowed, _suggest_alias(given)))
+    width = None if offset is None else _get_fixed_width(offset)
     if width is not None and dtype is not None and not faults:
-        faults += _unit_faults(time, dtype, given, width)
+        faults += _find_unit_faults(time, dtype, given, width)
     check(faults)
-    zone = _zone(dtype)
+    zone = _get_zone(dtype)
     if width is not None and not (zone and isinstance(offset, pd.offsets.Day)):
-        step = math.gcd(width, _granule(zone))
-        return Windows(time, every, closed, label, step, step == width, None, 0, width)
-    fixed = _fixed_offset(zone)
+        step = math.gcd(width, _get_midnight_step(zone))
+        return TimeWindows(time, every, closed, label, step, step == width, None, 0, width)
+    fixed = _get_fixed_offset(zone)
     exact = isinstance(offset, pd.offsets.Day) and offset.n == 1
     named = None if zone is None or fixed is not None else str(zone)
     aware = zone is not None
-    return Windows(time, every, closed, label, DAY, exact, named, fixed or 0, _reach(offset), aware)
+    return TimeWindows(
+        time,
+        every,
+        closed,
+        label,
+        DAY,
+        exact,
+        named,
+        fixed or 0,
+        _measure_longest_width(offset),
+        aware,
+    )
 
 
-def _unit_faults(time: str, dtype: Any, every: str, width: int) -> list[Fault]:
+def _find_unit_faults(time: str, dtype: Any, every: str, width: int) -> list[Fault]:
     """A fault when edges of windows would lie between two times that the column can hold."""
-    unit = _unit(dtype)
+    unit = _get_unit(dtype)
     if width % _NANOSECONDS[unit] == 0:
         return []
     allowed = f"a whole number of {unit}: {time!r} is of type {dtype}"
@@ -155,7 +168,7 @@ def _unit_faults(time: str, dtype: Any, every: str, width: int) -> list[Fault]:
     return [Fault("every", repr(every), allowed, advice)]
 
 
-def _unit(dtype: Any) -> str:
+def _get_unit(dtype: Any) -> str:
     return str(
         dtype.pyarrow_dtype.unit
         if isinstance(dtype, pd.ArrowDtype)
@@ -163,7 +176,7 @@ def _unit(dtype: Any) -> str:
     )
 
 
-def in_letters(every: Any) -> Any:
+def normalize_width(every: Any) -> Any:
     """A width in words as a frequency of pandas; anything else as it is.
 
     Examples
@@ -172,32 +185,32 @@ def in_letters(every: Any) -> Any:
     ('1D', '2h', '15min')
     """
     parts = re.fullmatch(r"\s*(\d*)\s*([A-Za-z]+)\s*", every) if isinstance(every, str) else None
-    word = parts and _WORDS.get(parts[2].lower() if len(parts[2]) > 1 else parts[2])
+    word = parts and _WIDTH_WORDS.get(parts[2].lower() if len(parts[2]) > 1 else parts[2])
     return f"{parts[1]}{word}" if parts and word else every
 
 
-def _offset(every: Any) -> Any:
+def _parse_offset(every: Any) -> Any:
     # What pandas does with a text takes time that grows with the square of its length.
-    if isinstance(every, str) and len(every) > _LONGEST:
+    if isinstance(every, str) and len(every) > _MAX_LENGTH:
         return None
     try:
         offset: Any = pd.tseries.frequencies.to_offset(every)
-        if offset is not None and _tick(offset) is None:
+        if offset is not None and _get_fixed_width(offset) is None:
             pd.Series(1, index=_EXAMPLE).groupby(pd.Grouper(freq=offset)).size()
     except (ValueError, TypeError, AttributeError, ArithmeticError):
         return None
     if offset is None or offset.n <= 0:
         return None
-    if _tick(offset) is None:  # of the calendar: hours of business would divide the days
+    if _get_fixed_width(offset) is None:  # of the calendar: hours of business would divide the days
         steps = pd.date_range("2023-12-31", periods=30, freq=offset)
         return offset if (steps == steps.normalize()).all() else None
     return offset
 
 
-def _newer(every: Any) -> str:
+def _suggest_alias(every: Any) -> str:
     """Advice for what older releases of pandas called a frequency."""
     parts = re.fullmatch(r"\s*(\d*)\s*([A-Za-z]+)(-[A-Za-z]+)?\s*", str(every))
-    name = parts and _RENAMED.get(parts[2])
+    name = parts and _RENAMED_ALIASES.get(parts[2])
     if not parts or not name:
         return ""
     month = ""
@@ -208,7 +221,7 @@ def _newer(every: Any) -> str:
     return f"write {parts[1] + name + (parts[3] or '')!r}{month}"
 
 
-def _tick(offset: Any) -> int | None:
+def _get_fixed_width(offset: Any) -> int | None:
     """Nanoseconds of a width that is always the same."""
     if isinstance(offset, pd.offsets.Day):
         return int(offset.n) * DAY
@@ -217,7 +230,7 @@ def _tick(offset: Any) -> int | None:
     return None
 
 
-def _reach(offset: Any) -> int:
+def _measure_longest_width(offset: Any) -> int:
     """Nanoseconds between two edges, rounded up: measured over some steps of the calendar."""
     start = pd.Timestamp("2023-12-31")
     steps = pd.date_range(start, periods=30, freq=offset)
@@ -225,25 +238,25 @@ def _reach(offset: Any) -> int:
     return pd.Timedelta(longest + pd.Timedelta(days=10)).as_unit("ns").value
 
 
-def _zone(dtype: Any) -> tzinfo | None:
+def _get_zone(dtype: Any) -> tzinfo | None:
     if isinstance(dtype, pd.ArrowDtype):
         values: Any = pd.Series([], dtype=dtype)
         return values.dt.tz
     return getattr(dtype, "tz", None)
 
 
-def _fixed_offset(zone: tzinfo | None) -> int | None:
+def _get_fixed_offset(zone: tzinfo | None) -> int | None:
     """Nanoseconds ahead of UTC, for a zone that has no name and no rules."""
     offset = None if zone is None else zone.utcoffset(None)
     return None if offset is None else int(offset.total_seconds()) * 10**9
 
 
 @lru_cache
-def _granule(zone: tzinfo | None) -> int:
+def _get_midnight_step(zone: tzinfo | None) -> int:
     """Nanoseconds of which every local midnight since 1970 is a multiple, counted in UTC."""
     if zone is None:
         return DAY
-    fixed = _fixed_offset(zone)
+    fixed = _get_fixed_offset(zone)
     if fixed is not None:
         return math.gcd(DAY, fixed)
     offsets = {

@@ -10,10 +10,10 @@ from hyperplane.collections.frames.arguments import has_column
 from hyperplane.errors import Fault, check
 
 #: Name of the times of an index that has none.
-UNNAMED = "time"
+DEFAULT_NAME = "time"
 
 
-def time_column(df: dd.DataFrame, time: Any) -> tuple[dd.DataFrame, Any]:
+def ensure_time_column(df: dd.DataFrame, time: Any) -> tuple[dd.DataFrame, Any]:
     """The collection with its times in a column, and the name of that column.
 
     Parameters
@@ -32,7 +32,7 @@ def time_column(df: dd.DataFrame, time: Any) -> tuple[dd.DataFrame, Any]:
     named = isinstance(time, str) and time == index.name
     if has_column(df._meta, time) or not (time is None or named):
         return df, time
-    name = index.name if isinstance(index.name, str) else UNNAMED
+    name = index.name if isinstance(index.name, str) else DEFAULT_NAME
     if name in df._meta.columns:
         advice = f"write time={name!r} for the column, or give the index another name: "
         advice += "df.rename_axis(index='at')"

@@ -13,24 +13,29 @@ import polars as pl
 import pyarrow as pa
 from dask.tokenize import tokenize
 
-from hyperplane.collections.flags import flag_faults
+from hyperplane.collections.flags import find_flag_faults
 from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
-    columns_fault,
-    count_fault,
+    find_column_faults,
+    find_count_faults,
+    find_key_faults,
+    find_split_out_faults,
     has_column,
-    keys_fault,
-    names_of,
-    parts_fault,
+    list_names,
 )
 from hyperplane.collections.frames.column_names import escape, escape_all, escape_columns
 from hyperplane.collections.frames.convert import to_pandas
-from hyperplane.collections.frames.finalize import lazy
+from hyperplane.collections.frames.finalize import build_collection
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.kernels.concatenate import together
-from hyperplane.collections.frames.source_collection import Frame, collection, opened, source
-from hyperplane.collections.frames.task_errors import on_piece
+from hyperplane.collections.frames.kernels.concatenate import concat_tables
+from hyperplane.collections.frames.source_collection import (
+    Frame,
+    as_collection,
+    open_partition,
+    select_source,
+)
+from hyperplane.collections.frames.task_errors import name_partition_in_errors
 from hyperplane.errors import Fault
 from hyperplane.public_calls import check_call
 
@@ -47,7 +52,7 @@ class Ranking:
 
 
 #: No partition has more rows, and Polars takes no larger number.
-_MOST = 2**62
+_MAX_ROWS = 2**62
 
 
 @check_call
@@ -101,14 +106,14 @@ def top_n_per_group(
     0      AA     30
     1      UA     12
     """
-    df = collection(df)
+    df = as_collection(df)
     like = df._meta
-    keys = names_of(by)
+    keys = list_names(by)
     with collect_faults() as faults:
-        faults += columns_fault(like, by=keys, column=[column])
-        faults += keys_fault(like, "by", keys)
-        faults += count_fault("n", n) + parts_fault(split_out)
-        faults += flag_faults(ascending=ascending)
+        faults += find_column_faults(like, by=keys, column=[column])
+        faults += find_key_faults(like, "by", keys)
+        faults += find_count_faults("n", n) + find_split_out_faults(split_out)
+        faults += find_flag_faults(ascending=ascending)
         if not keys:
             faults.append(Fault("by", repr(by), "at least one column"))
         if has_column(like, column) and column in [key for key in keys if isinstance(key, str)]:
@@ -118,42 +123,44 @@ def top_n_per_group(
             faults.append(Fault("column", kind, "numbers, times or text", "take its codes"))
     named = escape_columns(like.iloc[:0])
     keys = escape_all(keys)
-    ranking = Ranking(named, tuple(keys), escape(column), min(n, _MOST), not ascending)
-    read = source(df, list(like.columns))
+    ranking = Ranking(named, tuple(keys), escape(column), min(n, _MAX_ROWS), not ascending)
+    read = select_source(df, list(like.columns))
     token = tokenize(read.token, ranking, split_out)
-    pieces = [[piece, number, read.where, ranking] for number, piece in enumerate(read.pieces)]
-    tables = task_graph.tasks("top-n-partial", token, partial_top, pieces)
-    combine = partial(_combined, ranking=ranking)
-    cut = partial(kernel.split, keys=keys, into=split_out)
-    last = task_graph.gathered("top-n", token, tables, split_out, cut, combine)
-    finish = partial(_finished, ranking=ranking)
-    results = task_graph.tasks("top-n", token, finish, [[pieces] for pieces in last])
-    return lazy(results, named.reset_index(drop=True), "top-n")
+    pieces = [[piece, number, read.where, ranking] for number, piece in enumerate(read.partitions)]
+    tables = task_graph.make_tasks("top-n-partial", token, select_partition_top, pieces)
+    combine = partial(_merge_top_rows, ranking=ranking)
+    cut = partial(kernel.split_by_hash, keys=keys, into=split_out)
+    last = task_graph.gather_by_key("top-n", token, tables, split_out, cut, combine)
+    finish = partial(_build_partition, ranking=ranking)
+    results = task_graph.make_tasks("top-n", token, finish, [[pieces] for pieces in last])
+    return build_collection(results, named.reset_index(drop=True), "top-n")
 
 
-@on_piece
-def partial_top(piece: Any, number: int, where: pl.Expr | None, ranking: Ranking) -> pl.DataFrame:
+@name_partition_in_errors
+def select_partition_top(
+    piece: Any, number: int, where: pl.Expr | None, ranking: Ranking
+) -> pl.DataFrame:
     """The winners among a task's rows."""
-    rows = opened(piece, ranking.like, where, ordered=[ranking.column])
-    return kernel.top(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
+    rows = open_partition(piece, ranking.like, where, ordered=[ranking.column])
+    return kernel.select_top_rows(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
 
 
-def _combined(tables: list[pl.DataFrame], ranking: Ranking) -> pl.DataFrame:
-    rows = together(tables).lazy()
-    return kernel.top(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
+def _merge_top_rows(tables: list[pl.DataFrame], ranking: Ranking) -> pl.DataFrame:
+    rows = concat_tables(tables).lazy()
+    return kernel.select_top_rows(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
 
 
-def _finished(tables: list[pl.DataFrame], ranking: Ranking) -> pd.DataFrame:
-    rows = to_pandas(_combined(tables, ranking), ranking.like)
+def _build_partition(tables: list[pl.DataFrame], ranking: Ranking) -> pd.DataFrame:
+    rows = to_pandas(_merge_top_rows(tables, ranking), ranking.like)
     rows = rows.sort_values(
-        ranking.column, ascending=not ranking.descending, kind="stable", key=_sortable
+        ranking.column, ascending=not ranking.descending, kind="stable", key=_make_sortable
     )
     for key in reversed(ranking.by):  # by several at once pandas stumbles on zeros of both signs
-        rows = rows.sort_values(key, kind="stable", key=_sortable)
+        rows = rows.sort_values(key, kind="stable", key=_make_sortable)
     return rows.reset_index(drop=True)
 
 
-def _sortable(values: Any) -> Any:
+def _make_sortable(values: Any) -> Any:
     """The same values, of a type that Arrow can sort: half floats and dictionaries it cannot."""
     kind = values.dtype.pyarrow_dtype if isinstance(values.dtype, pd.ArrowDtype) else None
     if kind is not None and pa.types.is_dictionary(kind):

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import dask.dataframe as dd
 
-from hyperplane.collections.frames.aggregates import AggSpec, understand
+from hyperplane.collections.frames.aggregates import AggSpec, parse_agg
 from hyperplane.collections.frames.arguments import (
     collect_faults,
-    columns_fault,
-    keys_fault,
-    names_of,
-    split_fault,
+    find_column_faults,
+    find_key_faults,
+    find_window_split_faults,
+    list_names,
 )
-from hyperplane.collections.frames.grouping import Grouping, grouped
-from hyperplane.collections.frames.source_collection import Frame, collection
-from hyperplane.collections.frames.time_bins import ROW, Side, windows
-from hyperplane.collections.frames.time_column import time_column
+from hyperplane.collections.frames.grouping import Grouping, aggregate_groups
+from hyperplane.collections.frames.source_collection import Frame, as_collection
+from hyperplane.collections.frames.time_bins import ROW_NUMBER, Side, parse_windows
+from hyperplane.collections.frames.time_column import ensure_time_column
 from hyperplane.public_calls import check_call
 
 
@@ -95,19 +95,19 @@ def window_agg(
     2026-01-01 10:00:00     1      3
     2026-01-01 11:00:00     1      3
     """
-    df, time = time_column(collection(df), time)
+    df, time = ensure_time_column(as_collection(df), time)
     like = df._meta
-    keys = names_of(by)
+    keys = list_names(by)
     with collect_faults() as faults:
-        faults += columns_fault(like, time=[time], by=keys)
-        faults += keys_fault(like, "by", keys)
-        faults += split_fault(split_out, keys)
-        with faults.of():
-            cells = windows(like, time, every, closed, label)
-        with faults.of():
+        faults += find_column_faults(like, time=[time], by=keys)
+        faults += find_key_faults(like, "by", keys)
+        faults += find_window_split_faults(split_out, keys)
+        with faults.collect():
+            cells = parse_windows(like, time, every, closed, label)
+        with faults.collect():
             # pandas sorts by time for windows alone; with keys beside them rows keep their order.
-            in_cells = None if not faults and cells.exact else ROW
-            aggregation = understand(like, agg, order=in_cells if keys else time)
+            in_cells = None if not faults and cells.exact else ROW_NUMBER
+            aggregation = parse_agg(like, agg, order=in_cells if keys else time)
     used = list(dict.fromkeys([time, *keys, *aggregation.columns]))
-    grouping = Grouping.of(like[used].iloc[:0], tuple(keys), cells, aggregation)
-    return grouped(df, grouping, split_out, "window-agg")
+    grouping = Grouping.from_columns(like[used].iloc[:0], tuple(keys), cells, aggregation)
+    return aggregate_groups(df, grouping, split_out, "window-agg")

@@ -17,11 +17,11 @@ from dask.tokenize import tokenize
 from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
-    columns_fault,
-    count_fault,
+    find_column_faults,
+    find_count_faults,
+    find_key_faults,
     has_column,
-    keys_fault,
-    names_of,
+    list_names,
 )
 from hyperplane.collections.frames.column_names import (
     escape,
@@ -30,27 +30,32 @@ from hyperplane.collections.frames.column_names import (
     unescape,
     unescape_columns,
 )
-from hyperplane.collections.frames.count_targets import CountTarget, Values, count_targets
+from hyperplane.collections.frames.count_targets import CountTarget, Values, make_count_targets
 from hyperplane.collections.frames.finalize import (
-    empty_index,
-    group_rows,
-    lazy,
-    placed,
-    with_index,
-    without_freq,
+    assign_windows,
+    build_collection,
+    build_empty_index,
+    drop_freq,
+    select_result_rows,
+    set_result_index,
 )
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.concatenate import TypeConflict
 from hyperplane.collections.frames.object_columns import holds_whole_numbers_and_fractions
-from hyperplane.collections.frames.source_collection import Frame, collection, opened, source
-from hyperplane.collections.frames.task_errors import on_piece
-from hyperplane.collections.frames.time_bins import CELL, Side, Windows, windows
-from hyperplane.collections.frames.time_column import time_column
+from hyperplane.collections.frames.source_collection import (
+    Frame,
+    as_collection,
+    open_partition,
+    select_source,
+)
+from hyperplane.collections.frames.task_errors import name_partition_in_errors
+from hyperplane.collections.frames.time_bins import BIN, Side, TimeWindows, parse_windows
+from hyperplane.collections.frames.time_column import ensure_time_column
 from hyperplane.errors import DataError, Fault
 from hyperplane.public_calls import check_call
 
 #: Numbers of these kinds may be equal, and are named differently.
-_NUMBERS: dict[str, Callable[[pl.DataType], bool]] = {
+_NUMBER_KINDS: dict[str, Callable[[pl.DataType], bool]] = {
     "whole numbers": lambda kind: kind.is_integer(),
     "fractions": lambda kind: kind.is_float(),
     "truth values": lambda kind: kind == pl.Boolean,
@@ -63,18 +68,18 @@ _TWO_NAMES = (
 
 
 @dataclass(frozen=True)
-class Counting:
+class WindowCountSpec:
     """What is counted: the rows of each window, key and value of each target."""
 
     like: pd.DataFrame
     by: tuple[str, ...]
-    windows: Windows
+    windows: TimeWindows
     targets: tuple[CountTarget, ...]
 
     @property
     def keys(self) -> list[str]:
         """Key columns of the partial tables."""
-        return [*self.by, CELL]
+        return [*self.by, BIN]
 
 
 @check_call
@@ -146,54 +151,54 @@ def window_counts(
     2026-01-01 10:00:00         1          1
     2026-01-01 11:00:00         0          1
     """
-    df, time = time_column(collection(df), time)
+    df, time = ensure_time_column(as_collection(df), time)
     like = df._meta
-    targets, keys = names_of(target), names_of(by)
+    targets, keys = list_names(target), list_names(by)
     with collect_faults() as faults:
-        faults += columns_fault(like, time=[time], target=targets, by=keys)
-        faults += keys_fault(like, "by", keys) + keys_fault(like, "target", targets)
+        faults += find_column_faults(like, time=[time], target=targets, by=keys)
+        faults += find_key_faults(like, "by", keys) + find_key_faults(like, "target", targets)
         texts = [name for name in keys if isinstance(name, str)]
         both = [name for name in targets if has_column(like, name) and name in texts]
         faults += [Fault("target", repr(name), "a column that is not in by") for name in both]
         if not targets:
             faults.append(Fault("target", repr(target), "at least one column"))
-        faults += count_fault("max_values", max_values)
-        faults += count_fault("top", top) if top is not None else []
+        faults += find_count_faults("max_values", max_values)
+        faults += find_count_faults("top", top) if top is not None else []
         texts = [name for name in targets if isinstance(name, str)]
-        counted, wrong = count_targets(like, texts, categories, top, max_values)
+        counted, wrong = make_count_targets(like, texts, categories, top, max_values)
         faults += wrong
-        with faults.of():
-            cells = windows(like, time, every, closed, label)
+        with faults.collect():
+            cells = parse_windows(like, time, every, closed, label)
     used = list(dict.fromkeys([time, *keys, *targets]))
-    read = source(df, used)
-    counting = Counting(
+    read = select_source(df, used)
+    counting = WindowCountSpec(
         escape_columns(like[used].iloc[:0]),
         tuple(escape_all(keys)),
         replace(cells, time=escape(cells.time)),
         tuple(counted),
     )
     token = tokenize(read.token, counting)
-    tables = task_graph.tasks(
+    tables = task_graph.make_tasks(
         "window-counts-partial",
         token,
-        partial_counts,
-        [[piece, number, read.where, counting] for number, piece in enumerate(read.pieces)],
+        count_partition,
+        [[piece, number, read.where, counting] for number, piece in enumerate(read.partitions)],
     )
-    merge = partial(_merged, keys=counting.keys, targets=counting.targets)
-    merged = task_graph.tree("window-counts-merge", token, merge, tables)
-    [result] = task_graph.tasks("window-counts", token, pivoted, [[merged, counting]])
+    merge = partial(_merge_tables, keys=counting.keys, targets=counting.targets)
+    merged = task_graph.reduce_tree("window-counts-merge", token, merge, tables)
+    [result] = task_graph.make_tasks("window-counts", token, pivot_windows, [[merged, counting]])
     if any(each.known is None for each in counted):
         return result
-    return lazy([result], _nothing(counting), "window-counts")
+    return build_collection([result], _build_empty_result(counting), "window-counts")
 
 
-@on_piece
-def partial_counts(
-    piece: Any, number: int, where: pl.Expr | None, counting: Counting
+@name_partition_in_errors
+def count_partition(
+    piece: Any, number: int, where: pl.Expr | None, counting: WindowCountSpec
 ) -> list[pl.DataFrame]:
     """The counts of a task's rows, one table for each target."""
-    rows = opened(piece, counting.like, where, exact=[counting.windows.time])
-    rows = kernel.cells(rows, counting.windows)
+    rows = open_partition(piece, counting.like, where, exact=[counting.windows.time])
+    rows = kernel.add_bins(rows, counting.windows)
     if isinstance(piece, pd.DataFrame):
         for target in counting.targets:
             values = piece[unescape(target.name)]
@@ -201,53 +206,53 @@ def partial_counts(
             if is_object and holds_whole_numbers_and_fractions(values):
                 what = "holds objects of whole numbers and fractions"
                 raise DataError(unescape(target.name), what + _TWO_NAMES)
-    tables = kernel.counts(rows, counting.keys, [target.name for target in counting.targets])
+    tables = kernel.count_values(rows, counting.keys, [target.name for target in counting.targets])
     for table, target in zip(tables, counting.targets, strict=True):
         target.check(table)  # no need to wait for the rest
     return tables
 
 
-def pivoted(tables: list[list[pl.DataFrame]], counting: Counting) -> pd.DataFrame:
+def pivot_windows(tables: list[list[pl.DataFrame]], counting: WindowCountSpec) -> pd.DataFrame:
     """Put cells into windows and values into columns."""
-    merged = _merged(tables, counting.keys, counting.targets)
-    numbers, labels = placed(merged[0], counting.windows, counting.like)
-    merged = [table.join(numbers, on=CELL, how="left") for table in merged]
+    merged = _merge_tables(tables, counting.keys, counting.targets)
+    numbers, labels = assign_windows(merged[0], counting.windows, counting.like)
+    merged = [table.join(numbers, on=BIN, how="left") for table in merged]
     # The rows that have no value have their window, too, so any target's table has all keys.
-    rows = group_rows(merged[0], counting.by, labels)
+    rows = select_result_rows(merged[0], counting.by, labels)
     names: list[str] = []
     blocks: list[Any] = []
     types: list[str] = []
     for table, target in zip(merged, counting.targets, strict=True):
-        values = target.values(table, counting.keys)
-        names += target.names(values)
-        types += [target.counts_dtype()] * len(values)
-        blocks.append(kernel.pivoted(table, rows, target.name, values))
+        values = target.select_values(table, counting.keys)
+        names += target.column_names(values)
+        types += [target.count_dtype()] * len(values)
+        blocks.append(kernel.pivot_counts(table, rows, target.name, values))
     made = pd.DataFrame(np.hstack(blocks)).astype(dict(enumerate(types)))
     made.columns = pd.Index(names, dtype="str")  # where there is none, too
-    return unescape_columns(with_index(made, rows, without_freq(labels), counting))
+    return unescape_columns(set_result_index(made, rows, drop_freq(labels), counting))
 
 
-def _nothing(counting: Counting) -> pd.DataFrame:
+def _build_empty_result(counting: WindowCountSpec) -> pd.DataFrame:
     """The result's columns and types, without rows."""
     columns = {
-        f"{unescape(target.name)}_{value}": pd.Series(dtype=target.counts_dtype())
+        f"{unescape(target.name)}_{value}": pd.Series(dtype=target.count_dtype())
         for target in counting.targets
         for value in target.known or ()
     }
     made = pd.DataFrame(columns)
     made.columns = made.columns.astype("str")
-    made.index = empty_index(counting)
+    made.index = build_empty_index(counting)
     return unescape_columns(made)
 
 
-def _merged(
+def _merge_tables(
     tables: list[list[pl.DataFrame]], keys: list[str], targets: Sequence[CountTarget]
 ) -> list[pl.DataFrame]:
     merged = []
     for each, target in zip(zip(*tables, strict=True), targets, strict=True):
         found: dict[str, int] = {}
         for place, table in enumerate(each):
-            for word, holds in _NUMBERS.items():
+            for word, holds in _NUMBER_KINDS.items():
                 if holds(table.schema[target.name]) and table.get_column(target.name).count():
                     found.setdefault(word, place)
         if pd.api.types.is_numeric_dtype(target.like.dtype) and "truth values" not in found:
@@ -258,5 +263,5 @@ def _merged(
             one, other = sorted(two, key=found.__getitem__)
             texts = (f"holds {one}", f" and {other}", _TWO_NAMES)
             raise TypeConflict(unescape(target.name), texts, (found[one], found[other]))
-        merged.append(kernel.add_counts(list(each), keys, target.name))
+        merged.append(kernel.merge_counts(list(each), keys, target.name))
     return merged

@@ -10,14 +10,14 @@ import pytest
 from explain_frames import log, nothing, only, users
 
 from hyperplane.collections.frames.explain import layout, query_plan, repeated_work
-from hyperplane.collections.frames.explain.footers import footers_of
-from hyperplane.collections.frames.explain.lazy_steps import planned
-from hyperplane.collections.frames.explain.sizes import Sizes
+from hyperplane.collections.frames.explain.footers import read_footers
+from hyperplane.collections.frames.explain.lazy_steps import make_lazy
+from hyperplane.collections.frames.explain.sizes import SizeEstimator
 from hyperplane.collections.frames.read import read
 
 
 def size(collection):
-    return Sizes().of(planned(collection.expr))
+    return SizeEstimator().estimate(make_lazy(collection.expr))
 
 
 def big(rows=400_000, users=400_000):
@@ -73,21 +73,21 @@ def test_what_is_not_known_is_not_guessed():
 def test_a_filter_of_files_makes_it_at_most(files):
     read = dd.read_parquet(files[0], filesystem="arrow")
     assert not size(read).at_most
-    pushed = query_plan.gather([read[read.few > 3].expr]).nodes[-1]
-    assert Sizes().of(pushed).at_most
+    pushed = query_plan.build_query_plan([read[read.few > 3].expr]).nodes[-1]
+    assert SizeEstimator().estimate(pushed).at_most
     assert size(read.partitions[0]).at_most
 
 
 def test_many_files_are_sampled(tmp_path):
     for part in range(70):
         users().to_parquet(tmp_path / f"{part}.parquet")
-    found = footers_of(planned(dd.read_parquet(tmp_path).expr))
+    found = read_footers(make_lazy(dd.read_parquet(tmp_path).expr))
     assert found.rows == 70 * 120
     assert found.columns["user"] == pytest.approx(70 * 960, rel=0.2)
 
 
 def test_a_reader_without_footers_has_no_known_size():
-    assert footers_of(SimpleNamespace(_dataset_info={})) is None
+    assert read_footers(SimpleNamespace(_dataset_info={})) is None
 
 
 def test_files_tell_that_groups_are_many(files):
@@ -111,7 +111,7 @@ def test_large_files_that_are_read_again(files, monkeypatch):
     read = dd.read_parquet(files[0])
     pair = read.user.sum(), read.few.max()
     nothing(*pair)
-    monkeypatch.setattr(repeated_work, "WORTH_KEEPING", 1_000_000)
+    monkeypatch.setattr(repeated_work, "LARGE_SOURCE", 1_000_000)
     found = only("read_again", *pair)
     assert found.instead.startswith("df = dd.read_parquet(path, columns=['few', 'user'])")
     nothing(read.user.sum() + read.few.max())

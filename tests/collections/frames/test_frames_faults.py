@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import hyperplane.dataframe as hp
-from hyperplane.collections.frames.time_bins import windows
+from hyperplane.collections.frames.time_bins import parse_windows
 from hyperplane.errors import RequestError
 
 FLIGHTS = pd.DataFrame(
@@ -111,7 +111,7 @@ def test_exchanged_arguments_are_told():
 def test_old_names_of_frequencies_are_told_with_the_new(old, new):
     said = faults_of(lambda: hp.window_agg(flights(), "time", old, {"delay": "sum"}))["every"]
     assert f"write {new!r}" in said
-    assert windows(FLIGHTS, "time", new, None, None).every == new
+    assert parse_windows(FLIGHTS, "time", new, None, None).every == new
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us"])
@@ -120,11 +120,13 @@ def test_windows_between_the_times_of_a_column_are_told(unit):
     fine = FLIGHTS.assign(time=FLIGHTS.time.dt.as_unit(unit))
     zoned = fine.assign(time=fine.time.dt.tz_localize("Europe/Berlin"))
     for frame, kind in ((fine, "[ns]"), (zoned, "[ns, Europe/Berlin]")):
-        said = faults_of(lambda frame=frame: windows(frame, "time", every, None, None))["every"]
+        said = faults_of(lambda frame=frame: parse_windows(frame, "time", every, None, None))[
+            "every"
+        ]
         assert f"a whole number of {unit}: 'time' is of type {frame.time.dtype}" in said
         assert f"df['time'].astype('datetime64{kind}')" in said
         finer = frame.astype({"time": f"datetime64{kind}"})
-        assert windows(finer, "time", every, None, None).every == every
+        assert parse_windows(finer, "time", every, None, None).every == every
 
 
 @pytest.mark.parametrize(("unit", "every"), [("ns", "1ns"), ("us", "1us"), ("ms", "2ms")])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.collections.frames.column_names import escape_columns
-from hyperplane.collections.frames.source_collection import opened, source
+from hyperplane.collections.frames.source_collection import open_partition, select_source
 from hyperplane.dataframe import drop_duplicates, group_agg
 
 COMPARE = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
@@ -90,10 +90,10 @@ def test_rows_are_those_of_pandas(data, files, table):
     except (TypeError, ValueError):  # pandas has no such condition: ~ of objects, say
         return
     columns = list(frame.columns)
-    read = source(lazy, columns)
+    read = select_source(lazy, columns)
     if read.scanned:
         like = escape_columns(lazy._meta[columns])
-        tables = [opened(piece, like, read.where).collect() for piece in read.pieces]
+        tables = [open_partition(piece, like, read.where).collect() for piece in read.partitions]
         rows = [row for table in tables for row in table.get_column("row").to_list()]
     else:
         rows = lazy.row.compute().to_list()
@@ -162,7 +162,7 @@ def check(df):
 @pytest.mark.parametrize("name", sorted(TAKEN))
 def test_what_is_taken_over(files, name):
     df = TAKEN[name](table(files))
-    assert source(df, ["n"]).scanned
+    assert select_source(df, ["n"]).scanned
     check(df)
 
 
@@ -170,14 +170,14 @@ def test_what_is_taken_over(files, name):
 def test_what_is_left_to_dask(files, name):
     df = LEFT[name](table(files))
     check(df)
-    taken = source(df, ["n"])
+    taken = select_source(df, ["n"])
     assert not taken.scanned
     assert taken.where is None
 
 
 def test_a_condition_on_another_frame_is_not_taken_over(files):
     one, two = table(files), table(files)
-    assert not source(one[two.n > 30], ["n"]).scanned  # Dask aligns them, by an index
+    assert not select_source(one[two.n > 30], ["n"]).scanned  # Dask aligns them, by an index
 
 
 def test_a_condition_on_rows_that_are_not_there_any_more(files):
@@ -188,8 +188,8 @@ def test_a_condition_on_rows_that_are_not_there_any_more(files):
 
 def test_only_the_needed_columns_are_scanned(files):
     df = table(files)
-    read = source(df[df.time < pd.Timestamp("2024-01-02")], ["n"])
-    plan = opened(read.pieces[0], escape_columns(df._meta[["n"]]), read.where).explain()
+    read = select_source(df[df.time < pd.Timestamp("2024-01-02")], ["n"])
+    plan = open_partition(read.partitions[0], escape_columns(df._meta[["n"]]), read.where).explain()
     assert "PROJECT 2/6" in plan
 
 

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
-from hyperplane.collections.frames.shuffle_join import comparable
-from hyperplane.collections.frames.source_collection import source
+from hyperplane.collections.frames.shuffle_join import make_keys_comparable
+from hyperplane.collections.frames.source_collection import select_source
 from hyperplane.dataframe import drop_duplicates, group_agg, join, window_agg
 from hyperplane.errors import DataError, RequestError
 
@@ -55,7 +55,7 @@ def test_rows_are_those_of_merge(data, files, both, how):
     one = files.parquet(left, places, data.draw(st.integers(1, 9), "row group"))
     two = files.parquet(right, [len(right) // 2], 3)
     made = join(one, two, on, how)
-    assert source(made, list(made.columns)).scanned
+    assert select_source(made, list(made.columns)).scanned
     ours, want = made.compute(), one.compute().merge(two.compute(), on=on, how=how)
     assert list(ours.columns) == list(want.columns)
     assert truth.rows_of(ours) == truth.rows_of(want)
@@ -127,8 +127,8 @@ def test_a_join_of_a_join(files):
 def test_only_needed_columns_of_both_sides_are_scanned(files):
     one, two = opened(files)
     made = join(one, two, "carrier")
-    read = source(made, ["delay", "name"])
-    plan = read.pieces[0].scan().select("delay", "name").explain()
+    read = select_source(made, ["delay", "name"])
+    plan = read.partitions[0].scan().select("delay", "name").explain()
     assert "unused" not in plan
     assert "PROJECT 2/4" in plan  # carrier and delay of four columns
 
@@ -164,7 +164,7 @@ def test_keys_with_and_without_missing_values_are_of_one_type(files):
     left = pd.DataFrame({"k": pd.array([1, None, 3], dtype="Int32")})
     right = pd.DataFrame({"k": np.array([3, 1], dtype="int32"), "n": [5, 6]})
     made = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k", "left")
-    assert source(made, ["k", "n"]).scanned
+    assert select_source(made, ["k", "n"]).scanned
     assert truth.rows_of(made.compute()) == truth.rows_of(left.merge(right, on="k", how="left"))
 
 
@@ -175,15 +175,15 @@ def test_other_collections_are_joined_by_dask(files):
     changed = one.assign(delay=one.delay + 0)
     for left, right in ((one, of_pandas), (changed, two)):
         made = join(left, right, "carrier", "left")
-        assert not source(made, list(made.columns)).scanned
+        assert not select_source(made, list(made.columns)).scanned
         assert truth.rows_of(made.compute()) == want
 
 
 def test_a_large_right_side_is_joined_by_dask(files, monkeypatch):
     one, two = opened(files)
-    monkeypatch.setattr("hyperplane.collections.frames.join.SMALL", 10)
+    monkeypatch.setattr("hyperplane.collections.frames.join.MAX_SMALL_SIDE", 10)
     made = join(one, two, "carrier")
-    assert not source(made, list(made.columns)).scanned
+    assert not select_source(made, list(made.columns)).scanned
     assert truth.rows_of(made.compute()) == truth.rows_of(flights().merge(carriers(), on="carrier"))
 
 
@@ -252,7 +252,7 @@ def test_keys_whose_names_are_no_text_are_refused_by_name_and_side(name):
 def test_zeros_are_made_one_in_columns_whose_names_are_no_text(name):
     frame = pd.DataFrame({0: pd.array([-0.0, 1.5], dtype="float[pyarrow]")})
     frame.columns = pd.Index([name], tupleize_cols=False)
-    made = comparable(frame, [name])
+    made = make_keys_comparable(frame, [name])
     assert str(made.dtypes.iloc[0]) == "float[pyarrow]"
     assert [str(value) for value in made.iloc[:, 0]] == ["0.0", "1.5"]
 

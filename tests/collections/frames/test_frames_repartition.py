@@ -11,7 +11,7 @@ from dask.distributed import wait
 
 import hyperplane
 from hyperplane.collections.frames import repartition as module
-from hyperplane.collections.frames.collection_size import persisted_size
+from hyperplane.collections.frames.collection_size import measure_persisted_size
 from hyperplane.dataframe import read, repartition
 from hyperplane.errors import RequestError
 
@@ -22,7 +22,7 @@ def fail(*_, **__):
 
 @pytest.fixture(autouse=True)
 def nothing_computes(monkeypatch):
-    monkeypatch.setattr(module, "threads", lambda: 2)
+    monkeypatch.setattr(module, "count_threads", lambda: 2)
     with dask.config.set(scheduler=fail):
         yield
 
@@ -124,12 +124,12 @@ def test_on_a_cluster_the_size_is_that_of_what_is_persisted(files):
         nprocs=1, nthreads=2, num_workers=1, ram_gb_per_proc=1
     )
     try:
-        assert module._target() == pytest.approx(10**9 / 2 / 10, rel=0.01)
+        assert module._choose_partition_size() == pytest.approx(10**9 / 2 / 10, rel=0.01)
         computed = files.assign(y=files.x * 2)
         with dask.config.set(scheduler="dask.distributed"):
             kept = client.persist(computed)
             wait(kept)
-        known = persisted_size(kept)
+        known = measure_persisted_size(kept)
         assert known == pytest.approx(24 * 10**6, rel=0.01)
         assert repartition(kept, "5MB").npartitions == 5
         assert repartition(kept).npartitions == 2

@@ -158,8 +158,8 @@ def test_on_a_cluster(cluster, tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.random(3_000_000)})
     frame.to_parquet(tmp_path / "a.parquet", row_group_size=500_000)
-    assert active_cluster.threads() == active_cluster.processes() == 1
-    assert active_cluster.memory_per_thread() == pytest.approx(1e9, rel=0.1)
+    assert active_cluster.count_threads() == active_cluster.count_processes() == 1
+    assert active_cluster.get_memory_per_thread() == pytest.approx(1e9, rel=0.1)
     assert read(tmp_path / "a.parquet").npartitions == 1
     found = read(tmp_path / "a.parquet", partition_size="9MB")
     assert found.npartitions == 3

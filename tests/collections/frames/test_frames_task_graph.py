@@ -177,17 +177,17 @@ def chained(lists):
 
 
 def test_a_tree_combines_in_order():
-    tables = task_graph.tasks("t", "x", lambda n: [n], [[n] for n in range(100)])
-    levels = task_graph.tree("m", "x", chained, tables)
+    tables = task_graph.make_tasks("t", "x", lambda n: [n], [[n] for n in range(100)])
+    levels = task_graph.reduce_tree("m", "x", chained, tables)
     assert len(levels) <= task_graph.FAN_IN
     assert chained(dask.compute(*levels, scheduler="sync")) == list(range(100))
 
 
 @pytest.mark.parametrize("number", [1, 5, 128, 129, 400])
 def test_an_exchange_brings_equal_keys_together_in_order(number):
-    tables = task_graph.tasks("t", "x", lambda n: [n, n + 1], [[n] for n in range(number)])
+    tables = task_graph.make_tasks("t", "x", lambda n: [n, n + 1], [[n] for n in range(number)])
     cut = [[table] for table in tables]
-    cuts = task_graph.tasks(
+    cuts = task_graph.make_tasks(
         "c", "x", lambda t: [[n for n in t if n % 3 == k] for k in range(3)], cut
     )
     pieces = task_graph.exchange("e", "x", cuts, 3, chained)

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.time_bins import CELL, DAY, windows
+from hyperplane.collections.frames.time_bins import BIN, DAY, parse_windows
 
 HOUR = 3600 * 10**9
 
@@ -36,7 +36,7 @@ def like(dtype):
     ],
 )
 def test_the_usual_windows_are_cells(dtype, every, width, exact):
-    made = windows(like(dtype), "time", every, "right", "right")
+    made = parse_windows(like(dtype), "time", every, "right", "right")
     assert (made.width, made.exact) == (width, exact)
 
 
@@ -51,8 +51,8 @@ def test_no_cell_is_divided_by_an_edge_wherever_windows_begin(zone, every, close
     if zone is not None:
         stamps = stamps.tz_localize("UTC").tz_convert(zone)
     frame = pd.DataFrame({"time": stamps})
-    how = windows(frame, "time", every, closed, "left")
-    found = kernel.cells(pl.from_pandas(frame).lazy(), how).collect().get_column(CELL)
+    how = parse_windows(frame, "time", every, closed, "left")
+    found = kernel.add_bins(pl.from_pandas(frame).lazy(), how).collect().get_column(BIN)
     for begin in (0, 1000, 4001):
         later = frame.iloc[begin:]
         grouper = pd.Grouper(key="time", freq=every, closed=closed, label="left")
@@ -64,5 +64,5 @@ def test_no_cell_is_divided_by_an_edge_wherever_windows_begin(zone, every, close
 def test_no_window_is_longer_than_its_reach():
     for every in ("W", "ME", "QE", "YE", "SME", "B"):
         edges = pd.date_range("1999-12-31", periods=60, freq=every)
-        reach = pd.Timedelta(windows(like("datetime64[us]"), "time", every, None, None).reach)
+        reach = pd.Timedelta(parse_windows(like("datetime64[us]"), "time", every, None, None).reach)
         assert (edges[1:] - edges[:-1]).max() < reach

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import hyperplane.dataframe as hp
-from hyperplane.collections.frames.time_bins import windows
+from hyperplane.collections.frames.time_bins import parse_windows
 from hyperplane.errors import RequestError
 
 ROWS = 60
@@ -96,7 +96,9 @@ def test_only_the_columns_that_are_needed_are_read(tmp_path):
 )
 def test_a_width_in_words_is_that_of_pandas(words, letters):
     like = FRAME.astype({"at": "datetime64[ns]"})
-    assert windows(like, "at", words, None, None) == windows(like, "at", letters, None, None)
+    assert parse_windows(like, "at", words, None, None) == parse_windows(
+        like, "at", letters, None, None
+    )
 
 
 def test_a_day_in_words_counts_as_a_day_of_the_calendar():

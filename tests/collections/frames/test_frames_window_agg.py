@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from frame_strategies import cut
 
-from hyperplane.collections.frames.time_bins import in_letters
+from hyperplane.collections.frames.time_bins import normalize_width
 from hyperplane.dataframe import window_agg
 from hyperplane.errors import DataError, RequestError
 
@@ -205,7 +205,7 @@ def test_widths_of_other_kinds(every):
      ("1500 msec", "1500ms")],
 )  # fmt: skip
 def test_widths_in_words(every, same):
-    assert in_letters(every) == same
+    assert normalize_width(every) == same
     times = pd.date_range("2023-12-20 05:00", periods=3, freq="17min")
     df = cut(log(times), [])
     made, wanted = (window_agg(df, "time", one, {"v": "sum"}).compute() for one in (every, same))

@@ -21,23 +21,23 @@ Divisions = tuple[Any, ...]
 
 
 @total_ordering
-class Unseen:
+class UnknownDivision:
     """A division whose value only a computation could tell; it sorts before every known value."""
 
     def __init__(self, position: int, step: str) -> None:
         self.place = (position, step)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Unseen) and self.place == other.place
+        return isinstance(other, UnknownDivision) and self.place == other.place
 
     def __lt__(self, other: object) -> bool:
-        return not isinstance(other, Unseen) or self.place < other.place
+        return not isinstance(other, UnknownDivision) or self.place < other.place
 
     def __hash__(self) -> int:
         return hash(self.place)
 
 
-class _Planned:
+class _LazySort:
     """What the stand-ins of ``set_index`` and ``sort_values`` have in common."""
 
     operand: Any
@@ -48,18 +48,18 @@ class _Planned:
     @property
     def presorted(self) -> bool:
         """Whether Dask has already found that the rows are sorted by this column."""
-        return bool(self.operand("seen") and self.operand("seen")[1])
+        return bool(self.operand("cached_divisions") and self.operand("cached_divisions")[1])
 
-    def _seen(self) -> Divisions | None:
-        seen = self.operand("seen")
+    def _get_cached_divisions(self) -> Divisions | None:
+        seen = self.operand("cached_divisions")
         return tuple(seen[0]) if seen else None
 
 
-class PlannedSetIndex(_Planned, _shuffle.SetIndex):
+class LazySetIndex(_LazySort, _shuffle.SetIndex):
     """``set_index`` with divisions that nobody has computed."""
 
-    _parameters = [*_shuffle.SetIndex._parameters, "seen"]  # noqa: RUF012 - Dask declares it so
-    _defaults = {**_shuffle.SetIndex._defaults, "seen": None}  # noqa: RUF012
+    _parameters = [*_shuffle.SetIndex._parameters, "cached_divisions"]  # noqa: RUF012 - Dask declares it so
+    _defaults = {**_shuffle.SetIndex._defaults, "cached_divisions": None}  # noqa: RUF012
 
     def _divisions(self) -> Divisions:
         if self.user_divisions is not None:
@@ -67,25 +67,27 @@ class PlannedSetIndex(_Planned, _shuffle.SetIndex):
             return given
         if self._npartitions_input == 1:
             return (None, None)
-        seen = self._seen()
+        seen = self._get_cached_divisions()
         if seen is not None:
             return seen
-        return tuple(Unseen(place, self._name) for place in range(self._npartitions_input + 1))
+        return tuple(
+            UnknownDivision(place, self._name) for place in range(self._npartitions_input + 1)
+        )
 
 
-class PlannedSortValues(_Planned, _shuffle.SortValues):
+class LazySortValues(_LazySort, _shuffle.SortValues):
     """``sort_values`` with a number of partitions that nobody has computed."""
 
-    _parameters = [*_shuffle.SortValues._parameters, "seen"]  # noqa: RUF012 - Dask declares it so
-    _defaults = {**_shuffle.SortValues._defaults, "seen": None}  # noqa: RUF012
+    _parameters = [*_shuffle.SortValues._parameters, "cached_divisions"]  # noqa: RUF012 - Dask declares it so
+    _defaults = {**_shuffle.SortValues._defaults, "cached_divisions": None}  # noqa: RUF012
 
     def _divisions(self) -> Divisions:
         if self.frame.npartitions == 1:  # sorted where it is, whatever number is asked for
             return (None, None)
-        return self._seen() or (None,) * (self._npartitions_input + 1)
+        return self._get_cached_divisions() or (None,) * (self._npartitions_input + 1)
 
 
-class PlannedRepartition(_repartition.Repartition):
+class LazyRepartition(_repartition.Repartition):
     """``repartition`` that neither measures partitions nor lowers all that is below it."""
 
     def _divisions(self) -> Divisions:
@@ -97,22 +99,24 @@ class PlannedRepartition(_repartition.Repartition):
         return tuple(_repartition.Repartition(*self.operands)._lower().divisions)
 
 
-class PlannedRepartitionFreq(_repartition.RepartitionFreq):
+class LazyRepartitionFreq(_repartition.RepartitionFreq):
     """``repartition(freq=...)`` over divisions that may be unseen."""
 
     def _divisions(self) -> Divisions:
         divisions: Divisions = self.frame.divisions
-        return divisions if isinstance(divisions[0], Unseen) else tuple(super()._divisions())
+        return (
+            divisions if isinstance(divisions[0], UnknownDivision) else tuple(super()._divisions())
+        )
 
 
-class PlannedParquet(parquet.ReadParquetFSSpec):
+class LazyReadParquet(parquet.ReadParquetFSSpec):
     """``read_parquet`` that does not go through all footers for a length."""
 
     def _get_lengths(self) -> None:
         return None
 
 
-class PlannedArrowParquet(parquet.ReadParquetPyarrowFS):
+class LazyReadParquetArrow(parquet.ReadParquetPyarrowFS):
     """``read_parquet(filesystem="arrow")`` that reads footers here, not as Dask tasks."""
 
     def _get_lengths(self) -> None:
@@ -133,15 +137,15 @@ class PlannedArrowParquet(parquet.ReadParquetPyarrowFS):
         return 1.0
 
 
-_SAME_OPERANDS = {
-    _repartition.Repartition: PlannedRepartition,
-    _repartition.RepartitionFreq: PlannedRepartitionFreq,
-    parquet.ReadParquetFSSpec: PlannedParquet,
-    parquet.ReadParquetPyarrowFS: PlannedArrowParquet,
+_LAZY_CLASSES = {
+    _repartition.Repartition: LazyRepartition,
+    _repartition.RepartitionFreq: LazyRepartitionFreq,
+    parquet.ReadParquetFSSpec: LazyReadParquet,
+    parquet.ReadParquetPyarrowFS: LazyReadParquetArrow,
 }
 
 
-def planned(expr: Any) -> Any:
+def make_lazy(expr: Any) -> Any:
     """A copy of an expression that no question makes compute.
 
     Parameters
@@ -153,32 +157,32 @@ def planned(expr: Any) -> Any:
     -------
     dask.dataframe.dask_expr.Expr
     """
-    return _planned(expr, {})
+    return _convert_step(expr, {})
 
 
-def _planned(expr: Any, done: dict[str, Any]) -> Any:
+def _convert_step(expr: Any, done: dict[str, Any]) -> Any:
     if expr._name not in done:
-        operands = [_operand(operand, done) for operand in expr.operands]
-        done[expr._name] = _stand_in(expr, operands)
+        operands = [_convert_operand(operand, done) for operand in expr.operands]
+        done[expr._name] = _replace_step(expr, operands)
     return done[expr._name]
 
 
-def _operand(operand: Any, done: dict[str, Any]) -> Any:
+def _convert_operand(operand: Any, done: dict[str, Any]) -> Any:
     if isinstance(operand, Expr):
-        return _planned(operand, done)
+        return _convert_step(operand, done)
     if isinstance(operand, list) and any(isinstance(item, Expr) for item in operand):
-        return [_operand(item, done) for item in operand]
+        return [_convert_operand(item, done) for item in operand]
     return operand
 
 
-def _stand_in(expr: Any, operands: list[Any]) -> Any:
+def _replace_step(expr: Any, operands: list[Any]) -> Any:
     kind = type(expr)
-    if kind in _SAME_OPERANDS:
-        return _SAME_OPERANDS[kind](*operands)
+    if kind in _LAZY_CLASSES:
+        return _LAZY_CLASSES[kind](*operands)
     if kind is _shuffle.SetIndex:
-        return _with_seen(PlannedSetIndex, expr, operands, expr.other._name)
+        return _with_cached_divisions(LazySetIndex, expr, operands, expr.other._name)
     if kind is _shuffle.SortValues:
-        return _with_seen(PlannedSortValues, expr, operands, expr.frame[expr.by[0]]._name)
+        return _with_cached_divisions(LazySortValues, expr, operands, expr.frame[expr.by[0]]._name)
     if kind is _merge.JoinRecursive:
         return kind(*operands)._lower()
     if kind in (FromMap, FromMapProjectable) and expr.operand("user_meta") is no_default:
@@ -190,15 +194,15 @@ def _stand_in(expr: Any, operands: list[Any]) -> Any:
     return kind(*operands) if changed else expr
 
 
-def _with_seen(kind: Any, expr: Any, operands: list[Any], column: str) -> Any:
+def _with_cached_divisions(kind: Any, expr: Any, operands: list[Any], column: str) -> Any:
     """A stand-in that knows what Dask has computed for this step already, if anything."""
     step = kind(*operands, None)
-    ascending = expr._divisions_ascending if kind is PlannedSortValues else expr.ascending
+    ascending = expr._divisions_ascending if kind is LazySortValues else expr.ascending
     key = column, step._npartitions_input, ascending, 128e6, expr.upsample
     if key not in _shuffle.divisions_lru:
         return step
     divisions, lowest, highest, presorted = _shuffle.divisions_lru[key]
-    if kind is PlannedSortValues:
+    if kind is LazySortValues:
         divisions = [None] * len(divisions)
     elif presorted and len(lowest) == step._npartitions_input:
         divisions = [*lowest, highest[-1]]

@@ -10,16 +10,16 @@ from dask.dataframe.dask_expr.io import IO, FromMap, ReadParquet
 from dask.dataframe.dask_expr.io._delayed import FromDelayed
 from dask.utils import funcname
 
-from hyperplane.collections.active_cluster import memory_per_thread
-from hyperplane.collections.frames.explain.lazy_steps import planned
+from hyperplane.collections.active_cluster import get_memory_per_thread
+from hyperplane.collections.frames.explain.lazy_steps import make_lazy
 from hyperplane.collections.frames.explain.report import Finding
-from hyperplane.collections.frames.explain.sizes import Size, Sizes
+from hyperplane.collections.frames.explain.sizes import SizeEstimator, StepSize
 from hyperplane.collections.frames.sources.reader import PartReader
 from hyperplane.units import plural
 
 
 @dataclass
-class Facts:
+class QueryPlan:
     """Everything that is known of the collections before they run.
 
     Parameters
@@ -32,53 +32,53 @@ class Facts:
         What could not be looked at, and why.
     """
 
-    written: list[list[Any]]
-    nodes: list[Any]
+    written_steps: list[list[Any]]
+    simplified_steps: list[Any]
     notes: list[str]
-    sizes: Sizes = field(default_factory=Sizes)
-    memory_per_thread: int | None = field(default_factory=memory_per_thread)
+    sizes: SizeEstimator = field(default_factory=SizeEstimator)
+    memory_per_thread: int | None = field(default_factory=get_memory_per_thread)
 
-    def note(self, what: str, error: Exception) -> None:
+    def add_note(self, what: str, error: Exception) -> None:
         """Keep what could not be looked at, and why."""
-        self.notes.append(_note(what, error))
+        self.notes.append(_format_note(what, error))
 
-    def partitions(self) -> int:
+    def count_partitions(self) -> int:
         """Partitions of all sources."""
         total = 0
-        for node in unique(self.written):
+        for node in list_unique_steps(self.written_steps):
             if isinstance(node, IO):
                 try:
                     total += node.npartitions
                 except Exception as error:  # noqa: BLE001 - see `gather`
-                    self.note(f"partitions of {name_of(node)} not counted", error)
+                    self.add_note(f"partitions of {format_source(node)} not counted", error)
         return total
 
-    def size(self, expr: Any) -> Size | None:
+    def estimate_size(self, expr: Any) -> StepSize | None:
         """Rows and bytes at a step, or None where they are not known."""
-        return self.sizes.of(expr)
+        return self.sizes.estimate(expr)
 
-    def moved(self, *exprs: Any) -> int | None:
+    def total_bytes(self, *exprs: Any) -> int | None:
         """Bytes of some steps together, or None where one is not known."""
-        sizes = [self.size(expr) for expr in exprs]
+        sizes = [self.estimate_size(expr) for expr in exprs]
         return sum(size.total for size in sizes if size) if all(sizes) else None
 
-    def about(self, *exprs: Any) -> str:
+    def describe(self, *exprs: Any) -> str:
         """Partitions and bytes of steps, in words."""
         return " + ".join(
-            f"{plural(expr.npartitions, 'partition')}, {self.size(expr) or 'unknown size'}"
+            f"{plural(expr.npartitions, 'partition')}, {self.estimate_size(expr) or 'unknown size'}"
             for expr in exprs
         )
 
 
 @dataclass(frozen=True)
-class Found:
+class StepFinding:
     """A finding and the step that it is about."""
 
     finding: Finding
     node: Any
 
 
-def gather(exprs: Iterable[Any]) -> Facts:
+def build_query_plan(exprs: Iterable[Any]) -> QueryPlan:
     """Look at expressions without computing anything.
 
     Parameters
@@ -90,23 +90,25 @@ def gather(exprs: Iterable[Any]) -> Facts:
     -------
     Facts
     """
-    roots = [planned(expr) for expr in exprs]
+    roots = [make_lazy(expr) for expr in exprs]
     simplified, notes = [], list[str]()
     for root in roots:
         try:
             simplified.append(root.simplify())
         except Exception as error:  # noqa: BLE001 - any step, also of other packages, may raise any
             simplified.append(root)
-            notes.append(_note("looked at as written, without Dask's simplification", error))
-    return Facts([list(steps([root])) for root in roots], list(steps(simplified)), notes)
+            notes.append(_format_note("looked at as written, without Dask's simplification", error))
+    return QueryPlan(
+        [list(walk_steps([root])) for root in roots], list(walk_steps(simplified)), notes
+    )
 
 
-def _note(what: str, error: Exception) -> str:
+def _format_note(what: str, error: Exception) -> str:
     """What failed; not the message of the error, which may hold an address with a password."""
     return f"{what}, because of {type(error).__name__}"
 
 
-def steps(roots: Iterable[Any]) -> Iterator[Any]:
+def walk_steps(roots: Iterable[Any]) -> Iterator[Any]:
     """All steps below some, each once and before those that it needs."""
     waiting, seen = list(roots), set[str]()
     while waiting:
@@ -117,24 +119,24 @@ def steps(roots: Iterable[Any]) -> Iterator[Any]:
             yield expr
 
 
-def unique(written: Iterable[Iterable[Any]]) -> list[Any]:
+def list_unique_steps(written: Iterable[Iterable[Any]]) -> list[Any]:
     """The steps of several collections, shared ones once."""
     return list({node._name: node for nodes in written for node in nodes}.values())
 
 
-def shown(names: Any) -> str:
+def format_columns(names: Any) -> str:
     """Column names as code, one bare and several as a list."""
     listed = list(names) if isinstance(names, list | tuple) else [names]
     return repr(listed[0]) if len(listed) == 1 else repr(listed)
 
 
-def function_name(function: Any) -> str:
+def format_function(function: Any) -> str:
     """A function's name as it can stand in code; ``f`` for a lambda."""
     name = funcname(function)
     return name if name.isidentifier() and name != "lambda" else "f"
 
 
-def name_of(node: Any) -> str:
+def format_source(node: Any) -> str:
     """What a source or a repartition is called: the function, and the file that it reads."""
     if isinstance(node, ReadParquet):
         path = node.path[0] if isinstance(node.path, list | tuple) else node.path
@@ -145,7 +147,7 @@ def name_of(node: Any) -> str:
         return (node.label or funcname(node.func)).removeprefix("_").replace("-", "_")
     if isinstance(node, FromDelayed):
         return str(node.delayed_container.operands[0].key).partition("-")[0]
-    return {"FromPandas": "from_pandas", "PlannedRepartition": "repartition"}.get(
+    return {"FromPandas": "from_pandas", "LazyRepartition": "repartition"}.get(
         type(node).__name__, type(node).__name__
     )
 

@@ -13,49 +13,54 @@ from dask.dataframe.dask_expr._merge_asof import MergeAsof
 from dask.dataframe.dask_expr.io import IO, FromMap, FromMapProjectable, ReadParquet
 from dask.dataframe.dask_expr.io._delayed import FromDelayed
 
-from hyperplane.collections.frames.explain.groups import brings_groups_together
-from hyperplane.collections.frames.explain.joins import shuffled_sides
+from hyperplane.collections.frames.explain.groups import is_shuffled_groupby
+from hyperplane.collections.frames.explain.joins import list_shuffled_sides
 from hyperplane.collections.frames.explain.query_plan import (
-    Facts,
-    Found,
-    name_of,
-    shown,
-    steps,
-    unique,
+    QueryPlan,
+    StepFinding,
+    format_columns,
+    format_source,
+    list_unique_steps,
+    walk_steps,
 )
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.units import plural
 
 #: Bytes of a Parquet source from which on reading it twice is worth a word.
-WORTH_KEEPING = 1_000_000_000
+LARGE_SOURCE = 1_000_000_000
 
 _TEXT = re.compile(r"csv|json|read_table|read_fwf", re.IGNORECASE)
 
 
-def shared(facts: Facts, costly: Iterable[Found]) -> Iterator[Found]:
+def find_shared_steps(plan: QueryPlan, costly: Iterable[StepFinding]) -> Iterator[StepFinding]:
     """Expensive steps that several of the collections contain: each ``compute()`` repeats them.
 
     Parameters
     ----------
-    facts : Facts
+    plan : Facts
         The collections.
     costly : iterable of Found
         The expensive steps of all collections as they were written.
     """
     holders: dict[str, list[int]] = defaultdict(list)
-    for number, nodes in enumerate(facts.written):
+    for number, nodes in enumerate(plan.written_steps):
         for node in nodes:
             holders[node._name].append(number)
     common = [found for found in costly if len(holders[found.node._name]) > 1]
     below = {
-        step._name for found in common for step in steps([found.node]) if step is not found.node
+        step._name
+        for found in common
+        for step in walk_steps([found.node])
+        if step is not found.node
     }
     for found in common:
         if found.node._name not in below:  # what is below a shared step is shared with it
-            yield Found(_shared(found.finding, len(holders[found.node._name])), found.node)
+            yield StepFinding(
+                _make_shared_finding(found.finding, len(holders[found.node._name])), found.node
+            )
 
 
-def _shared(finding: Finding, count: int) -> Finding:
+def _make_shared_finding(finding: Finding, count: int) -> Finding:
     return Finding(
         "shared_step",
         finding.step,
@@ -67,63 +72,69 @@ def _shared(finding: Finding, count: int) -> Finding:
     )
 
 
-def moved_again(facts: Facts) -> Iterator[Found]:
+def find_repeated_shuffles(plan: QueryPlan) -> Iterator[StepFinding]:
     """Frames that several joins and group-bys move by the same key, each anew."""
     movers: dict[Any, dict[str, tuple[Any, Any]]] = defaultdict(dict)
-    for node in unique(facts.written):
-        for frame, key in _moves(node):
+    for node in list_unique_steps(plan.written_steps):
+        for frame, key in _list_shuffles(node):
             if key is not None:
-                movers[frame._name, shown(key)][node._name] = frame, node
+                movers[frame._name, format_columns(key)][node._name] = frame, node
     for (_, key), moves in movers.items():
         if len(moves) > 1:
             frame, node = next(iter(moves.values()))
             joins = all(isinstance(mover, Merge) for _, mover in moves.values())
-            yield Found(_moved_again(facts, key, frame, len(moves), joins), node)
+            yield StepFinding(
+                _make_repeated_shuffle_finding(plan, key, frame, len(moves), joins), node
+            )
 
 
-def _moves(node: Any) -> list[tuple[Any, Any]]:
+def _list_shuffles(node: Any) -> list[tuple[Any, Any]]:
     """The frames that a step shuffles, and by which columns."""
     if isinstance(node, Merge) and not isinstance(node, MergeAsof):
-        return [(getattr(node, side), node.operand(f"{side}_on")) for side in shuffled_sides(node)]
-    if isinstance(node, GroupByApply) and brings_groups_together(node):
+        return [
+            (getattr(node, side), node.operand(f"{side}_on")) for side in list_shuffled_sides(node)
+        ]
+    if isinstance(node, GroupByApply) and is_shuffled_groupby(node):
         return [(node.frame, node._by_columns or None)]
     return []
 
 
-def _moved_again(facts: Facts, key: str, frame: Any, count: int, joins: bool) -> Finding:
+def _make_repeated_shuffle_finding(
+    plan: QueryPlan, key: str, frame: Any, count: int, joins: bool
+) -> Finding:
     moving = f"set_index({key})" if joins and not key.startswith("[") else f"shuffle({key})"
     use = "join on the index" if "index" in moving else "use map_partitions"
     return Finding(
         "moved_again",
         f"{count} joins or group-bys of the same frame on {key}",
-        facts.about(frame),
+        plan.describe(frame),
         f"each of them moves every row of it by {key}",
         f"df = df.{moving}.persist()  # once; {use} from here on",
         f"df = df.{moving}.persist()",
-        None if facts.moved(frame) is None else count * (facts.moved(frame) or 0),
+        None if plan.total_bytes(frame) is None else count * (plan.total_bytes(frame) or 0),
     )
 
 
-def read_again(facts: Facts) -> Iterator[Found]:
+def find_repeated_reads(plan: QueryPlan) -> Iterator[StepFinding]:
     """Files that are read more than once: text, or very large Parquet."""
     kinds = defaultdict(list)
-    for node in facts.nodes:
+    for node in plan.simplified_steps:
         if isinstance(node, IO):
-            kinds[_identity(node)].append(node)
+            kinds[_get_source_identity(node)].append(node)
     uses = Counter(
         identity
-        for nodes in facts.written
-        for identity in {_identity(node) for node in nodes if isinstance(node, IO)}
+        for nodes in plan.written_steps
+        for identity in {_get_source_identity(node) for node in nodes if isinstance(node, IO)}
     )
     for identity, nodes in kinds.items():
         times = max(len(nodes), uses[identity])
         if times > 1:
-            finding = _read_again(facts, nodes, times)
+            finding = _make_repeated_read_finding(plan, nodes, times)
             if finding:
-                yield Found(finding, nodes[0])
+                yield StepFinding(finding, nodes[0])
 
 
-def _identity(node: Any) -> Any:
+def _get_source_identity(node: Any) -> Any:
     """What two reads of the same files have in common, whichever columns and rows they take."""
     if isinstance(node, ReadParquet):
         return "parquet", node.checksum, repr(node.path)
@@ -132,30 +143,30 @@ def _identity(node: Any) -> Any:
     return node._name
 
 
-def _read_again(facts: Facts, nodes: list[Any], times: int) -> Finding | None:
-    first, name = nodes[0], name_of(nodes[0])
+def _make_repeated_read_finding(plan: QueryPlan, nodes: list[Any], times: int) -> Finding | None:
+    first, name = nodes[0], format_source(nodes[0])
     why = f"it is read {times} times: by several collections, or for different columns and rows"
     if isinstance(first, FromMap | FromDelayed) and _TEXT.search(name):
         return Finding(
             "text_read_again",
             name,
-            facts.about(first),
+            plan.describe(first),
             why + "; text is slow to read",
             "df.to_parquet(folder)\ndf = dd.read_parquet(folder)  # once; use df from here on",
             "df = df.persist()  # if it fits in memory",
         )
     if isinstance(first, ReadParquet):
-        sizes = [facts.size(node) for node in nodes]
-        if all(size and size.total >= WORTH_KEEPING for size in sizes):
+        sizes = [plan.estimate_size(node) for node in nodes]
+        if all(size and size.total >= LARGE_SOURCE for size in sizes):
             columns = sorted({str(column) for node in nodes for column in node.columns})
             return Finding(
                 "read_again",
                 name,
-                facts.about(*nodes),
+                plan.describe(*nodes),
                 why,
                 f"df = dd.read_parquet(path, columns={columns!r})"
                 f"  # {plural(len(columns), 'column')}: all that are used",
                 "df = df.persist()  # if these fit in memory",
-                facts.moved(*nodes),
+                plan.total_bytes(*nodes),
             )
     return None

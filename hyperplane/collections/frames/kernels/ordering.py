@@ -7,25 +7,25 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from hyperplane.collections.frames.kernels.concatenate import together
-from hyperplane.collections.frames.kernels.polars_kernel import numbered
+from hyperplane.collections.frames.kernels.concatenate import concat_tables
+from hyperplane.collections.frames.kernels.polars_kernel import split_by_number
 
 #: Values of a task that say how its rows are spread.
-_SAMPLE = 2048
+_SAMPLE_SIZE = 2048
 
 
-def sample(frame: pl.LazyFrame, column: str) -> tuple[pl.Series, int]:
+def sample_values(frame: pl.LazyFrame, column: str) -> tuple[pl.Series, int]:
     """Some values of a column, drawn by chance, and for how many they stand."""
     values = frame.select(column).collect().to_series().drop_nulls()
-    if len(values) > _SAMPLE:
+    if len(values) > _SAMPLE_SIZE:
         # Neighbours often are alike, so not a slice; a fixed seed, so that a lost task comes back
         # as it was.
-        chosen = np.random.default_rng(0).integers(0, len(values), _SAMPLE)
+        chosen = np.random.default_rng(0).integers(0, len(values), _SAMPLE_SIZE)
         return values.gather(chosen), len(values)
     return values, len(values)
 
 
-def edges(
+def find_split_values(
     samples: Sequence[tuple[pl.Series, int]], descending: bool, into: int
 ) -> pl.Series | None:
     """Values that cut the rows of all samples into parts of about the same size.
@@ -38,7 +38,7 @@ def edges(
         return None
     name = some[0][0].name
     weights = np.concatenate([np.full(len(values), rows / len(values)) for values, rows in some])
-    table = together([pl.DataFrame({name: values}) for values, _ in some], known)
+    table = concat_tables([pl.DataFrame({name: values}) for values, _ in some], known)
     table = table.rename({name: "value"}).with_columns(weight=pl.Series(weights))
     table = table.sort("value", descending=descending)
     share = np.cumsum(table.get_column("weight").to_numpy()) / weights.sum()
@@ -46,7 +46,7 @@ def edges(
     return table.get_column("value").gather(places).unique().sort()
 
 
-def cut(
+def split_by_values(
     rows: pl.DataFrame,
     column: str,
     cuts: pl.Series | None,
@@ -63,10 +63,10 @@ def cut(
         number = len(cuts) - number
     missing = into - 1 if nulls_last else 0
     bucket = pl.select(pl.when(values.is_null()).then(missing).otherwise(number)).to_series()
-    return numbered(rows, bucket, into)
+    return split_by_number(rows, bucket, into)
 
 
-def ordered(
+def sort_rows(
     rows: pl.DataFrame, by: Sequence[str], descending: Sequence[bool], nulls_last: bool
 ) -> pl.DataFrame:
     """Rows in order; those of equal values as they were."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
-from hyperplane.collections.active_cluster import threads
+from hyperplane.collections.active_cluster import count_threads
 from hyperplane.errors import Fault
 from hyperplane.units import parse_bytes
 
@@ -37,7 +37,7 @@ def target(total: int, partition_size: int) -> float:
     """Bytes in memory that a part should have: less than asked where threads would idle."""
     if partition_size == UNDIVIDED:
         return partition_size
-    workers = threads() if total > WORTHWHILE else 1
+    workers = count_threads() if total > WORTHWHILE else 1
     return min(partition_size, max(WORTHWHILE, total / workers))
 
 

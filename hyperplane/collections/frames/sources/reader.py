@@ -22,7 +22,7 @@ from hyperplane.stores.secrets import said
 if TYPE_CHECKING:
     import dask.dataframe as dd
 
-    from hyperplane.collections.frames.partitions import Part
+    from hyperplane.collections.frames.partitions import ScannablePartition
 
 #: What reading a damaged file can raise, in any of the libraries below.
 DAMAGE = (
@@ -46,7 +46,9 @@ class PartReader:
 
     like: pd.DataFrame
 
-    def __call__(self, part: Part, columns: Sequence[Any] | None = None) -> pd.DataFrame:
+    def __call__(
+        self, part: ScannablePartition, columns: Sequence[Any] | None = None
+    ) -> pd.DataFrame:
         """Read a part.
 
         Parameters
@@ -73,7 +75,7 @@ class PartReader:
         return (type(self).__name__, [(str(c), str(t)) for c, t in self.like.dtypes.items()])
 
 
-def _collected(part: Part, names: list[str]) -> pl.DataFrame:
+def _collected(part: ScannablePartition, names: list[str]) -> pl.DataFrame:
     # Parts that Python code reads can do without the copy that a scan of them makes.
     collected = getattr(part, "collected", None)
     frame: pl.DataFrame = (
@@ -82,7 +84,7 @@ def _collected(part: Part, names: list[str]) -> pl.DataFrame:
     return frame
 
 
-def of_parts(parts: Sequence[Part], like: pd.DataFrame, label: str) -> dd.DataFrame:
+def of_parts(parts: Sequence[ScannablePartition], like: pd.DataFrame, label: str) -> dd.DataFrame:
     """A collection with one partition for each part."""
     # Imported late: processes that read one shard need no data frames of Dask.
     import dask.dataframe as dd

@@ -17,7 +17,7 @@ from hyperplane.errors import DataError, Fault, ReadError, check
 from hyperplane.units import is_iterable
 
 if TYPE_CHECKING:
-    from hyperplane.collections.frames.partitions import Part
+    from hyperplane.collections.frames.partitions import ScannablePartition
     from hyperplane.collections.frames.sources.schemas import Mixing
     from hyperplane.collections.frames.sources.types import Decimals
 
@@ -42,7 +42,7 @@ class Table:
         Those whose pandas type the caller set, where another one would be made of its own type.
     """
 
-    parts: Sequence[Part]
+    parts: Sequence[ScannablePartition]
     columns: Mapping[str, pl.DataType]
     optional: set[str]
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
