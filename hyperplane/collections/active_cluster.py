@@ -1,7 +1,6 @@
-"""The cluster that is in use: what the active client can say about it at once.
+"""Threads, processes and memory of the cluster of the default client, or of this machine.
 
-Without a client it is this machine. An asynchronous client would have to be awaited, and counts as
-none.
+An asynchronous client is ignored: its answers would have to be awaited.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dask.system import CPU_COUNT
 
 
 def get_active_client() -> Any | None:
-    """The default client, if there is one that answers without being awaited."""
+    """Return the default client, or None without one or if it is asynchronous."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return None
@@ -25,7 +24,7 @@ def get_active_client() -> Any | None:
 
 
 def count_threads() -> int:
-    """Threads of the cluster, or of this machine.
+    """Return the number of threads of the cluster, or of this machine without a cluster.
 
     Examples
     --------
@@ -36,19 +35,19 @@ def count_threads() -> int:
 
 
 def count_processes() -> int:
-    """Worker processes of the cluster; 1 without one."""
+    """Return the number of worker processes of the cluster; 1 without a cluster."""
     return len(_get_worker_threads()) or 1
 
 
 def get_memory_per_thread() -> int | None:
-    """Bytes for each thread of the smallest worker; None without a cluster or a limit."""
+    """Return the bytes per thread of the smallest worker; None without a cluster or a limit."""
     client = get_active_client()
     if client is None:
         return None
     try:
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
     except (OSError, KeyError):
-        return None  # it has heard nothing from its scheduler
+        return None  # the client has not received anything from its scheduler yet
     shares = [
         worker["memory_limit"] // max(1, worker["nthreads"])
         for worker in workers
@@ -62,4 +61,4 @@ def _get_worker_threads() -> list[int]:
     try:
         return [] if client is None else list(client.nthreads().values())
     except OSError:
-        return []  # the cluster is gone, the client not yet closed
+        return []  # the cluster is closed, the client is not

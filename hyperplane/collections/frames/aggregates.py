@@ -1,9 +1,9 @@
-"""Aggregations as partial states that combine, and what is made of these.
+"""The ``agg`` argument: parsed into partial states that tasks compute and merge.
 
-Every function that pandas knows by these names is a few *states* per group, which tasks compute
-from rows and combine with those of other tasks, and a last step from states to the value.
-Variance combines by the rule of Chan, Golub and LeVeque (1979): counts, means and sums of squared
-deviations, which stays exact where sums of squares would cancel.
+Each aggregation function needs a few *partial states* per group. A task computes them from the
+rows of its partition, further tasks merge them, and the last one computes the value from them.
+Variances are merged from counts, means and sums of squared deviations (Chan, Golub and LeVeque,
+1979), which keeps the precision that sums of squares lose by cancellation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hyperplane.collections.frames.arguments import make_unknown_column_fault
 from hyperplane.collections.frames.column_names import escape
 from hyperplane.errors import Fault, check
 
-#: Function -> the states that it needs.
+#: Function -> kinds of the states that it needs.
 STATES_OF_FUNCTION: dict[str, tuple[str, ...]] = {
     "sum": ("sum",),
     "mean": ("total", "count"),
@@ -37,18 +37,17 @@ STATES_OF_FUNCTION: dict[str, tuple[str, ...]] = {
     "var": ("count", "mean", "m2"),
     "median": ("values",),
 }
-#: States that grow with the values of a group; to combine them in a tree would move all of them
-#: at every level.
+#: States that grow with the number of values of a group. A tree reduction would move all of them
+#: at every level, so they are exchanged by key.
 GROWING_STATES = frozenset({"set", "values"})
-#: Functions whose value for a window without rows is 0, not missing.
+#: Functions that are 0, not missing, for a window without rows.
 ZERO_WHEN_EMPTY = frozenset({"sum", "count", "size", "nunique"})
-#: Functions that text and times do not have; durations have sums.
+#: Functions of numbers and booleans only; ``sum`` is also defined for durations.
 NUMERIC_FUNCTIONS = frozenset({"sum", "mean", "std", "var", "median"})
-
 #: Functions that are computed in double precision.
 FLOAT64_FUNCTIONS = frozenset({"mean", "std", "var"})
 
-#: What pandas raises where a type has no such function, or no groups.
+#: What pandas raises if a type has no such function or cannot be grouped.
 _AGG_ERRORS = (
     KeyError,
     TypeError,
@@ -57,7 +56,7 @@ _AGG_ERRORS = (
     AttributeError,
     ArithmeticError,
 )
-#: Callables that mean the same as a name: by identity, since anybody may name a function "first".
+#: id of a callable -> its name. Identity, not ``__name__``: a user's function may be named "first".
 _FUNCTION_NAMES = {
     id(function): name
     for name in ("sum", "mean", "min", "max", "count", "nunique", "median", "std", "var")
@@ -77,11 +76,11 @@ class PartialState:
     column : str
         Column of the rows.
     kind : str
-        What is kept of it.
+        Kind of state, one of the values of STATES_OF_FUNCTION.
     name : str
-        Its column in partial tables.
+        Column of the state in partial tables.
     order : str or None
-        Column by which rows come first and last; None for the order that they are in.
+        Column that defines ``first`` and ``last``; None for the order of the rows.
     """
 
     column: str
@@ -102,16 +101,17 @@ class OutputColumn:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """A whole ``agg`` argument, understood.
+    """A parsed ``agg`` argument.
 
     Parameters
     ----------
-    outputs : tuple of Output
+    outputs : tuple of OutputColumn
         In the order of the result's columns.
-    states : tuple of State
-        Each once, however many functions share it.
+    states : tuple of PartialState
+        All states without duplicates; functions of one column share states.
     nested : bool
-        Whether the result's columns are pairs (column, function), as pandas has them for lists.
+        Whether the result's columns are pairs (column, function), as in pandas when ``agg`` has
+        lists of functions.
     """
 
     outputs: tuple[OutputColumn, ...]
@@ -120,16 +120,16 @@ class Aggregation:
 
     @property
     def columns(self) -> list[str]:
-        """Input columns that are read."""
+        """Input columns without duplicates."""
         return list(dict.fromkeys(state.column for state in self.states))
 
     @property
     def has_growing_states(self) -> bool:
-        """Whether a state grows with the values of a group."""
+        """Whether a state grows with the number of values of a group."""
         return any(state.kind in GROWING_STATES for state in self.states)
 
     def escape_names(self) -> Aggregation:
-        """The same of columns with escaped names."""
+        """Return the same aggregation for columns with escaped names."""
         states = {state: _escape_state(state) for state in self.states}
         outputs = tuple(
             replace(
@@ -148,25 +148,22 @@ class Aggregation:
 
 
 def parse_agg(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Aggregation:
-    """Check an ``agg`` argument against the columns and types of a frame.
+    """Parse an ``agg`` argument and check it against the columns and types of a frame.
 
     Parameters
     ----------
     like : pandas.DataFrame
-        An empty frame with the columns and types.
+        Empty, with the columns and types.
     agg : mapping
-        Column -> function or list of functions, by name or as a callable of that name.
+        Column -> function or list of functions, each a name or a callable such as ``np.sum``.
     order : str or None
-        Column by which rows come first and last; None for the order that they are in.
-
-    Returns
-    -------
-    Aggregation
+        Column that defines ``first`` and ``last``; None for the order of the rows.
 
     Raises
     ------
     RequestError
-        With every unknown column, unknown function and function that a type does not have.
+        With every unknown column, every unknown function and every function that is not defined
+        for the type of its column.
     """
     faults: list[Fault] = []
     if not isinstance(agg, Mapping) or not agg:
@@ -196,8 +193,9 @@ def parse_agg(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Agg
             try:
                 result = _find_result_dtype(like[column].dtype, name)
             except _AGG_ERRORS:
-                asked = f"{name!r} of a column of type {like[column].dtype}"
-                faults.append(Fault(f"agg[{column!r}]", asked, "functions that pandas has for it"))
+                given = f"{name!r} of a column of type {like[column].dtype}"
+                allowed = "functions that pandas supports for this type"
+                faults.append(Fault(f"agg[{column!r}]", given, allowed))
                 continue
             outputs.append(OutputColumn(column, name, needed, result))
     check(faults)
@@ -212,20 +210,21 @@ def _is_list(functions: Any) -> bool:
     return isinstance(functions, Sequence) and not isinstance(functions, str)
 
 
-def _find_function_fault(dtype: Any, column: str, name: str, asked: str) -> Fault | None:
-    place = f"agg[{column!r}]"
+def _find_function_fault(dtype: Any, column: str, name: str, given: str) -> Fault | None:
+    where = f"agg[{column!r}]"
     if name not in STATES_OF_FUNCTION:
-        advice = "compute others with df.groupby(...).apply(...), which moves all rows of a group"
-        return Fault(place, asked, "one of " + ", ".join(STATES_OF_FUNCTION), advice)
+        advice = "for other functions use df.groupby(...).apply(...), which shuffles all rows"
+        return Fault(where, given, "one of " + ", ".join(STATES_OF_FUNCTION), advice)
     text = f"{name!r} of a column of type {dtype}"
     if name in NUMERIC_FUNCTIONS and not _accepts_numeric_function(dtype, name):
-        return Fault(place, text, "numbers and booleans" + (", durations" * (name == "sum")))
+        return Fault(where, text, "numbers and booleans" + (", durations" * (name == "sum")))
     if name in ("min", "max") and isinstance(dtype, pd.CategoricalDtype):
-        return Fault(place, text, "types with an order", "turn it into text or codes first")
+        return Fault(where, text, "types with an order", "convert it to text or codes first")
     return None
 
 
 def _accepts_numeric_function(dtype: Any, name: str) -> bool:
+    """Return whether one of NUMERIC_FUNCTIONS is defined for a type."""
     kinds = pd.api.types
     if kinds.is_timedelta64_dtype(dtype):
         return name == "sum"
@@ -237,11 +236,11 @@ def _accepts_numeric_function(dtype: Any, name: str) -> bool:
 
 
 def _find_result_dtype(dtype: Any, function: str) -> Any:
-    """The type that pandas gives; asked from pandas itself, on two rows without a value."""
+    """Return the result type of pandas, found by aggregating two rows with pandas."""
     values = pd.Series([0, 0], dtype="int64")
     if isinstance(dtype, pd.ArrowDtype) and pa.types.is_float16(dtype.pyarrow_dtype):
         if function in ("first", "last", "min", "max"):
-            return dtype  # as of NumPy's; pandas groups none of Arrow's
+            return dtype  # as for NumPy's float16; pandas cannot group Arrow's
         dtype = pd.ArrowDtype(pa.float32())
     if isinstance(dtype, pd.ArrowDtype) and pa.types.is_decimal(dtype.pyarrow_dtype):
         column = pd.Series([Decimal(0), Decimal(0)], dtype=dtype)
@@ -258,9 +257,9 @@ def _find_result_dtype(dtype: Any, function: str) -> Any:
 
 
 def _widen_result_dtype(dtype: Any, function: str) -> Any:
-    """The type of the values that are computed, where it is wider than that of pandas."""
+    """Return the type that the kernel computes, if it is wider than the type of pandas."""
     if function in ("sum", "median") and dtype == np.dtype("float16"):
-        return np.dtype("float32")  # the least that the kernel computes with
+        return np.dtype("float32")  # the narrowest float of the kernel
     numbers = getattr(dtype, "numpy_dtype", dtype)
     decimal = isinstance(dtype, pd.ArrowDtype) and pa.types.is_decimal(dtype.pyarrow_dtype)
     short = isinstance(numbers, np.dtype) and numbers.kind == "f" and numbers.itemsize < 8

@@ -1,4 +1,4 @@
-"""The size of a collection in memory: from what is known of its files, or from a few partitions."""
+"""Size of a collection in memory: from file metadata, from the cluster or from a sample."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from hyperplane.collections.active_cluster import get_active_client
 from hyperplane.collections.frames import filter_pushdown
 from hyperplane.collections.frames.explain.sizes import SizeEstimator
 
-#: Partitions that are computed where nothing else tells the size.
+#: Partitions that are computed if the size is not known otherwise.
 SAMPLED_PARTITIONS = 3
 
 
 def estimate_size_before_filters(df: Any) -> int | None:
-    """Bytes in memory before any filter, where they are known without computing."""
-    found = filter_pushdown.extract_filters(df.expr)
-    if found is not None:
-        sizes = [part.nbytes for part in found[0].iterables[0]]
+    """Return the bytes in memory before filters, or None if unknown; computes nothing."""
+    scan = filter_pushdown.extract_filters(df.expr)
+    if scan is not None:
+        sizes = [part.nbytes for part in scan[0].iterables[0]]
         return None if None in sizes else sum(sizes)
     size = SizeEstimator().estimate(df.expr)
     return None if size is None else size.total
 
 
 def measure_persisted_size(df: Any) -> int | None:
-    """Bytes of a collection that the active cluster holds."""
+    """Return the bytes of a collection that is persisted on the cluster; None if it is not."""
     client = get_active_client()
     if client is None:
         return None
@@ -42,10 +42,10 @@ def measure_persisted_size(df: Any) -> int | None:
 
 
 def estimate_size_from_sample(df: Any) -> int | None:
-    """Bytes in memory by a few partitions, filters included.
+    """Return the bytes in memory after filters, extrapolated from a few computed partitions.
 
-    None where a partition is not made of one of the source's alone: one of a shuffle would
-    compute everything.
+    None unless each partition depends on one source partition: one partition of a shuffle would
+    compute the whole collection.
     """
     rowwise = (Blockwise, FromMap, FromPandas, ReadParquet)
     if not all(isinstance(node, rowwise) for node in df.expr.walk()):

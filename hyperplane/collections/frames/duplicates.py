@@ -91,30 +91,32 @@ def drop_duplicates(
             faults.append(Fault("subset", repr(subset), "at least one column, or None for all"))
         if not is_one_of(keep, ("first", "last")):
             faults.append(Fault("keep", repr(keep)[:80], "'first' or 'last'"))
-    read = select_source(df, list(like.columns))
+    source = select_source(df, list(like.columns))
     like, columns = escape_columns(like), escape_all(columns)
-    into = split_out or task_graph.choose_row_receiver_count(len(read.partitions))
-    token = tokenize(read.token, columns, keep, into)
-    once = partial(_drop_duplicates, columns=columns, keep=keep)
-    pieces = [
-        [piece, number, read.where, like, columns, keep]
-        for number, piece in enumerate(read.partitions)
+    into = split_out or task_graph.choose_row_receiver_count(len(source.partitions))
+    token = tokenize(source.token, columns, keep, into)
+    combine = partial(_drop_duplicates, columns=columns, keep=keep)
+    arguments = [
+        [partition, number, source.where, like, columns, keep]
+        for number, partition in enumerate(source.partitions)
     ]
     tables = task_graph.make_tasks(
-        "drop-duplicates-partial", token, drop_partition_duplicates, pieces
+        "drop-duplicates-partial", token, drop_partition_duplicates, arguments
     )
-    cut = partial(kernel.split_by_hash, keys=columns, into=into)
-    last = task_graph.gather_by_key("drop-duplicates", token, tables, into, cut, once)
+    split = partial(kernel.split_by_hash, keys=columns, into=into)
+    received_tables = task_graph.gather_by_key(
+        "drop-duplicates", token, tables, into, split, combine
+    )
     finish = partial(_build_partition, columns=columns, keep=keep, like=like)
     results = task_graph.make_tasks(
-        "drop-duplicates", token, finish, [[received] for received in last]
+        "drop-duplicates", token, finish, [[received] for received in received_tables]
     )
     return build_collection(results, like, "drop-duplicates")
 
 
 @name_partition_in_errors
 def drop_partition_duplicates(
-    piece: Any,
+    partition: Any,
     number: int,
     where: pl.Expr | None,
     like: pd.DataFrame,
@@ -122,7 +124,7 @@ def drop_partition_duplicates(
     keep: Keep,
 ) -> pl.DataFrame:
     """A task's rows without their repeats."""
-    return kernel.drop_repeats(open_partition(piece, like, where), subset, keep)
+    return kernel.drop_repeats(open_partition(partition, like, where), subset, keep)
 
 
 def _drop_duplicates(tables: list[pl.DataFrame], columns: list[str], keep: Keep) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Group-by in partial tables: the tasks behind windows and group-bys."""
+"""Tasks of group-bys and time windows: partial tables per partition, then their merge."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from hyperplane.errors import DataError
 
 @dataclass(frozen=True)
 class Grouping:
-    """What the rows are grouped by, and what is kept of each group.
+    """Keys, time windows and aggregations of one call; column names are escaped.
 
     Parameters
     ----------
@@ -43,10 +43,10 @@ class Grouping:
         Empty, with the types of the columns that are used.
     by : tuple of str
         Key columns.
-    windows : Windows or None
-        Time windows, beside the keys.
+    windows : TimeWindows or None
+        Time windows besides the keys.
     aggregation : Aggregation
-        What is computed.
+        The parsed ``agg`` argument.
     """
 
     like: pd.DataFrame
@@ -62,7 +62,7 @@ class Grouping:
         windows: TimeWindows | None,
         aggregation: Aggregation,
     ) -> Grouping:
-        """A grouping of columns with the names that they have in pandas."""
+        """Build a grouping from the column names of pandas."""
         if windows is not None:
             windows = replace(windows, time=escape(windows.time))
         return cls(escape_columns(like), tuple(escape_all(by)), windows, aggregation.escape_names())
@@ -74,70 +74,74 @@ class Grouping:
 
     @property
     def exact_keys(self) -> list[str]:
-        """Keys of which equal values belong to one group of the result, and to no other."""
+        """Keys whose values each belong to exactly one group of the result."""
         return [*self.by, *([BIN] if self.windows and self.windows.exact else [])]
 
 
 def aggregate_groups(
     df: dd.DataFrame, grouping: Grouping, split_out: int, name: str
 ) -> dd.DataFrame:
-    """The lazy result of a grouping."""
-    read = select_source(df, [unescape(name) for name in grouping.like.columns])
+    """Return the lazy result of a grouping."""
+    source = select_source(df, [unescape(name) for name in grouping.like.columns])
     windows, states = grouping.windows, grouping.aggregation.states
-    spans: list[list[TimeRange] | None] = [None] * len(read.partitions)
+    time_ranges: list[list[TimeRange] | None] = [None] * len(source.partitions)
     if (
         windows
         and windows.exact
         and grouping.aggregation.has_growing_states
-        and read.scannable_partitions
+        and source.scannable_partitions
     ):
-        spans = find_overlapping_ranges(read.scannable_partitions, windows)
+        time_ranges = find_overlapping_ranges(source.scannable_partitions, windows)
     into = split_out
     if split_out == 1 and grouping.aggregation.has_growing_states and grouping.exact_keys:
-        into = task_graph.choose_receiver_count(len(read.partitions))
-    token = tokenize(read.token, grouping, split_out, into)
+        into = task_graph.choose_receiver_count(len(source.partitions))
+    token = tokenize(source.token, grouping, split_out, into)
     tables = task_graph.make_tasks(
         f"{name}-partial",
         token,
         aggregate_partition,
         [
-            [piece, number, read.where, grouping, span]
-            for number, (piece, span) in enumerate(zip(read.partitions, spans, strict=True))
+            [partition, number, source.where, grouping, ranges]
+            for number, (partition, ranges) in enumerate(
+                zip(source.partitions, time_ranges, strict=True)
+            )
         ],
     )
     merge = partial(kernel.merge_partials, keys=grouping.keys, states=states)
     finish = partial(build_result, grouping=grouping, several=split_out > 1)
     cut = partial(kernel.split_by_hash, keys=grouping.exact_keys, into=into)
-    last = task_graph.gather_by_key(name, token, tables, into, cut, merge)
+    received = task_graph.gather_by_key(name, token, tables, into, cut, merge)
     if split_out == 1 and into > 1:
-        settle = partial(merge_exchanged_tables, grouping=grouping)
-        last = [
-            task_graph.make_tasks(f"{name}-settle", token, settle, [[pieces] for pieces in last])
+        merge_received = partial(merge_exchanged_tables, grouping=grouping)
+        received = [
+            task_graph.make_tasks(
+                f"{name}-settle", token, merge_received, [[pieces] for pieces in received]
+            )
         ]
-    cells: list[Any] = [None] * len(last)
+    bins: list[Any] = [None] * len(received)
     if windows and split_out > 1:
-        found = task_graph.make_tasks(
+        partition_bins = task_graph.make_tasks(
             f"{name}-cells", token, kernel.select_bins, [[table] for table in tables]
         )
-        cells = task_graph.make_tasks(
-            f"{name}-all-cells", token, kernel.merge_bins, [[found]]
-        ) * len(last)
-    results = task_graph.make_tasks(name, token, finish, list(zip(last, cells, strict=True)))
+        bins = task_graph.make_tasks(
+            f"{name}-all-cells", token, kernel.merge_bins, [[partition_bins]]
+        ) * len(received)
+    results = task_graph.make_tasks(name, token, finish, list(zip(received, bins, strict=True)))
     return build_collection(results, build_empty_result(grouping), name)
 
 
 @name_partition_in_errors
 def aggregate_partition(
-    piece: Any,
+    partition: Any,
     number: int,
     where: pl.Expr | None,
     grouping: Grouping,
-    spans: Sequence[TimeRange] | None,
+    time_ranges: Sequence[TimeRange] | None,
 ) -> pl.DataFrame:
-    """What a task keeps of its rows."""
+    """Return the partial table of a partition."""
     exact = [grouping.windows.time] if grouping.windows else []
     ordered = [out.column for out in grouping.aggregation.outputs if out.function in ("min", "max")]
-    rows = open_partition(piece, grouping.like, where, exact=exact, ordered=ordered)
+    rows = open_partition(partition, grouping.like, where, exact=exact, ordered=ordered)
     check_value_types(rows, grouping.aggregation)
     if any(state.order == ROW_NUMBER for state in grouping.aggregation.states):
         rows = rows.with_row_index(ROW_NUMBER, offset=0).with_columns(
@@ -146,15 +150,15 @@ def aggregate_partition(
     if grouping.windows:
         rows = kernel.add_bins(rows, grouping.windows)
     table = kernel.aggregate_rows(rows, grouping.keys, grouping.aggregation.states)
-    if spans is not None and grouping.windows:
+    if time_ranges is not None and grouping.windows:
         table = kernel.count_finished_sets(
-            table, grouping.aggregation.states, grouping.windows.max_width, spans
+            table, grouping.aggregation.states, grouping.windows.max_width, time_ranges
         )
     return table
 
 
 def check_value_types(rows: pl.LazyFrame, aggregation: Aggregation) -> None:
-    """Refuse values that are none of the kind that a function needs, whatever was declared."""
+    """Raise DataError if a function is not defined for the type that a column really has."""
     schema = rows.collect_schema()
     for out in aggregation.outputs:
         kind = schema[out.column]
@@ -164,18 +168,18 @@ def check_value_types(rows: pl.LazyFrame, aggregation: Aggregation) -> None:
         if out.function in NUMERIC_FUNCTIONS and not number:
             if out.function == "sum" and isinstance(kind, pl.Duration):
                 continue
-            some = rows.select(out.column).drop_nulls().head(1).collect()
-            shown = f", such as {some.item()!r:.60}" if some.height else ""
+            first = rows.select(out.column).drop_nulls().head(1).collect()
+            shown = f", such as {first.item()!r:.60}" if first.height else ""
             word = "text" if kind == pl.String else str(kind).lower()
             raise DataError(
                 out.column,
-                f"holds {word}{shown}; {out.function!r} needs numbers and booleans",
+                f"holds {word}{shown}; {out.function!r} needs numbers or booleans",
             )
 
 
 def merge_exchanged_tables(tables: list[pl.DataFrame], grouping: Grouping) -> pl.DataFrame:
-    """Combine the pieces of an exchange, and keep counts where whole sets are no longer needed."""
+    """Merge the received tables of an exchange and replace complete sets by their sizes."""
     table = kernel.merge_partials(tables, grouping.keys, grouping.aggregation.states)
-    if grouping.keys != grouping.exact_keys:  # cells are yet to be put together to windows
+    if grouping.keys != grouping.exact_keys:  # sets of bins are still merged to sets of windows
         return table
     return kernel.count_finished_sets(table, grouping.aggregation.states, 0, [])

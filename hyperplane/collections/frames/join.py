@@ -175,14 +175,14 @@ def join(
     ):
         return _join_by_shuffle(left, right, keys, how, suffixes)
     (root, left_where), (right_root, right_where) = sides  # type: ignore[misc]
-    others = tuple(right_root.iterables[0])
-    sizes = [part.nbytes for part in others]
+    right_partitions = tuple(right_root.iterables[0])
+    sizes = [part.nbytes for part in right_partitions]
     if None in sizes or sum(sizes) > MAX_SMALL_SIDE:
         return _join_by_shuffle(left, right, keys, how, suffixes)
     like = left._meta.merge(right._meta, on=keys, how=how, suffixes=suffixes)
-    both = (set(left.columns) & set(right.columns)) - set(keys)
+    overlapping = (set(left.columns) & set(right.columns)) - set(keys)
     names = [
-        tuple((name, name + suffix if name in both else name) for name in side.columns)
+        tuple((name, name + suffix if name in overlapping else name) for name in side.columns)
         for side, suffix in ((left, suffixes[0]), (right, suffixes[1]))
     ]
     if how == "left":
@@ -190,7 +190,7 @@ def join(
             {new: make_nullable(like[new].dtype) for old, new in names[1] if old not in keys}
         )
     parts = [
-        JoinedPartition(part, others, left_where, right_where, tuple(keys), how, *names)
+        JoinedPartition(part, right_partitions, left_where, right_where, tuple(keys), how, *names)
         for part in root.iterables[0]
     ]
     return of_parts(parts, like, "join")

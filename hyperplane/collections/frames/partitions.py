@@ -1,4 +1,4 @@
-"""A part: the rows of one partition, as the readers plan it and the kernels scan it."""
+"""Interface between readers, which plan partitions, and kernels, which scan them."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import polars as pl
 
-#: Smallest and largest value of a column; None for what is not known.
+#: Smallest and largest value of a column; each is None if unknown.
 Bounds = tuple[Any, Any]
 
 
 class ScannablePartition(Protocol):
-    """Where the rows of one partition lie; small, hashable by Dask and quick to pickle."""
+    """Location of the rows of one partition: small, quick to pickle, tokenizable by Dask."""
 
     @property
     def rows(self) -> int | None:
-        """Number of rows before any filter, where it is known without reading."""
+        """Number of rows before filters; None if unknown without reading."""
         ...
 
     @property
     def nbytes(self) -> int | None:
-        """Bytes in memory, all columns, where they are known or estimated."""
+        """Bytes in memory of all columns, possibly estimated; None if unknown."""
         ...
 
     def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
-        """The rows, filters applied, as a lazy frame into which Polars can push columns.
+        """Return the filtered rows as a lazy frame that supports projection pushdown.
 
-        Missing values are null: there is no NaN.
+        Missing values are null, never NaN.
 
         Parameters
         ----------
         where : polars.Expr, optional
-            A further filter, which takes NaN for null and so can be applied as early as may be.
+            A further filter. It treats NaN as null, so it may be applied before NaN is replaced.
         """
         ...
 
     def bounds(self, column: str) -> Bounds | None:
-        """Smallest and largest value of a column by the file's own statistics, before filters.
+        """Return the smallest and largest value of a column by the file's statistics.
 
-        None when they are not known for every row. Missing values do not count.
+        Filters are ignored, missing values too. None unless the statistics cover every row.
         """
         ...

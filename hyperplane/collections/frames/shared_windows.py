@@ -21,27 +21,27 @@ _MAX_NEIGHBORS = 64
 
 
 def find_overlapping_ranges(
-    parts: Sequence[ScannablePartition], windows: TimeWindows
+    partitions: Sequence[ScannablePartition], windows: TimeWindows
 ) -> list[list[TimeRange] | None]:
     """For each part the spans of the others that come near it; None where they are not known."""
-    found = [_get_time_range(part, windows.time) for part in parts]
-    if any(span is None for span in found):
-        return [None] * len(parts)
-    spans = np.array(found, dtype="int64").reshape(-1, 2)
+    ranges = [_get_time_range(partition, windows.time) for partition in partitions]
+    if any(span is None for span in ranges):
+        return [None] * len(partitions)
+    spans = np.array(ranges, dtype="int64").reshape(-1, 2)
     reach = windows.max_width // 1000 + 1
-    near: list[list[TimeRange] | None] = []
+    overlapping: list[list[TimeRange] | None] = []
     for number, (first, last) in enumerate(spans):
-        meets = (spans[:, 0] <= last + reach) & (spans[:, 1] >= first - reach)
-        meets[number] = False
-        others = np.flatnonzero(meets)
-        near.append(
+        overlaps = (spans[:, 0] <= last + reach) & (spans[:, 1] >= first - reach)
+        overlaps[number] = False
+        others = np.flatnonzero(overlaps)
+        overlapping.append(
             [(int(a), int(b)) for a, b in spans[others]] if len(others) <= _MAX_NEIGHBORS else None
         )
-    return near
+    return overlapping
 
 
-def _get_time_range(part: ScannablePartition, column: str) -> TimeRange | None:
-    bounds = part.bounds(column)
+def _get_time_range(partition: ScannablePartition, column: str) -> TimeRange | None:
+    bounds = partition.bounds(column)
     if bounds is None:
         return None
     first, last = (_to_microseconds(bound) for bound in bounds)

@@ -131,28 +131,31 @@ def sort_values(
             for key in keys
             if has_column(like, key) and isinstance(like[key].dtype, pd.CategoricalDtype)
         ]
-    read = select_source(df, list(like.columns))
+    source = select_source(df, list(like.columns))
     like, keys = escape_columns(like), escape_all(keys)
-    into = split_out or task_graph.choose_row_receiver_count(len(read.partitions))
+    into = split_out or task_graph.choose_row_receiver_count(len(source.partitions))
     descending = tuple(not way for way in directions)
     order = SortOrder(like, tuple(keys), descending, na_position == "last", into)
-    token = tokenize(read.token, order)
-    cuts: Any = None
+    token = tokenize(source.token, order)
+    split_values: Any = None
     if into > 1:
-        of_pieces = [
-            [piece, number, read.where, like[keys[:1]]]
-            for number, piece in enumerate(read.partitions)
+        sample_arguments = [
+            [partition, number, source.where, like[keys[:1]]]
+            for number, partition in enumerate(source.partitions)
         ]
-        samples = task_graph.make_tasks("sort-sample", token, sample_partition, of_pieces)
+        samples = task_graph.make_tasks("sort-sample", token, sample_partition, sample_arguments)
         find = partial(ordering.find_split_values, descending=descending[0], into=into)
-        (cuts,) = task_graph.make_tasks("sort-edges", token, find, [[samples]])
-    pieces = [
-        [piece, number, read.where, order, cuts] for number, piece in enumerate(read.partitions)
+        (split_values,) = task_graph.make_tasks("sort-edges", token, find, [[samples]])
+    arguments = [
+        [partition, number, source.where, order, split_values]
+        for number, partition in enumerate(source.partitions)
     ]
-    tables = task_graph.make_tasks("sort-cut", token, cut_partition, pieces)
-    last = task_graph.exchange("sort", token, tables, into, concat_tables)
+    tables = task_graph.make_tasks("sort-cut", token, cut_partition, arguments)
+    received_tables = task_graph.exchange("sort", token, tables, into, concat_tables)
     finish = partial(_build_partition, order=order)
-    results = task_graph.make_tasks("sort", token, finish, [[received] for received in last])
+    results = task_graph.make_tasks(
+        "sort", token, finish, [[received] for received in received_tables]
+    )
     return build_collection(results, like, "sort")
 
 
@@ -166,24 +169,28 @@ def _are_directions(directions: Any, count: int) -> bool:
 
 @name_partition_in_errors
 def sample_partition(
-    piece: Any, number: int, where: pl.Expr | None, like: pd.DataFrame
+    partition: Any, number: int, where: pl.Expr | None, like: pd.DataFrame
 ) -> tuple[pl.Series, int]:
     """Values of the first column of a task's rows, and for how many rows they stand."""
     return ordering.sample_values(
-        open_partition(piece, like, where, ordered=list(like.columns)), like.columns[0]
+        open_partition(partition, like, where, ordered=list(like.columns)), like.columns[0]
     )
 
 
 @name_partition_in_errors
 def cut_partition(
-    piece: Any, number: int, where: pl.Expr | None, order: SortOrder, cuts: pl.Series | None
+    partition: Any,
+    number: int,
+    where: pl.Expr | None,
+    order: SortOrder,
+    split_values: pl.Series | None,
 ) -> list[pl.DataFrame]:
     """A task's rows, cut at the edges of the result's partitions."""
-    rows = open_partition(piece, order.like, where, ordered=order.by).collect()
+    rows = open_partition(partition, order.like, where, ordered=order.by).collect()
     if order.into == 1:
         return [rows]
     return ordering.split_by_values(
-        rows, order.by[0], cuts, order.into, order.descending[0], order.nulls_last
+        rows, order.by[0], split_values, order.into, order.descending[0], order.nulls_last
     )
 
 

@@ -1,4 +1,4 @@
-"""Where a helper's rows come from: parts that Polars scans itself, or partitions of pandas."""
+"""Input of a helper: partitions that Polars scans from files, or Dask's pandas partitions."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ Frame = dd.DataFrame | str | PathLike[str] | Sequence[str]
 
 
 def as_collection(df: Frame) -> dd.DataFrame:
-    """The dataframe that a helper was given; URLs are read.
+    """Return a Dask dataframe; URLs are read.
 
     Raises
     ------
     RequestError
-        When it is neither.
+        When the argument is neither a Dask dataframe nor URLs.
     """
     if isinstance(df, (str, PathLike)) or (isinstance(df, (list, tuple)) and df):
-        return read(df, partition_size=USUAL)  # which joins small files
+        return read(df, partition_size=USUAL)  # a given size has small files joined
     if isinstance(df, dd.DataFrame):
         check_index(df, "df")
-        # Partitions of a GPU become those of pandas, by Dask's own means.
+        # Partitions in GPU memory (cuDF) are converted to pandas by Dask.
         return df if isinstance(df._meta, pd.DataFrame) else df.to_backend("pandas")
     advice = "for a pandas frame write dask.dataframe.from_pandas(df, npartitions=...)"
     if isinstance(df, dd.Series):
@@ -49,20 +49,20 @@ def as_collection(df: Frame) -> dd.DataFrame:
 
 @dataclass(frozen=True)
 class CollectionSource:
-    """The rows that a helper works on.
+    """Partitions, columns and filters that a helper reads.
 
     Parameters
     ----------
-    pieces : tuple
-        One for each partition: a part, or the delayed pandas frame of a partition.
+    partitions : tuple
+        Each a ScannablePartition, or the Delayed of a pandas frame.
     columns : tuple of str
-        The columns that are read.
+        The columns to read.
     where : polars.Expr or None
-        Rows to keep, where the collection's own filters could be taken over.
+        The collection's filters if Polars applies them.
     token : str
-        Names the content.
+        Dask token of the rows and columns.
     scanned : bool
-        Whether the pieces are parts, which Polars scans.
+        Whether Polars scans the partitions.
     """
 
     partitions: tuple[Any, ...]
@@ -73,15 +73,15 @@ class CollectionSource:
 
     @property
     def scannable_partitions(self) -> list[ScannablePartition] | None:
-        """The parts, when Polars scans them."""
+        """The partitions if Polars scans them, else None."""
         return list(self.partitions) if self.scanned else None
 
 
 def select_source(df: dd.DataFrame, columns: Sequence[str]) -> CollectionSource:
-    """What to read for some columns of a collection, with as little of pandas as can be.
+    """Choose how to read some columns of a collection.
 
-    A collection that is rows and columns chosen from :func:`read` is read by Polars, filters
-    included. Any other is taken as its own pandas partitions, and Dask optimizes up to there.
+    If the collection consists of filters and column selections of :func:`read`, Polars scans the
+    files and applies the filters. Otherwise the partitions are pandas frames computed by Dask.
     """
     wanted = list(dict.fromkeys(columns))
     found = filter_pushdown.extract_filters(df.expr)
@@ -95,71 +95,69 @@ def select_source(df: dd.DataFrame, columns: Sequence[str]) -> CollectionSource:
 
 
 def open_partition(
-    piece: Any,
+    partition: Any,
     declared: pd.DataFrame,
     where: pl.Expr | None,
     *,
     exact: Sequence[str] = (),
     ordered: Sequence[str] = (),
 ) -> pl.LazyFrame:
-    """The rows of a piece, in a task.
+    """Return the rows of a partition as a lazy frame; called in a task.
 
     Parameters
     ----------
     declared : pandas.DataFrame
-        Empty, with the columns that are needed, their names escaped, of the types that the
-        collection says. Other types are taken as they are: what is made of the rows follows the
-        values.
+        Empty, with the needed columns (escaped names) and their declared types. Values of other
+        types are kept, and the result has their type.
     exact : sequence of str
-        Columns that must be of the type that the collection says, because the work is planned by
-        it; values that the type does not hold are an error.
+        Columns that are cast to the declared type, because the plan depends on it.
     ordered : sequence of str
-        Columns whose order matters, which must not turn out to be categories.
+        Columns whose order matters; categories, which may have a different order, are refused.
 
     Raises
     ------
     DataError
-        When a column is missing, or has values that cannot be worked on.
+        When a column is missing or its values cannot be converted.
     """
     names = [unescape(name) for name in declared.columns]
-    if isinstance(piece, pd.DataFrame):
-        rows = _select_columns(piece, names)
+    if isinstance(partition, pd.DataFrame):
+        rows = _select_columns(partition, names)
         rows.columns = declared.columns
         for name in ordered:
             if isinstance(rows[name].dtype, pd.CategoricalDtype):
                 raise DataError(
                     name,
-                    f"is of type category, where the collection says {declared[name].dtype}, and "
-                    "has an order of its own; make it text, or take its codes",
+                    f"is of type category, but the declared type is {declared[name].dtype}, which "
+                    "may have another order; convert it to text, or take its codes",
                 )
         for name in exact:
             rows[name] = cast_exactly(rows[name], declared[name].dtype)
         return from_pandas(rows, declared).lazy()
-    scanned: pl.LazyFrame = piece.scan(where)
+    scanned: pl.LazyFrame = partition.scan(where)
     if names == list(declared.columns):
         return scanned.select(names)
     chosen = scanned.select(selectors.by_name(*names))
     return chosen.rename(dict(zip(names, declared.columns, strict=True)))
 
 
-def _select_columns(piece: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Some columns of a partition, each of which it has once."""
+def _select_columns(partition: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Select columns of a partition; raise DataError if one is missing or not unique."""
     for name in names:
-        found = int((piece.columns == name).sum())
+        found = int((partition.columns == name).sum())
         if found != 1:
-            shown = ", ".join(map(str, piece.columns[:20]))
-            many = "is missing" if not found else f"is there {found} times"
-            raise DataError(name, f"{many}: the columns are {shown}")
-    return piece[list(names)]
+            shown = ", ".join(map(str, partition.columns[:20]))
+            wrong = "is missing" if not found else f"occurs {found} times"
+            raise DataError(name, f"{wrong}; the columns of the partition are {shown}")
+    return partition[list(names)]
 
 
 def cast_exactly(values: pd.Series[Any], declared: Any) -> pd.Series[Any]:
-    """Values in the type that a collection says.
+    """Cast times to the declared type.
 
     Raises
     ------
     DataError
-        When they are none of this type, or the type does not hold them.
+        When values are not times, differ in having a time zone, or change by the cast.
     """
     if values.dtype == declared or values.isna().all():
         return values.astype(declared)
@@ -173,8 +171,9 @@ def cast_exactly(values: pd.Series[Any], declared: Any) -> pd.Series[Any]:
         lost = there if kept is None else there[kept[there.index] != there]
         raise DataError(
             str(values.name),
-            f"holds {lost.iloc[0]!r:.60} of type {values.dtype}, where the collection says "
-            f"{declared}; make them one, as with astype({str(declared)!r})",
+            f"holds {lost.iloc[0]!r:.60} of type {values.dtype}, but the declared type is "
+            f"{declared}; convert all partitions to it, for example with "
+            f"astype({str(declared)!r})",
         )
     return kept
 

@@ -1,4 +1,4 @@
-"""Tasks of a helper: one for each piece, then a tree or an exchange by key."""
+"""Dask tasks of a helper: one per partition, then a tree reduction or an exchange by key."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from hyperplane.collections.active_cluster import (
 )
 from hyperplane.collections.frames.task_errors import run_task
 
-#: Tables that one task combines.
+#: Maximum tables that one task combines.
 FAN_IN = 16
-#: Tables whose pieces an exchange hands from task to task; of more, pieces are joined before.
+#: Maximum tables of an exchange. More tables are joined in groups before, since an exchange has a
+#: task for each pair of table and receiver.
 _MAX_SENDERS = 128
-#: Partitions whose rows one receiver of an exchange can be expected to hold, and their bytes.
+#: Maximum partitions whose rows one receiver of an exchange holds, and the bytes of each.
 _MAX_PARTITIONS_PER_RECEIVER = 8
 _PARTITION_BYTES = 100_000_000
-#: Receivers for each thread, when most rows move.
+#: Receivers per thread if most rows are exchanged.
 _RECEIVERS_PER_THREAD = 4
 
 
 class _SharedGraph(dict[Any, Any]):
-    """The tasks of one helper, which all its Delayed objects share.
+    """Graph of the tasks of one helper, shared by all its Delayed objects.
 
-    To call delayed functions would merge the graphs of all arguments once for each task, which
-    for an exchange between hundreds of partitions takes minutes.
+    Calling delayed functions merges the graphs of all arguments for each task, which takes minutes
+    for an exchange between hundreds of partitions.
 
     Attributes
     ----------
-    ranges : dict
-        Key of a task -> the first and last partition that its result is made of, for errors.
+    partition_ranges : dict
+        Key of a task -> first and last partition of its result, for error messages.
     """
 
     def __init__(self) -> None:
@@ -47,41 +48,45 @@ class _SharedGraph(dict[Any, Any]):
 def make_tasks(
     name: str, token: str, function: Callable[..., Any], each: Sequence[Sequence[Any]]
 ) -> list[Delayed]:
-    """One task for each tuple of arguments, with keys that say what they do.
+    """Make one task for each tuple of arguments; keys begin with the name of the step.
 
-    An argument may be a task or a list of tasks; what else it may be is passed as it is. Tasks
-    whose arguments are no results of this function are taken to be of one partition each.
+    An argument may be a task, a list of tasks or any other value. A task with no argument made by
+    this function belongs to the partition of its position.
     """
-    work = _get_shared_graph(each)
-    made = []
+    shared_graph = _get_shared_graph(each)
+    delayed = []
     for number, arguments in enumerate(each):
         key = f"{name}-{token}-{number}"
-        ranges = _find_partition_ranges(work, arguments)
-        work.partition_ranges[key] = (ranges[0][0], ranges[-1][1]) if ranges else (number, number)
+        ranges = _find_partition_ranges(shared_graph, arguments)
+        shared_graph.partition_ranges[key] = (
+            (ranges[0][0], ranges[-1][1]) if ranges else (number, number)
+        )
         of_list = ranges if any(_is_list(value) for value in arguments) else None
         call = partial(run_task, partitions=of_list) if of_list else run_task
-        work[key] = Task(key, call, function, *map(_make_reference, arguments))
-        made.append(Delayed(key, work))
-    return made
+        shared_graph[key] = Task(key, call, function, *map(_make_reference, arguments))
+        delayed.append(Delayed(key, shared_graph))
+    return delayed
 
 
 def _find_partition_ranges(
-    work: _SharedGraph, arguments: Sequence[Any]
+    shared_graph: _SharedGraph, arguments: Sequence[Any]
 ) -> tuple[tuple[int, int], ...] | None:
-    """The partitions that the tables of a task are made of: of a list, or of the first argument."""
+    """Return the partitions of each table of a task: those of a list, or of the first argument."""
     tables: Any = next((value for value in arguments if _is_list(value)), arguments[:1])
     found = [
-        work.partition_ranges.get(one.key) if isinstance(one, Delayed) else None for one in tables
+        shared_graph.partition_ranges.get(table.key) if isinstance(table, Delayed) else None
+        for table in tables
     ]
     return None if None in found else tuple(found)  # type: ignore[arg-type]
 
 
 def _is_list(value: Any) -> bool:
+    """Return whether a value is a list of tasks."""
     return isinstance(value, list) and _is_task(value)
 
 
 def _get_shared_graph(each: Sequence[Sequence[Any]]) -> _SharedGraph:
-    """What the arguments are part of already, or something new with all that they need."""
+    """Return the graph that all arguments share, or a new one with the graphs of all arguments."""
     graphs: dict[int, Any] = {}
     for arguments in each:
         for value in arguments:
@@ -90,12 +95,12 @@ def _get_shared_graph(each: Sequence[Sequence[Any]]) -> _SharedGraph:
     found = list(graphs.values())
     if len(found) == 1 and isinstance(found[0], _SharedGraph):
         return found[0]
-    work = _SharedGraph()
+    shared_graph = _SharedGraph()
     for graph in found:
-        work.update(graph)
+        shared_graph.update(graph)
         if isinstance(graph, _SharedGraph):
-            work.partition_ranges.update(graph.partition_ranges)
-    return work
+            shared_graph.partition_ranges.update(graph.partition_ranges)
+    return shared_graph
 
 
 def _make_reference(value: Any) -> Any:
@@ -107,6 +112,7 @@ def _make_reference(value: Any) -> Any:
 
 
 def _is_task(value: Any) -> bool:
+    """Return whether a value is a task or a list of tasks."""
     first = value[0] if isinstance(value, list) and value else value
     return isinstance(first, Delayed)
 
@@ -119,14 +125,14 @@ def gather_by_key(
     cut: Callable[[Any], list[Any]],
     combine: Callable[[list[Any]], Any],
 ) -> list[list[Delayed]]:
-    """For each of so many results, the few tables that it is made of, in the order of the rows.
+    """Return the tables of each of ``into`` results, in the order of the rows.
 
     Parameters
     ----------
     cut : callable
-        Cuts a table into as many pieces as there are results, by key.
+        Splits a table by key into ``into`` pieces.
     combine : callable
-        Makes one table, smaller if possible, of several.
+        Combines several tables to one.
     """
     if into == 1:
         return [reduce_tree(f"{name}-merge", token, combine, tables)]
@@ -137,7 +143,7 @@ def gather_by_key(
 def reduce_tree(
     name: str, token: str, combine: Callable[[list[Any]], Any], tables: Sequence[Delayed]
 ) -> list[Delayed]:
-    """Combine neighbours, level by level, until one task can take the rest."""
+    """Combine adjacent tables level by level until at most FAN_IN are left."""
     level = 0
     while len(tables) > FAN_IN:
         groups = [list(tables[i : i + FAN_IN]) for i in range(0, len(tables), FAN_IN)]
@@ -153,52 +159,54 @@ def exchange(
     into: int,
     join: Callable[[list[Any]], Any],
 ) -> list[list[Delayed]]:
-    """Bring together pieces of a kind, of tables that are cut into ``into`` of them.
+    """Return the pieces of each of ``into`` receivers, in the order of the tables.
 
-    Returns
-    -------
-    list of list of Delayed
-        For each of the ``into`` receivers, its pieces in the order of the tables.
+    Parameters
+    ----------
+    cuts : sequence of Delayed
+        Each a list of ``into`` pieces of one table.
+    join : callable
+        Joins the pieces of several tables to one.
     """
     if len(cuts) > _MAX_SENDERS:
         size = -(-len(cuts) // _MAX_SENDERS)
         groups = [list(cuts[i : i + size]) for i in range(0, len(cuts), size)]
         cuts = make_tasks(f"{name}-join", token, _join_cuts, [[group, join] for group in groups])
     pieces = [
-        make_tasks(f"{name}-piece-{number}", token, _take_piece, [[one, i] for i in range(into)])
-        for number, one in enumerate(cuts)
+        make_tasks(f"{name}-piece-{number}", token, _take_piece, [[table, i] for i in range(into)])
+        for number, table in enumerate(cuts)
     ]
     return [list(pieces_of) for pieces_of in zip(*pieces, strict=True)]
 
 
 def _join_cuts(cuts: list[list[Any]], join: Callable[[list[Any]], Any]) -> list[Any]:
-    """Several cut tables as one."""
+    """Join the lists of pieces of several tables to one list."""
     return [join(list(pieces)) for pieces in zip(*cuts, strict=True)]
 
 
-def choose_receiver_count(pieces: int) -> int:
-    """Into how many pieces to cut what must be exchanged, when its partial tables are small.
+def choose_receiver_count(partitions: int) -> int:
+    """Return the number of receivers of an exchange of small partial tables.
 
-    One for each worker process at least: within a process a kernel uses all threads anyway. And
-    enough that each one has to hold only its part of many pieces.
+    At least one per worker process, since a kernel uses all threads of its process, and enough
+    that the data of one receiver fits into its memory.
     """
-    return max(min(pieces, count_processes()), -(-pieces // _partitions_per_receiver()))
+    return max(min(partitions, count_processes()), -(-partitions // _partitions_per_receiver()))
 
 
-def choose_row_receiver_count(pieces: int) -> int:
-    """Into how many pieces to cut what must be exchanged, when it is most of the rows.
+def choose_row_receiver_count(partitions: int) -> int:
+    """Return the number of receivers of an exchange of most rows.
 
-    Tables that fit into a processor's cache are put together in half the time and half the
-    memory, so it is some for each thread.
+    Several per thread: tables that fit into the processor's cache were combined in half the time
+    and half the memory.
     """
     return max(
-        min(pieces * _RECEIVERS_PER_THREAD, count_threads() * _RECEIVERS_PER_THREAD),
-        choose_receiver_count(pieces),
+        min(partitions * _RECEIVERS_PER_THREAD, count_threads() * _RECEIVERS_PER_THREAD),
+        choose_receiver_count(partitions),
     )
 
 
 def _partitions_per_receiver() -> int:
-    """Pieces of which one receiver holds its part, beside what it makes of them."""
+    """Return how many partitions' worth of rows fit into a receiver, besides its result."""
     share = get_memory_per_thread()
     return (
         _MAX_PARTITIONS_PER_RECEIVER

@@ -1,9 +1,9 @@
-"""Cells of time: pieces so small that each lies whole in one window, wherever the windows begin.
+"""Time bins: intervals so short that each lies within one window, wherever windows begin.
 
-Where pandas puts the edges of its windows depends on the first time of the whole data: windows of
-``7h`` begin at the midnight before it. A task knows only its own rows, so it groups by cells that
-need no such knowledge, and pandas itself sorts the cells into windows at the end, when the first
-time is known. For the usual widths (a day, an hour, 15 minutes) a cell is a window.
+The edges of pandas' windows depend on the first time of the whole data: windows of ``7h`` begin at
+the midnight before it. A task sees only the rows of its partition, so it groups by bins, which do
+not depend on other rows. The last task assigns bins to windows with pandas, when the first time is
+known. For common widths (a day, an hour, 15 minutes) a bin is a window.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from hyperplane.errors import Fault, check
 
 Side = Literal["left", "right"]
 DAY = 86_400 * 10**9
-#: Characters that the text of a width may have.
+#: Maximum characters of a width.
 _MAX_LENGTH = 100
-#: Column of partial tables that holds the cell.
+#: Column of partial tables with the bin.
 BIN = "__cell__"
-#: Column of partial tables that holds an instant of the cell, where the cell itself is local.
+#: Column of partial tables with the first instant in a bin, if bins are local days.
 INSTANT = "__instant__"
-#: Column of partial tables that holds the last such instant.
+#: Column of partial tables with the last instant in a bin, if bins are local days.
 LAST_INSTANT = "__last__"
-#: Column with the place of each row in the whole data, where first and last depend on it.
+#: Column with the position of a row in the whole data, if ``first`` or ``last`` depend on it.
 ROW_NUMBER = "__row__"
-#: Names of frequencies that pandas no longer knows, and those that it has for them now.
+#: Frequency aliases that pandas has removed -> their replacements.
 _RENAMED_ALIASES = {
     **{"H": "h", "T": "min", "S": "s", "L": "ms", "U": "us", "N": "ns", "M": "ME", "Q": "QE"},
     **{"Y": "YE", "A": "YE", "AS": "YS", "BH": "bh", "BM": "BME", "BQ": "BQE", "BY": "BYE"},
@@ -43,7 +43,7 @@ _RENAMED_ALIASES = {
     **{"w": "W", "wk": "W", "week": "W", "weeks": "W", "m": "min", "month": "MS", "months": "MS"},
     **{"quarter": "QS", "quarters": "QS", "year": "YS", "years": "YS"},
 }
-#: Words for widths that mean one thing only. Weeks and longer ones have several beginnings.
+#: Unambiguous words for widths; not weeks and longer units, which can begin on several days.
 _WIDTH_WORDS = {
     **{"d": "D", "day": "D", "days": "D", "hr": "h", "hrs": "h", "hour": "h", "hours": "h"},
     **dict.fromkeys(("min", "mins", "minute", "minutes"), "min"),
@@ -58,7 +58,7 @@ _EXAMPLE = pd.DatetimeIndex(["2024-01-01 00:00", "2024-01-01 01:00"])
 
 @dataclass(frozen=True)
 class TimeWindows:
-    """The windows that were asked for, and the cells that they are made of.
+    """Time windows of a call and the bins that compose them.
 
     Parameters
     ----------
@@ -68,20 +68,20 @@ class TimeWindows:
         Width, as a frequency of pandas.
     closed, label : {"left", "right"} or None
         As in pandas.Grouper.
-    width : int
-        Nanoseconds of a cell.
+    bin_width : int
+        Nanoseconds of a bin.
     exact : bool
-        Whether each cell is a whole window. Where it is not, instants on the edge between two
-        cells make a cell of their own: only pandas knows to which side they belong.
+        Whether each bin is a whole window. Otherwise instants on the edge between two bins form a
+        separate bin, because only pandas knows to which window they belong.
     zone : str or None
-        Time zone whose calendar days the cells follow; None where instants will do.
-    shift : int
-        Nanoseconds that the calendar's days are ahead of UTC, for zones of a fixed offset.
-    reach : int
-        Nanoseconds that no window is longer than.
-    instants : bool
-        Whether tables keep an instant of each cell beside it: of a day of some zone, the cell
-        itself is no instant.
+        Time zone whose calendar days are the bins; None if bins are counted in UTC.
+    utc_offset : int
+        Nanoseconds that local time is ahead of UTC, for zones with a fixed offset.
+    max_width : int
+        Upper bound of the nanoseconds of a window.
+    keeps_instants : bool
+        Whether tables keep the first and last instant of each bin: a bin that is a local day is
+        not an instant.
     """
 
     time: str
@@ -96,53 +96,53 @@ class TimeWindows:
     keeps_instants: bool = False
 
     def grouper(self) -> pd.Grouper:
-        """What pandas would group by; its values are the index."""
+        """Return the grouper that makes the same windows in pandas."""
         return pd.Grouper(freq=self.every, closed=self.closed, label=self.label)
 
 
 def parse_windows(
     like: pd.DataFrame, time: str, every: str, closed: Any, label: Any
 ) -> TimeWindows:
-    """Check the arguments of a time window against a frame, and choose the cells.
+    """Check the arguments of time windows against a frame and choose the bins.
 
     Raises
     ------
     RequestError
-        With all that is wrong.
+        With every invalid argument.
     """
     dtype: Any = like[time].dtype if has_column(like, time) else None
     faults = [
-        Fault(name, repr(side)[:80], "'left', 'right' or None for the default of pandas")
+        Fault(name, repr(side)[:80], "'left', 'right' or None for the pandas default")
         for name, side in (("closed", closed), ("label", label))
         if not is_one_of(side, ("left", "right", None))
     ]
     is_date = isinstance(dtype, pd.ArrowDtype) and pa.types.is_date(dtype.pyarrow_dtype)
     if is_date:
-        advice = f"make times of them: df[{time!r}].astype('datetime64[us]')"
+        advice = f"convert dates to times: df[{time!r}].astype('datetime64[us]')"
         faults.append(Fault("time", f"{time!r} of type {dtype}", "a column of times", advice))
     elif dtype is not None and not pd.api.types.is_datetime64_any_dtype(dtype):
         advice = (
-            f"write df = hyperplane.dataframe.to_datetime(df, {time!r}) first, for text with its "
-            "format= or dayfirst=True where the day comes before the month"
+            f"write df = hyperplane.dataframe.to_datetime(df, {time!r}) first, for text with "
+            "format=..., or with dayfirst=True if the day comes before the month"
         )
         faults.append(Fault("time", f"{time!r} of type {dtype}", "a column of times", advice))
-    given, every = every, normalize_width(every)
+    given_width, every = every, normalize_width(every)
     offset = _parse_offset(every)
     if offset is None:
         allowed = "a frequency of pandas, such as '15min', '1h', '1D', 'W' or 'MS'"
-        faults.append(Fault("every", repr(given)[:80], allowed, _suggest_alias(given)))
+        faults.append(Fault("every", repr(given_width)[:80], allowed, _suggest_alias(given_width)))
     width = None if offset is None else _get_fixed_width(offset)
     if width is not None and dtype is not None and not faults:
-        faults += _find_unit_faults(time, dtype, given, width)
+        faults += _find_unit_faults(time, dtype, given_width, width)
     check(faults)
     zone = _get_zone(dtype)
     if width is not None and not (zone and isinstance(offset, pd.offsets.Day)):
         step = math.gcd(width, _get_midnight_step(zone))
         return TimeWindows(time, every, closed, label, step, step == width, None, 0, width)
-    fixed = _get_fixed_offset(zone)
+    fixed_offset = _get_fixed_offset(zone)
     exact = isinstance(offset, pd.offsets.Day) and offset.n == 1
-    named = None if zone is None or fixed is not None else str(zone)
-    aware = zone is not None
+    zone_name = None if zone is None or fixed_offset is not None else str(zone)
+    is_zoned = zone is not None
     return TimeWindows(
         time,
         every,
@@ -150,25 +150,26 @@ def parse_windows(
         label,
         DAY,
         exact,
-        named,
-        fixed or 0,
+        zone_name,
+        fixed_offset or 0,
         _measure_longest_width(offset),
-        aware,
+        is_zoned,
     )
 
 
 def _find_unit_faults(time: str, dtype: Any, every: str, width: int) -> list[Fault]:
-    """A fault when edges of windows would lie between two times that the column can hold."""
+    """Return a fault if the edges of windows are finer than the time unit of the column."""
     unit = _get_unit(dtype)
     if width % _NANOSECONDS[unit] == 0:
         return []
     allowed = f"a whole number of {unit}: {time!r} is of type {dtype}"
     finer = str(dtype).replace(f"[{unit}", "[ns")
-    advice = f"make its times finer first: df[{time!r}].astype({finer!r})"
+    advice = f"convert it to a finer unit first: df[{time!r}].astype({finer!r})"
     return [Fault("every", repr(every), allowed, advice)]
 
 
 def _get_unit(dtype: Any) -> str:
+    """Return the time unit of a NumPy or Arrow type of times."""
     return str(
         dtype.pyarrow_dtype.unit
         if isinstance(dtype, pd.ArrowDtype)
@@ -177,20 +178,21 @@ def _get_unit(dtype: Any) -> str:
 
 
 def normalize_width(every: Any) -> Any:
-    """A width in words as a frequency of pandas; anything else as it is.
+    """Convert a width in words to a frequency of pandas; return other values unchanged.
 
     Examples
     --------
-    >>> in_letters("1day"), in_letters("2 hours"), in_letters("15min")
+    >>> normalize_width("1day"), normalize_width("2 hours"), normalize_width("15min")
     ('1D', '2h', '15min')
     """
-    parts = re.fullmatch(r"\s*(\d*)\s*([A-Za-z]+)\s*", every) if isinstance(every, str) else None
-    word = parts and _WIDTH_WORDS.get(parts[2].lower() if len(parts[2]) > 1 else parts[2])
-    return f"{parts[1]}{word}" if parts and word else every
+    match = re.fullmatch(r"\s*(\d*)\s*([A-Za-z]+)\s*", every) if isinstance(every, str) else None
+    word = match and _WIDTH_WORDS.get(match[2].lower() if len(match[2]) > 1 else match[2])
+    return f"{match[1]}{word}" if match and word else every
 
 
 def _parse_offset(every: Any) -> Any:
-    # What pandas does with a text takes time that grows with the square of its length.
+    """Return the offset of pandas for a width; None if the width is not supported."""
+    # pandas needs time that grows with the square of the length of the text.
     if isinstance(every, str) and len(every) > _MAX_LENGTH:
         return None
     try:
@@ -201,28 +203,28 @@ def _parse_offset(every: Any) -> Any:
         return None
     if offset is None or offset.n <= 0:
         return None
-    if _get_fixed_width(offset) is None:  # of the calendar: hours of business would divide the days
+    if _get_fixed_width(offset) is None:  # calendar offsets: business hours would divide days
         steps = pd.date_range("2023-12-31", periods=30, freq=offset)
         return offset if (steps == steps.normalize()).all() else None
     return offset
 
 
 def _suggest_alias(every: Any) -> str:
-    """Advice for what older releases of pandas called a frequency."""
-    parts = re.fullmatch(r"\s*(\d*)\s*([A-Za-z]+)(-[A-Za-z]+)?\s*", str(every))
-    name = parts and _RENAMED_ALIASES.get(parts[2])
-    if not parts or not name:
+    """Return advice for a frequency alias of an older release of pandas; empty for others."""
+    match = re.fullmatch(r"\s*(\d*)\s*([A-Za-z]+)(-[A-Za-z]+)?\s*", str(every))
+    name = match and _RENAMED_ALIASES.get(match[2])
+    if not match or not name:
         return ""
     month = ""
-    if parts[2] == "M":
+    if match[2] == "M":
         month = ", or 'MS' to name months by their first day"
-    elif parts[2] == "m":
-        month = f", or {parts[1] + 'MS'!r} for months"
-    return f"write {parts[1] + name + (parts[3] or '')!r}{month}"
+    elif match[2] == "m":
+        month = f", or {match[1] + 'MS'!r} for months"
+    return f"write {match[1] + name + (match[3] or '')!r}{month}"
 
 
 def _get_fixed_width(offset: Any) -> int | None:
-    """Nanoseconds of a width that is always the same."""
+    """Return the nanoseconds of a fixed width; None for calendar offsets such as months."""
     if isinstance(offset, pd.offsets.Day):
         return int(offset.n) * DAY
     if isinstance(offset, pd.offsets.Tick):
@@ -231,7 +233,7 @@ def _get_fixed_width(offset: Any) -> int | None:
 
 
 def _measure_longest_width(offset: Any) -> int:
-    """Nanoseconds between two edges, rounded up: measured over some steps of the calendar."""
+    """Return an upper bound of the nanoseconds of a window, from 30 windows of a calendar."""
     start = pd.Timestamp("2023-12-31")
     steps = pd.date_range(start, periods=30, freq=offset)
     longest = (steps[1:] - steps[:-1]).max()
@@ -239,6 +241,7 @@ def _measure_longest_width(offset: Any) -> int:
 
 
 def _get_zone(dtype: Any) -> tzinfo | None:
+    """Return the time zone of a type of times."""
     if isinstance(dtype, pd.ArrowDtype):
         values: Any = pd.Series([], dtype=dtype)
         return values.dt.tz
@@ -246,19 +249,19 @@ def _get_zone(dtype: Any) -> tzinfo | None:
 
 
 def _get_fixed_offset(zone: tzinfo | None) -> int | None:
-    """Nanoseconds ahead of UTC, for a zone that has no name and no rules."""
+    """Return the nanoseconds ahead of UTC of a zone with a fixed offset; None for others."""
     offset = None if zone is None else zone.utcoffset(None)
     return None if offset is None else int(offset.total_seconds()) * 10**9
 
 
 @lru_cache
 def _get_midnight_step(zone: tzinfo | None) -> int:
-    """Nanoseconds of which every local midnight since 1970 is a multiple, counted in UTC."""
+    """Return the nanoseconds that divide the UTC time of every local midnight since 1970."""
     if zone is None:
         return DAY
-    fixed = _get_fixed_offset(zone)
-    if fixed is not None:
-        return math.gcd(DAY, fixed)
+    fixed_offset = _get_fixed_offset(zone)
+    if fixed_offset is not None:
+        return math.gcd(DAY, fixed_offset)
     offsets = {
         datetime(year, month, 1, tzinfo=UTC).astimezone(zone).utcoffset()
         for year in range(1970, 2040)

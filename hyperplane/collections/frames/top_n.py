@@ -124,24 +124,29 @@ def top_n_per_group(
     named = escape_columns(like.iloc[:0])
     keys = escape_all(keys)
     ranking = Ranking(named, tuple(keys), escape(column), min(n, _MAX_ROWS), not ascending)
-    read = select_source(df, list(like.columns))
-    token = tokenize(read.token, ranking, split_out)
-    pieces = [[piece, number, read.where, ranking] for number, piece in enumerate(read.partitions)]
-    tables = task_graph.make_tasks("top-n-partial", token, select_partition_top, pieces)
+    source = select_source(df, list(like.columns))
+    token = tokenize(source.token, ranking, split_out)
+    arguments = [
+        [partition, number, source.where, ranking]
+        for number, partition in enumerate(source.partitions)
+    ]
+    tables = task_graph.make_tasks("top-n-partial", token, select_partition_top, arguments)
     combine = partial(_merge_top_rows, ranking=ranking)
-    cut = partial(kernel.split_by_hash, keys=keys, into=split_out)
-    last = task_graph.gather_by_key("top-n", token, tables, split_out, cut, combine)
+    split = partial(kernel.split_by_hash, keys=keys, into=split_out)
+    received_tables = task_graph.gather_by_key("top-n", token, tables, split_out, split, combine)
     finish = partial(_build_partition, ranking=ranking)
-    results = task_graph.make_tasks("top-n", token, finish, [[pieces] for pieces in last])
+    results = task_graph.make_tasks(
+        "top-n", token, finish, [[arguments] for arguments in received_tables]
+    )
     return build_collection(results, named.reset_index(drop=True), "top-n")
 
 
 @name_partition_in_errors
 def select_partition_top(
-    piece: Any, number: int, where: pl.Expr | None, ranking: Ranking
+    partition: Any, number: int, where: pl.Expr | None, ranking: Ranking
 ) -> pl.DataFrame:
     """The winners among a task's rows."""
-    rows = open_partition(piece, ranking.like, where, ordered=[ranking.column])
+    rows = open_partition(partition, ranking.like, where, ordered=[ranking.column])
     return kernel.select_top_rows(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
 
 

@@ -103,11 +103,11 @@ def window_agg(
         faults += find_key_faults(like, "by", keys)
         faults += find_window_split_faults(split_out, keys)
         with faults.collect():
-            cells = parse_windows(like, time, every, closed, label)
+            time_windows = parse_windows(like, time, every, closed, label)
         with faults.collect():
             # pandas sorts by time for windows alone; with keys beside them rows keep their order.
-            in_cells = None if not faults and cells.exact else ROW_NUMBER
-            aggregation = parse_agg(like, agg, order=in_cells if keys else time)
+            order_column = None if not faults and time_windows.exact else ROW_NUMBER
+            aggregation = parse_agg(like, agg, order=order_column if keys else time)
     used = list(dict.fromkeys([time, *keys, *aggregation.columns]))
-    grouping = Grouping.from_columns(like[used].iloc[:0], tuple(keys), cells, aggregation)
+    grouping = Grouping.from_columns(like[used].iloc[:0], tuple(keys), time_windows, aggregation)
     return aggregate_groups(df, grouping, split_out, "window-agg")

@@ -168,80 +168,83 @@ def window_counts(
         counted, wrong = make_count_targets(like, texts, categories, top, max_values)
         faults += wrong
         with faults.collect():
-            cells = parse_windows(like, time, every, closed, label)
+            time_windows = parse_windows(like, time, every, closed, label)
     used = list(dict.fromkeys([time, *keys, *targets]))
-    read = select_source(df, used)
-    counting = WindowCountSpec(
+    source = select_source(df, used)
+    spec = WindowCountSpec(
         escape_columns(like[used].iloc[:0]),
         tuple(escape_all(keys)),
-        replace(cells, time=escape(cells.time)),
+        replace(time_windows, time=escape(time_windows.time)),
         tuple(counted),
     )
-    token = tokenize(read.token, counting)
+    token = tokenize(source.token, spec)
     tables = task_graph.make_tasks(
         "window-counts-partial",
         token,
         count_partition,
-        [[piece, number, read.where, counting] for number, piece in enumerate(read.partitions)],
+        [
+            [partition, number, source.where, spec]
+            for number, partition in enumerate(source.partitions)
+        ],
     )
-    merge = partial(_merge_tables, keys=counting.keys, targets=counting.targets)
+    merge = partial(_merge_tables, keys=spec.keys, targets=spec.targets)
     merged = task_graph.reduce_tree("window-counts-merge", token, merge, tables)
-    [result] = task_graph.make_tasks("window-counts", token, pivot_windows, [[merged, counting]])
+    [result] = task_graph.make_tasks("window-counts", token, pivot_windows, [[merged, spec]])
     if any(each.known is None for each in counted):
         return result
-    return build_collection([result], _build_empty_result(counting), "window-counts")
+    return build_collection([result], _build_empty_result(spec), "window-counts")
 
 
 @name_partition_in_errors
 def count_partition(
-    piece: Any, number: int, where: pl.Expr | None, counting: WindowCountSpec
+    partition: Any, number: int, where: pl.Expr | None, spec: WindowCountSpec
 ) -> list[pl.DataFrame]:
     """The counts of a task's rows, one table for each target."""
-    rows = open_partition(piece, counting.like, where, exact=[counting.windows.time])
-    rows = kernel.add_bins(rows, counting.windows)
-    if isinstance(piece, pd.DataFrame):
-        for target in counting.targets:
-            values = piece[unescape(target.name)]
+    rows = open_partition(partition, spec.like, where, exact=[spec.windows.time])
+    rows = kernel.add_bins(rows, spec.windows)
+    if isinstance(partition, pd.DataFrame):
+        for target in spec.targets:
+            values = partition[unescape(target.name)]
             is_object = target.known is None and values.dtype == np.dtype(object)
             if is_object and holds_whole_numbers_and_fractions(values):
                 what = "holds objects of whole numbers and fractions"
                 raise DataError(unescape(target.name), what + _TWO_NAMES)
-    tables = kernel.count_values(rows, counting.keys, [target.name for target in counting.targets])
-    for table, target in zip(tables, counting.targets, strict=True):
+    tables = kernel.count_values(rows, spec.keys, [target.name for target in spec.targets])
+    for table, target in zip(tables, spec.targets, strict=True):
         target.check(table)  # no need to wait for the rest
     return tables
 
 
-def pivot_windows(tables: list[list[pl.DataFrame]], counting: WindowCountSpec) -> pd.DataFrame:
+def pivot_windows(tables: list[list[pl.DataFrame]], spec: WindowCountSpec) -> pd.DataFrame:
     """Put cells into windows and values into columns."""
-    merged = _merge_tables(tables, counting.keys, counting.targets)
-    numbers, labels = assign_windows(merged[0], counting.windows, counting.like)
+    merged = _merge_tables(tables, spec.keys, spec.targets)
+    numbers, labels = assign_windows(merged[0], spec.windows, spec.like)
     merged = [table.join(numbers, on=BIN, how="left") for table in merged]
     # The rows that have no value have their window, too, so any target's table has all keys.
-    rows = select_result_rows(merged[0], counting.by, labels)
+    rows = select_result_rows(merged[0], spec.by, labels)
     names: list[str] = []
     blocks: list[Any] = []
     types: list[str] = []
-    for table, target in zip(merged, counting.targets, strict=True):
-        values = target.select_values(table, counting.keys)
+    for table, target in zip(merged, spec.targets, strict=True):
+        values = target.select_values(table, spec.keys)
         names += target.column_names(values)
         types += [target.count_dtype()] * len(values)
         blocks.append(kernel.pivot_counts(table, rows, target.name, values))
     made = pd.DataFrame(np.hstack(blocks)).astype(dict(enumerate(types)))
     made.columns = pd.Index(names, dtype="str")  # where there is none, too
-    return unescape_columns(set_result_index(made, rows, drop_freq(labels), counting))
+    return unescape_columns(set_result_index(made, rows, drop_freq(labels), spec))
 
 
-def _build_empty_result(counting: WindowCountSpec) -> pd.DataFrame:
+def _build_empty_result(spec: WindowCountSpec) -> pd.DataFrame:
     """The result's columns and types, without rows."""
     columns = {
         f"{unescape(target.name)}_{value}": pd.Series(dtype=target.count_dtype())
-        for target in counting.targets
+        for target in spec.targets
         for value in target.known or ()
     }
     made = pd.DataFrame(columns)
     made.columns = made.columns.astype("str")
-    made.index = build_empty_index(counting)
+    made.index = build_empty_index(spec)
     return unescape_columns(made)
 
 

@@ -73,7 +73,7 @@ def test_what_is_not_known_is_not_guessed():
 def test_a_filter_of_files_makes_it_at_most(files):
     read = dd.read_parquet(files[0], filesystem="arrow")
     assert not size(read).at_most
-    pushed = query_plan.build_query_plan([read[read.few > 3].expr]).nodes[-1]
+    pushed = query_plan.build_query_plan([read[read.few > 3].expr]).simplified_steps[-1]
     assert SizeEstimator().estimate(pushed).at_most
     assert size(read.partitions[0]).at_most
 

@@ -143,7 +143,7 @@ def test_a_partial_table_has_a_row_for_each_group_and_not_for_each_row(files):
     df = files.parquet(frame, [], 5000)
     like = df._meta
     how = Grouping(like, ("k",), None, parse_agg(like, {"v": ["var", "sum", "first"]}))
-    (piece,) = select_source(df, ["k", "v"]).pieces
+    (piece,) = select_source(df, ["k", "v"]).partitions
     assert aggregate_partition(piece, 0, None, how, None).height == 7
 
 

@@ -147,7 +147,7 @@ def test_what_is_no_dask_dataframe_is_refused_with_what_to_write(name, wrong):
 def test_columns_that_text_does_not_tell_apart_are_refused(name, names):
     frame = rows(4)
     frame.columns = names
-    with pytest.raises(RequestError, match="columns of different names that are text"):
+    with pytest.raises(RequestError, match="unique column names that are strings"):
         BY_NAME[name](cut(frame, []))
 
 

@@ -1,4 +1,4 @@
-"""Cells of time: small enough for every window, and no smaller than they must be."""
+"""Time bins lie within one window each, and are no shorter than necessary."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def like(dtype):
         ("datetime64[us, UTC+02:00]", "1h", HOUR, True),
     ],
 )
-def test_the_usual_windows_are_cells(dtype, every, width, exact):
+def test_common_windows_are_bins(dtype, every, width, exact):
     made = parse_windows(like(dtype), "time", every, "right", "right")
-    assert (made.width, made.exact) == (width, exact)
+    assert (made.bin_width, made.exact) == (width, exact)
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe"])
 @pytest.mark.parametrize("every", ["15min", "1h", "7h", "1D", "3D", "W", "ME", "90s"])
 @pytest.mark.parametrize("closed", ["left", "right"])
-def test_no_cell_is_divided_by_an_edge_wherever_windows_begin(zone, every, closed):
+def test_no_edge_of_a_window_divides_a_bin(zone, every, closed):
     rng = np.random.default_rng(5)
     stamps = pd.date_range("2024-03-01", "2024-04-15", freq="15min")
     stamps = stamps.append(stamps[rng.integers(0, len(stamps), 500)] + pd.Timedelta("1us"))
@@ -61,8 +61,10 @@ def test_no_cell_is_divided_by_an_edge_wherever_windows_begin(zone, every, close
         assert (each == 1).all()
 
 
-def test_no_window_is_longer_than_its_reach():
+def test_no_window_is_longer_than_the_maximum_width():
     for every in ("W", "ME", "QE", "YE", "SME", "B"):
         edges = pd.date_range("1999-12-31", periods=60, freq=every)
-        reach = pd.Timedelta(parse_windows(like("datetime64[us]"), "time", every, None, None).reach)
-        assert (edges[1:] - edges[:-1]).max() < reach
+        longest = pd.Timedelta(
+            parse_windows(like("datetime64[us]"), "time", every, None, None).max_width
+        )
+        assert (edges[1:] - edges[:-1]).max() < longest

@@ -1,4 +1,4 @@
-"""States of groups as Polars expressions: from rows, from other states, and to values."""
+"""Partial states as Polars expressions: computed from rows, merged, converted to results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hyperplane.collections.frames.aggregates import OutputColumn, PartialState
 
 
 def aggregate_state(state: PartialState, dtype: pl.DataType) -> pl.Expr:
-    """What is kept of a column's rows."""
+    """Return the expression that computes a state from the rows of a group."""
     column = pl.col(state.column)
     made = {
         "sum": lambda: _sum(column, dtype),
@@ -30,7 +30,7 @@ def aggregate_state(state: PartialState, dtype: pl.DataType) -> pl.Expr:
 
 
 def _aggregate_first(column: pl.Expr, order: str | None) -> pl.Expr:
-    """The first value that is there; with an order, beside what it is ordered by."""
+    """Return the first non-missing value; with an order, a struct of order and value."""
     if order is None:
         return column.first(ignore_nulls=True)
     return _select_first(_pair_with_order(column, order))
@@ -53,18 +53,18 @@ def _select_first(dated: pl.Expr) -> pl.Expr:
 
 
 def _select_last(dated: pl.Expr) -> pl.Expr:
-    there = dated.drop_nulls().reverse()  # of equal times the last row counts
+    there = dated.drop_nulls().reverse()  # so that arg_max finds the last of equal times
     return there.get(there.struct.field("at").arg_max(), null_on_oob=True)
 
 
 def _sum(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """A sum in double precision; of short floats a short one, which tells what they are."""
+    """Return a sum in double precision; a sum of float32 is cast back to float32."""
     made = _widen(column, dtype).sum()
     return made.cast(dtype) if dtype.is_float() else made
 
 
 def _widen(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """A type in which sums of long columns neither overflow nor lose digits."""
+    """Cast to a type of 64 bits, in which sums of long columns do not lose digits."""
     if dtype.is_unsigned_integer():
         return column.cast(pl.UInt64)
     if dtype.is_integer() or dtype == pl.Boolean:
@@ -75,7 +75,7 @@ def _widen(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 def merge_states(
     state: PartialState, states: Sequence[PartialState], dtype: pl.DataType
 ) -> pl.Expr:
-    """What is kept of the states of several tables; the type is that of the state."""
+    """Return the expression that merges the states of several tables; ``dtype`` is a state's."""
     column = pl.col(state.name)
     if state.kind in ("mean", "m2"):
         of = {other.kind: pl.col(other.name) for other in states if other.column == state.column}
@@ -104,17 +104,17 @@ def _explode_lists(column: pl.Expr) -> pl.Expr:
 
 
 def select_sets(states: Sequence[PartialState]) -> list[PartialState]:
-    """The states that are sets of distinct values."""
+    """Return the states that are sets of distinct values."""
     return [state for state in states if state.kind == "set"]
 
 
 def counted_column(state: PartialState) -> str:
-    """Column with the number of distinct values that were counted already."""
+    """Return the column with the number of distinct values that are no longer kept."""
     return f"{state.name}n"
 
 
 def finalize_state(out: OutputColumn) -> pl.Expr:
-    """The result of a function, from its states."""
+    """Return the expression that computes the result of a function from its states."""
     states = {state.kind: pl.col(state.name) for state in out.states}
     if out.function == "mean":
         return states["total"] / pl.when(states["count"] > 0).then(states["count"])
@@ -131,7 +131,10 @@ def finalize_state(out: OutputColumn) -> pl.Expr:
 
 
 def _median(values: pl.Expr) -> pl.Expr:
-    """The middle of lists; Polars goes from the lower middle to the upper, infinite or not."""
+    """Return the medians of lists.
+
+    Polars' own median is ``low + (high - low) / 2``, which is NaN for infinite values.
+    """
     ordered = values.list.sort()
     length = values.list.len().cast(pl.Int64)
     low = ordered.list.get((length - 1) // 2, null_on_oob=True)
