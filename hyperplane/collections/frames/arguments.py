@@ -89,7 +89,7 @@ def make_unknown_column_fault(like: pd.DataFrame, column: object, where: str) ->
     near = difflib.get_close_matches(column, names, 3) if isinstance(column, str) else []
     advice = f"did you mean {' or '.join(map(repr, near))}?" if near else ""
     if not isinstance(column, str):
-        advice = "write the name of the column as a string, not as a nested list"
+        advice = "write the name of the column as a string"
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     given = " ".join(repr(column).split())[:80]
     return Fault(where, given, f"one of {shown}", advice)

@@ -66,7 +66,7 @@ def from_pandas(frame: pd.DataFrame, declared: pd.DataFrame | None = None) -> pl
         if made.schema[str(name)] == pl.Date and made.height and is_time:
             first = made.get_column(str(name)).drop_nulls().first()
             advice = "convert it with dask.dataframe.to_datetime"
-            message = f"holds the date {first!r}, but the declared type is {dtype}; {advice}"
+            message = f"holds {first!r}, a date, but the declared type is {dtype}; {advice}"
             raise DataError(str(name), message)
     return _convert_to_declared_zones(made, declared)
 
@@ -145,7 +145,7 @@ def _prepare_arrow_column(values: pd.Series[Any], kind: pa.DataType, name: str) 
         try:
             return values.astype(pd.ArrowDtype(pa.date32()))
         except pa.ArrowException as error:
-            raise DataError(name, f"holds a {kind} value with a time of day") from error
+            raise DataError(name, f"holds a date of type {kind} with a time of day") from error
     if types.is_decimal256(kind):
         try:
             return values.astype(pd.ArrowDtype(pa.decimal128(38, kind.scale)))

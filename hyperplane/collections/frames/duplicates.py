@@ -1,4 +1,4 @@
-"""Rows without their repeats."""
+"""`hyperplane.dataframe.drop_duplicates`."""
 
 from __future__ import annotations
 
@@ -45,21 +45,22 @@ def drop_duplicates(
     keep: Keep = "first",
     split_out: int | None = None,
 ) -> dd.DataFrame:
-    """Leave out rows whose values occur in another row.
+    """Drop rows whose values occur in another row.
 
-    The rows of ``df.drop_duplicates(subset, keep=keep)`` of pandas; their order is not kept.
+    Returns the rows of ``df.drop_duplicates(subset, keep=keep)`` of pandas, in another order.
 
     Parameters
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
-        The rows. URLs are read with :func:`read`. All columns are kept: choose them first.
+        The rows. URLs are read with :func:`read`. The result has all columns: select the needed
+        ones first.
     subset : str or list of str, optional
-        Columns that are compared; all when not given. Missing values equal each other.
+        Columns to compare; all by default. Missing values are equal to each other.
     keep : {"first", "last"}
-        Which row of equal ones is kept.
+        Which of several equal rows is kept.
     split_out : int, optional
-        Number of partitions of the result; when not given four for each thread, but not more
-        than four for each partition, or one for eight partitions if that is more.
+        Number of partitions of the result. By default four per thread, but at most four per input
+        partition, and at least one per eight input partitions.
 
     Returns
     -------
@@ -69,7 +70,7 @@ def drop_duplicates(
     Raises
     ------
     RequestError
-        With all that is wrong.
+        With every invalid argument.
 
     Examples
     --------
@@ -123,7 +124,7 @@ def drop_partition_duplicates(
     subset: list[str],
     keep: Keep,
 ) -> pl.DataFrame:
-    """A task's rows without their repeats."""
+    """Drop duplicates within a partition."""
     return kernel.drop_repeats(open_partition(partition, like, where), subset, keep)
 
 

@@ -1,4 +1,4 @@
-"""Group-bys whose groups are far fewer than the rows."""
+"""`hyperplane.dataframe.group_agg` and `hyperplane.dataframe.value_counts`."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from hyperplane.public_calls import check_call
 def group_agg(
     df: Frame, by: str | Sequence[str], agg: AggSpec, *, split_out: int = 1
 ) -> dd.DataFrame:
-    """Group and aggregate, as pandas does with ``df.groupby(by).agg(agg)``.
+    """Group and aggregate, like ``df.groupby(by).agg(agg)`` of pandas.
 
-    Beside plain ``df.groupby(by).agg(agg)`` of Dask this has ``nunique`` and exact ``median``,
-    and it reads with Polars where the rows come from :func:`read`, row filters included.
+    Unlike Dask's own ``df.groupby(by).agg(agg)`` it supports ``nunique`` and an exact ``median``,
+    and Polars reads and filters the rows if they come from :func:`read`.
 
     Parameters
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
         The rows. URLs are read with :func:`read`.
     by : str or list of str
-        Columns to group by. Rows with a missing key are left out.
+        Columns to group by. Rows with a missing key are dropped.
     agg : mapping
         Column -> function or list of functions, as in :func:`window_agg`.
     split_out : int
-        Number of partitions of the result, for more groups than one partition should hold.
-        Groups are then in order within each partition only.
+        Number of partitions of the result; use more than one if there are too many groups for one
+        partition. Groups are then sorted within each partition only.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def group_agg(
     Raises
     ------
     RequestError
-        With all that is wrong: columns, types, functions.
+        With every invalid argument: columns, types, functions.
 
     Examples
     --------
@@ -72,8 +72,9 @@ def group_agg(
     like = df._meta
     given: tuple[Any, Any] = by, agg
     if isinstance(given[0], Mapping) and not isinstance(given[1], Mapping):
-        asked = f"{by!r} and {agg!r}"[:80]
-        check([Fault("by and agg", asked, "columns first, then functions", "exchange the two")])
+        given_text = f"{by!r} and {agg!r}"[:80]
+        allowed = "columns first, then functions"
+        check([Fault("by and agg", given_text, allowed, "exchange the two")])
     keys = list_names(by)
     with collect_faults() as faults:
         faults += find_column_faults(like, by=keys) + find_window_split_faults(
@@ -91,28 +92,28 @@ def group_agg(
 
 @check_call
 def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = False) -> dd.Series:
-    """How often each value, or combination of values, occurs; the most frequent first.
+    """Count each value, or combination of values; the most frequent come first.
 
     Parameters
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
         The rows. URLs are read with :func:`read`.
     columns : str or list of str
-        One column, or several whose combinations are counted.
+        One column, or several columns whose combinations are counted.
     normalize : bool
-        Shares of all counted rows instead of counts.
+        Return fractions of all counted rows instead of counts.
 
     Returns
     -------
     dask.dataframe.Series
-        Lazy, in one partition. The counts of ``value_counts`` of pandas; of equal counts, the
-        smaller value comes first. Missing values are not counted. Of one column of categories
-        those that do not occur are counted, too.
+        Lazy, in one partition. The counts are those of ``value_counts`` of pandas; the smaller
+        value comes first among equal counts. Missing values are not counted. For a single column
+        of categories the result includes categories that do not occur, with 0.
 
     Raises
     ------
     RequestError
-        With all that is wrong.
+        With every invalid argument.
 
     Examples
     --------
@@ -135,7 +136,7 @@ def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = F
     meta = ordered(sizes._meta)
     if len(keys) > 1 or not isinstance(dtype, pd.CategoricalDtype):
         return sizes.map_partitions(ordered, meta=meta, enforce_metadata=False)
-    # pandas counts categories that do not occur, too; what there are, partitions may know only.
+    # pandas includes categories that do not occur. They may be known in the partitions only.
     found = df[keys[0]].to_delayed()
     token = tokenize(sizes._name, normalize)
     categories = task_graph.make_tasks(
@@ -151,7 +152,7 @@ def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = F
 
 
 def _choose_count_dtype(dtype: Any) -> Any:
-    """The type of counts, which in pandas depends on that of what is counted."""
+    """Return the type of the counts, which in pandas depends on the type of the column."""
     if isinstance(dtype, pd.ArrowDtype):
         return pd.ArrowDtype(pa.int64())
     nullable = isinstance(dtype, pd.StringDtype) and dtype.na_value is pd.NA
@@ -161,7 +162,7 @@ def _choose_count_dtype(dtype: Any) -> Any:
 
 
 def _list_categories(values: pd.Series[Any]) -> pd.Index[Any]:
-    """The categories of a partition, whether they occur or not."""
+    """Return the categories of a partition, whether they occur or not."""
     is_category = isinstance(values.dtype, pd.CategoricalDtype)
     return values.cat.categories if is_category else pd.Index([])
 
@@ -169,7 +170,7 @@ def _list_categories(values: pd.Series[Any]) -> pd.Index[Any]:
 def _add_unused_categories(
     sizes: pd.DataFrame, categories: list[pd.Index[Any]], ordered: Callable[[Any], Any]
 ) -> Any:
-    """Counts with a zero for each category that does not occur."""
+    """Add a count of 0 for each category that does not occur."""
     index = sizes.index
     if isinstance(index, pd.CategoricalIndex):
         known = dict.fromkeys([*index.categories, *(each for some in categories for each in some)])
@@ -181,7 +182,7 @@ def _add_unused_categories(
 
 def _sort_by_count(sizes: pd.DataFrame, kind: Any, normalize: bool) -> Any:
     counts = sizes.iloc[:, 0].astype(kind).sort_values(ascending=False, kind="stable")
-    if isinstance(counts.index.dtype, pd.SparseDtype):  # value_counts of pandas has a dense index
+    if isinstance(counts.index.dtype, pd.SparseDtype):  # pandas returns a dense index
         counts.index = counts.index.astype(counts.index.dtype.subtype)
     if normalize:
         return (counts / counts.sum()).rename("proportion")

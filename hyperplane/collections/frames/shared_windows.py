@@ -1,6 +1,7 @@
-"""Which stretches of time a part shares with others, by the files' own statistics.
+"""Overlap of the time ranges of partitions, by the statistics of the files.
 
-A window that lies whole in one part is finished there; only what others may also have is exchanged.
+A window that lies within one partition is completed there; only windows that may have rows in other
+partitions are exchanged.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ import pandas as pd
 from hyperplane.collections.frames.partitions import ScannablePartition
 from hyperplane.collections.frames.time_bins import TimeWindows
 
-#: First and last instant, in microseconds since 1970, in UTC.
+#: First and last time, in microseconds since 1970 in UTC.
 TimeRange = tuple[int, int]
-#: Neighbours beyond which looking at each is not worth it: the data is in no order of time.
+#: Maximum overlapping partitions; with more, the data is not sorted by time.
 _MAX_NEIGHBORS = 64
 
 
 def find_overlapping_ranges(
     partitions: Sequence[ScannablePartition], windows: TimeWindows
 ) -> list[list[TimeRange] | None]:
-    """For each part the spans of the others that come near it; None where they are not known."""
+    """Return, per partition, the time ranges of others that may share windows; None if unknown."""
     ranges = [_get_time_range(partition, windows.time) for partition in partitions]
     if any(span is None for span in ranges):
         return [None] * len(partitions)

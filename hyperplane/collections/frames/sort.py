@@ -1,4 +1,4 @@
-"""Rows in order."""
+"""`hyperplane.dataframe.sort_values`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from hyperplane.public_calls import check_call
 
 @dataclass(frozen=True)
 class SortOrder:
-    """By what rows are ordered.
+    """Order of the rows and number of partitions of the result.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ class SortOrder:
     by : tuple of str
         Columns, the most important first.
     descending : tuple of bool
-        For each of them.
+        One for each column.
     nulls_last : bool
-        Where rows with a missing value go.
+        Whether rows with a missing value come last.
     into : int
         Partitions of the result.
     """
@@ -73,36 +73,35 @@ def sort_values(
 ) -> dd.DataFrame:
     """Sort rows by one or more columns.
 
-    The rows of ``df.sort_values(by, ascending=ascending, kind="stable", ignore_index=True)`` of
-    pandas, in its order: rows of equal values stay as they were. Where to cut is found in a
-    sample of the first column, by a task of the result: unlike Dask's own ``sort_values``, the
-    call itself computes nothing.
+    Returns the rows of ``df.sort_values(by, ascending=ascending, kind="stable",
+    ignore_index=True)`` of pandas, in the same order. Unlike Dask's own ``sort_values``, the call
+    computes nothing: a task samples the first column to choose the divisions.
 
     Parameters
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
-        The rows. URLs are read with :func:`read`. All columns are kept: choose them first.
+        The rows. URLs are read with :func:`read`. The result has all columns: select the needed
+        ones first.
     by : str or list of str
-        Columns, the most important first: numbers, times or text. Rows of one value of the first
-        one go to one partition.
+        Columns, the most important first: numbers, times or text. Rows with the same value of the
+        first column are in the same partition.
     ascending : bool or list of bool
-        Whether the smallest come first, for all columns or for each.
+        Whether the smallest values come first, for all columns or for each.
     na_position : {"first", "last"}
-        Where rows with a missing value go; with several columns, among the rows that are equal
-        in the columns before.
+        Position of rows with a missing value, for each column.
     split_out : int, optional
-        Number of partitions of the result; when not given four for each thread, but not more
-        than four for each partition, or one for eight partitions if that is more.
+        Number of partitions of the result. By default four per thread, but at most four per input
+        partition, and at least one per eight input partitions.
 
     Returns
     -------
     dask.dataframe.DataFrame
-        Lazy; its partitions follow each other, with a new index in each.
+        Lazy; sorted across partitions, with a new index in each partition.
 
     Raises
     ------
     RequestError
-        With all that is wrong.
+        With every invalid argument.
 
     Examples
     --------
@@ -127,7 +126,12 @@ def sort_values(
         if not is_one_of(na_position, ("first", "last")):
             faults.append(Fault("na_position", repr(na_position)[:80], "'first' or 'last'"))
         faults += [
-            Fault("by", f"{key!r} of type category", "numbers, times or text", "take its codes")
+            Fault(
+                "by",
+                f"{key!r} of type category",
+                "columns of numbers, times or text",
+                f"sort by its codes: df.assign({key}=df[{key!r}].cat.codes)",
+            )
             for key in keys
             if has_column(like, key) and isinstance(like[key].dtype, pd.CategoricalDtype)
         ]
@@ -160,6 +164,7 @@ def sort_values(
 
 
 def _are_directions(directions: Any, count: int) -> bool:
+    """Return whether a value is a sequence of ``count`` booleans."""
     return (
         isinstance(directions, Sequence)
         and len(directions) == count
@@ -171,7 +176,7 @@ def _are_directions(directions: Any, count: int) -> bool:
 def sample_partition(
     partition: Any, number: int, where: pl.Expr | None, like: pd.DataFrame
 ) -> tuple[pl.Series, int]:
-    """Values of the first column of a task's rows, and for how many rows they stand."""
+    """Sample the first sort column of a partition; also return its number of values."""
     return ordering.sample_values(
         open_partition(partition, like, where, ordered=list(like.columns)), like.columns[0]
     )
@@ -185,7 +190,7 @@ def cut_partition(
     order: SortOrder,
     split_values: pl.Series | None,
 ) -> list[pl.DataFrame]:
-    """A task's rows, cut at the edges of the result's partitions."""
+    """Split the rows of a partition at the divisions of the result."""
     rows = open_partition(partition, order.like, where, ordered=order.by).collect()
     if order.into == 1:
         return [rows]

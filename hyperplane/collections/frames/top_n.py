@@ -1,4 +1,4 @@
-"""The first rows of each group."""
+"""`hyperplane.dataframe.top_n_per_group`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from hyperplane.public_calls import check_call
 
 @dataclass(frozen=True)
 class Ranking:
-    """Which rows of each group are kept."""
+    """Groups, order and number of the rows to keep; column names are escaped."""
 
     like: pd.DataFrame
     by: tuple[str, ...]
@@ -51,7 +51,7 @@ class Ranking:
     descending: bool
 
 
-#: No partition has more rows, and Polars takes no larger number.
+#: Upper limit of ``n``: Polars does not accept larger numbers.
 _MAX_ROWS = 2**62
 
 
@@ -65,36 +65,38 @@ def top_n_per_group(
     ascending: bool = False,
     split_out: int = 1,
 ) -> dd.DataFrame:
-    """The rows with the largest values of a column in each group.
+    """Return the rows with the largest values of a column in each group.
 
-    The rows of ``df.sort_values(column, ascending=False, kind="stable").groupby(by).head(n)`` of
-    pandas: of equal values the earlier row wins, and rows with a missing value come last. It
-    replaces ``groupby(by).apply(lambda group: group.nlargest(n, column))``.
+    Returns the rows of ``df.sort_values(column, ascending=False, kind="stable").groupby(by)
+    .head(n)`` of pandas: earlier rows come first among equal values, and rows with a missing value
+    last. It replaces ``groupby(by).apply(lambda group: group.nlargest(n, column))``.
 
     Parameters
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
-        The rows. URLs are read with :func:`read`. All columns are kept: choose them first.
+        The rows. URLs are read with :func:`read`. The result has all columns: select the needed
+        ones first.
     by : str or list of str
-        Columns to group by. Rows with a missing key are left out.
+        Columns to group by. Rows with a missing key are dropped.
     column : str
-        Column of the values: numbers, times or text.
+        Column to rank by: numbers, times or text.
     n : int
-        Rows of a group.
+        Number of rows per group.
     ascending : bool
-        Whether the smallest are wanted.
+        Whether to return the rows with the smallest values.
     split_out : int
-        Number of partitions of the result, for more groups than one partition should hold.
+        Number of partitions of the result; use more than one if there are too many groups for one
+        partition.
 
     Returns
     -------
     dask.dataframe.DataFrame
-        Lazy; sorted by group and within the group by the column, with a new index.
+        Lazy; each partition is sorted by group and within a group by the column, with a new index.
 
     Raises
     ------
     RequestError
-        With all that is wrong.
+        With every invalid argument.
 
     Examples
     --------
@@ -120,7 +122,9 @@ def top_n_per_group(
             faults.append(Fault("column", repr(column), "a column that is not in by"))
         if has_column(like, column) and isinstance(like[column].dtype, pd.CategoricalDtype):
             kind = f"{column!r} of type category"
-            faults.append(Fault("column", kind, "numbers, times or text", "take its codes"))
+            advice = f"rank by its codes: df.assign({column}=df[{column!r}].cat.codes)"
+            allowed = "a column of numbers, times or text"
+            faults.append(Fault("column", kind, allowed, advice))
     named = escape_columns(like.iloc[:0])
     keys = escape_all(keys)
     ranking = Ranking(named, tuple(keys), escape(column), min(n, _MAX_ROWS), not ascending)
@@ -145,7 +149,7 @@ def top_n_per_group(
 def select_partition_top(
     partition: Any, number: int, where: pl.Expr | None, ranking: Ranking
 ) -> pl.DataFrame:
-    """The winners among a task's rows."""
+    """Return the first rows of each group of a partition."""
     rows = open_partition(partition, ranking.like, where, ordered=[ranking.column])
     return kernel.select_top_rows(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
 
@@ -160,13 +164,13 @@ def _build_partition(tables: list[pl.DataFrame], ranking: Ranking) -> pd.DataFra
     rows = rows.sort_values(
         ranking.column, ascending=not ranking.descending, kind="stable", key=_make_sortable
     )
-    for key in reversed(ranking.by):  # by several at once pandas stumbles on zeros of both signs
+    for key in reversed(ranking.by):  # one by one: by several, pandas orders -0.0 before 0.0
         rows = rows.sort_values(key, kind="stable", key=_make_sortable)
     return rows.reset_index(drop=True)
 
 
 def _make_sortable(values: Any) -> Any:
-    """The same values, of a type that Arrow can sort: half floats and dictionaries it cannot."""
+    """Cast Arrow's float16 and dictionary types, which Arrow cannot sort, to types that it can."""
     kind = values.dtype.pyarrow_dtype if isinstance(values.dtype, pd.ArrowDtype) else None
     if kind is not None and pa.types.is_dictionary(kind):
         return values.astype(pd.ArrowDtype(kind.value_type))

@@ -1,4 +1,4 @@
-"""Aggregations over windows of time."""
+"""`hyperplane.dataframe.window_agg`."""
 
 from __future__ import annotations
 
@@ -33,55 +33,54 @@ def window_agg(
     label: Side | None = "right",
     split_out: int = 1,
 ) -> dd.DataFrame:
-    """Aggregate windows of time, as pandas does with ``groupby(pd.Grouper(...)).agg(...)``.
+    """Aggregate time windows, like ``groupby(pd.Grouper(...)).agg(...)`` of pandas.
 
-    The result is that of pandas row for row: windows without rows, time zones and their changes,
-    missing times and values. A window is closed on the right and named by its right end unless
-    ``closed`` and ``label`` say otherwise: pandas itself takes the left for hours, days, and the
-    beginnings of months, quarters and years (``"MS"``, ``"QS"``, ``"YS"``), so by default the rows
-    of March are in the window of April 1 here, and in that of March 1 with ``closed=None,
-    label=None``. With
-    ``by`` the result is that of ``groupby([*by, pd.Grouper(...)])``, which has the windows that
-    occur and no empty ones.
+    The result equals that of pandas, including empty windows, time zones with daylight saving time,
+    missing times and missing values. By default windows are closed on the right and labeled by
+    their right edge. The pandas default is the left for hours, days and starts of months, quarters
+    and years (``"MS"``, ``"QS"``, ``"YS"``): rows of March get the label April 1 here, and March 1
+    with ``closed=None, label=None``. With ``by`` the result is that of
+    ``groupby([*by, pd.Grouper(...)])``, which has no empty windows.
 
     Parameters
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
         The rows, in any order of time. URLs are read with :func:`read`.
     time : str or None
-        Column of times, or the name of the index. None is the index, whose windows are then
+        Column of times, or the name of the index. None is the index; the index of the result is
         called ``time`` if it has no name.
     every : str
         Width of a window as a frequency of pandas: ``"15min"``, ``"1h"``, ``"1D"``, ``"W"``,
-        ``"MS"``; days and shorter widths also in words: ``"1day"``, ``"2 hours"``.
+        ``"MS"``; days and shorter units also in words: ``"1day"``, ``"2 hours"``.
     agg : mapping
         Column -> function or list of functions. Functions are ``sum, mean, min, max, count, size,
-        nunique, first, last, std, var, median``; all are exact. ``first`` and ``last`` are by
-        time without ``by``, and by the order of the rows with it, as in pandas.
+        nunique, first, last, std, var, median``; all are exact. ``first`` and ``last`` follow the
+        times without ``by``, and the order of the rows with ``by``, as in pandas.
     by : str or list of str, optional
-        Columns to group by beside the windows.
+        Columns to group by in addition to the windows.
     closed, label : {"right", "left"} or None
-        The side of a window that belongs to it, and the side that names it. None is the default
-        of pandas for the frequency.
+        The closed side of a window, and the edge that is its label. None is the pandas default
+        for the frequency.
     split_out : int
-        Number of partitions of the result; more than one only with ``by``, for more groups than
-        one partition should hold. Groups are then in order within each partition only.
+        Number of partitions of the result; more than one requires ``by``, for too many groups for
+        one partition. Groups are then sorted within each partition only.
 
     Returns
     -------
     dask.dataframe.DataFrame
-        Lazy. The index is the windows' labels; with ``by``, the keys and the labels.
+        Lazy. The index has the labels of the windows; with ``by``, the keys and the labels.
 
     Raises
     ------
     RequestError
-        With all that is wrong: columns, types, functions, frequency.
+        With every invalid argument: columns, types, functions, frequency.
 
     Notes
     -----
-    Each task reads only the columns it needs and keeps one row per window. ``nunique`` keeps the
-    distinct values of a window, ``median`` all of them; these are exchanged by window, those of
-    ``nunique`` only for windows that the files' statistics do not place in one partition.
+    Each task reads only the needed columns and returns one row per window, with the distinct values
+    for ``nunique`` and all values for ``median``. These values are exchanged between workers; those
+    of ``nunique`` only for windows that may have rows in several partitions by the statistics of
+    the files.
 
     Examples
     --------
@@ -105,7 +104,7 @@ def window_agg(
         with faults.collect():
             time_windows = parse_windows(like, time, every, closed, label)
         with faults.collect():
-            # pandas sorts by time for windows alone; with keys beside them rows keep their order.
+            # pandas sorts by time without keys; with keys the rows keep their order.
             order_column = None if not faults and time_windows.exact else ROW_NUMBER
             aggregation = parse_agg(like, agg, order=order_column if keys else time)
     used = list(dict.fromkeys([time, *keys, *aggregation.columns]))

@@ -1,4 +1,4 @@
-"""One-hot counts over windows of time."""
+"""`hyperplane.dataframe.window_counts`: counts of values per time window."""
 
 from __future__ import annotations
 
@@ -54,22 +54,22 @@ from hyperplane.collections.frames.time_column import ensure_time_column
 from hyperplane.errors import DataError, Fault
 from hyperplane.public_calls import check_call
 
-#: Numbers of these kinds may be equal, and are named differently.
+#: Kinds of numbers whose equal values would have different column names: x_1, x_1.0, x_True.
 _NUMBER_KINDS: dict[str, Callable[[pl.DataType], bool]] = {
-    "whole numbers": lambda kind: kind.is_integer(),
-    "fractions": lambda kind: kind.is_float(),
-    "truth values": lambda kind: kind == pl.Boolean,
+    "integers": lambda kind: kind.is_integer(),
+    "floats": lambda kind: kind.is_float(),
+    "booleans": lambda kind: kind == pl.Boolean,
 }
-#: Why objects of several of them are refused.
+#: Why a column of objects with several of these kinds is refused.
 _TWO_NAMES = (
-    "; equal ones, as 1 and 1.0, are one value but would name two columns; make them one type, as "
-    "with astype('float64')"
+    "; equal values such as 1 and 1.0 would be two columns; convert the column to one type, for "
+    "example with astype('float64')"
 )
 
 
 @dataclass(frozen=True)
 class WindowCountSpec:
-    """What is counted: the rows of each window, key and value of each target."""
+    """Windows, keys and targets of a call; column names are escaped."""
 
     like: pd.DataFrame
     by: tuple[str, ...]
@@ -96,48 +96,48 @@ def window_counts(
     top: int | None = None,
     max_values: int = 1000,
 ) -> dd.DataFrame | Delayed:
-    """Count the values of columns in each window of time: what ``get_dummies`` is used for.
+    """Count the values of columns in each time window, with one result column per value.
 
     The result is that of ``pd.get_dummies(df, columns=target)`` followed by
-    ``groupby(pd.Grouper(...)).sum()``, without ever making the table of zeros and ones.
+    ``groupby(pd.Grouper(...)).sum()``, without creating the table of zeros and ones.
 
     Parameters
     ----------
     df : dask.dataframe.DataFrame, URL or list of URLs
         The rows, in any order of time. URLs are read with :func:`read`.
     time : str or None
-        Column of times, or the name of the index. None is the index, whose windows are then
+        Column of times, or the name of the index. None is the index; the index of the result is
         called ``time`` if it has no name.
     every : str
         Width of a window as a frequency of pandas, such as ``"1h"``.
     target : str or list of str
-        Columns whose values are counted. Missing values get no column.
+        Columns whose values are counted. Missing values are not counted.
     by : str or list of str, optional
-        Columns to group by beside the windows.
+        Columns to group by in addition to the windows.
     closed, label : {"right", "left"} or None
-        As in :func:`window_agg`: right by default, also for ``"MS"``; None for pandas' default.
+        As in :func:`window_agg`: right by default, also for ``"MS"``; None for the pandas default.
     categories : list, or mapping of target to list, optional
-        The values that get a column, in this order; others are not counted.
+        The values that get a column, in this order; other values are not counted.
     top : int, optional
-        Only the most frequent values of each target get a column; of equally frequent ones, the
-        smaller value.
+        Number of most frequent values of each target that get a column; among equally frequent
+        values the smaller one is chosen.
     max_values : int
-        More different values than this of one target are an error, unless ``top`` is given.
+        Maximum number of different values of a target, unless ``top`` is given.
 
     Returns
     -------
     dask.dataframe.DataFrame or dask.delayed.Delayed
-        Lazy, with columns ``<target>_<value>`` and whole numbers. A Dask dataframe knows its
-        columns before it runs: where ``categories`` or the column's type does not say them, the
-        result is a Delayed, and ``compute()`` gives the pandas frame.
+        Lazy, with integer columns ``<target>_<value>``. If ``categories`` is given or the targets
+        are of a category type, the columns are known and the result is a Dask dataframe. Otherwise
+        it is a Delayed, whose ``compute()`` returns the pandas frame.
 
     Raises
     ------
     RequestError
-        With all that is wrong with the arguments.
+        With every invalid argument.
     DataError
         When it is computed, if a target has more than ``max_values`` different values, a value
-        that is no category of its declared type, or objects of several kinds of numbers.
+        that is not one of its declared categories, or objects of several kinds of numbers.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def window_counts(
 def count_partition(
     partition: Any, number: int, where: pl.Expr | None, spec: WindowCountSpec
 ) -> list[pl.DataFrame]:
-    """The counts of a task's rows, one table for each target."""
+    """Count the values in a partition, one table for each target."""
     rows = open_partition(partition, spec.like, where, exact=[spec.windows.time])
     rows = kernel.add_bins(rows, spec.windows)
     if isinstance(partition, pd.DataFrame):
@@ -207,20 +207,20 @@ def count_partition(
             values = partition[unescape(target.name)]
             is_object = target.known is None and values.dtype == np.dtype(object)
             if is_object and holds_whole_numbers_and_fractions(values):
-                what = "holds objects of whole numbers and fractions"
+                what = "holds objects of integers and floats"
                 raise DataError(unescape(target.name), what + _TWO_NAMES)
     tables = kernel.count_values(rows, spec.keys, [target.name for target in spec.targets])
     for table, target in zip(tables, spec.targets, strict=True):
-        target.check(table)  # no need to wait for the rest
+        target.check(table)  # fails early, before the counts are merged
     return tables
 
 
 def pivot_windows(tables: list[list[pl.DataFrame]], spec: WindowCountSpec) -> pd.DataFrame:
-    """Put cells into windows and values into columns."""
+    """Assign bins to windows and values to columns, and convert the counts to pandas."""
     merged = _merge_tables(tables, spec.keys, spec.targets)
     numbers, labels = assign_windows(merged[0], spec.windows, spec.like)
     merged = [table.join(numbers, on=BIN, how="left") for table in merged]
-    # The rows that have no value have their window, too, so any target's table has all keys.
+    # Tables also count missing values, so the table of any target has all keys.
     rows = select_result_rows(merged[0], spec.by, labels)
     names: list[str] = []
     blocks: list[Any] = []
@@ -236,7 +236,7 @@ def pivot_windows(tables: list[list[pl.DataFrame]], spec: WindowCountSpec) -> pd
 
 
 def _build_empty_result(spec: WindowCountSpec) -> pd.DataFrame:
-    """The result's columns and types, without rows."""
+    """Return the empty frame with the columns and types of the result."""
     columns = {
         f"{unescape(target.name)}_{value}": pd.Series(dtype=target.count_dtype())
         for target in spec.targets
@@ -258,11 +258,11 @@ def _merge_tables(
             for word, holds in _NUMBER_KINDS.items():
                 if holds(table.schema[target.name]) and table.get_column(target.name).count():
                     found.setdefault(word, place)
-        if pd.api.types.is_numeric_dtype(target.like.dtype) and "truth values" not in found:
-            found.clear()  # whole numbers and fractions in a column of numbers become fractions
+        if pd.api.types.is_numeric_dtype(target.like.dtype) and "booleans" not in found:
+            found.clear()  # integers and floats of a numeric column are counted as floats
         if len(found) > 1 and target.known is None:
-            # Truth values are one of the two, if there are any: numbers alone may go together.
-            two = sorted(found, key=lambda word: (word != "truth values", found[word]))[:2]
+            # Report booleans first: integers and floats alone may be allowed.
+            two = sorted(found, key=lambda kind: (kind != "booleans", found[kind]))[:2]
             one, other = sorted(two, key=found.__getitem__)
             texts = (f"holds {one}", f" and {other}", _TWO_NAMES)
             raise TypeConflict(unescape(target.name), texts, (found[one], found[other]))

@@ -173,7 +173,7 @@ def test_a_step_that_cannot_be_simplified_is_looked_at_as_written():
     found = asked(dd.DataFrame(step)[["spent"]].assign(x=1))
     assert found.kinds == ("set_index",)
     assert found.notes == (
-        "looked at as written, without Dask's simplification, because of LookupError",
+        "examined as written, without Dask's simplification, because of LookupError",
     )
 
 

@@ -79,7 +79,7 @@ LISTS = {
 def test_what_is_no_name_of_a_column_is_told(call, by):
     said = "".join(faults_of(lambda: call(by)).values())
     assert "carrier, " in said
-    assert "write the name of a column as text" in said
+    assert "write the name of the column as a string" in said
 
 
 @pytest.mark.parametrize("name", ["join", "drop_duplicates", "sort_values", "value_counts"])

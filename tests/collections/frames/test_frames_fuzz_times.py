@@ -84,7 +84,7 @@ def instant(value, *, round_to=1000):
     return ticks // round_to
 
 
-ALLOWED = ["utc=True", "text, numbers or times", "None: 'at' is of type", "no times"]
+ALLOWED = ["utc=True", "text, numbers or times", "None: 'at' is of type", "not times"]
 ALLOWED += ["has no form", "column of type"]
 
 

@@ -245,7 +245,7 @@ def test_keys_whose_names_are_no_text_are_refused_by_name_and_side(name):
         said = [fault for fault in caught.value.faults if fault.where in ("left", "right")]
         assert [fault.where for fault in said] == where
         assert repr(name) in said[0].asked
-        assert "text" in said[0].allowed
+        assert "strings" in said[0].allowed
 
 
 @pytest.mark.parametrize("name", [1, ("a", 1)])

@@ -94,7 +94,9 @@ def test_whole_numbers_declared_as_floats_are_no_keys_where_floats_are_too_coars
     whole = pd.DataFrame({"id": pd.Series(dtype="int64"), "x": pd.Series(dtype="int64")})
     floats = whole.astype("float64")
     made = join(side(2**53, floats), side(2**53 + 1, whole), "id", how="inner")
-    with pytest.raises(DataError, match=r"column 'id': holds .*9007199254740992.* says float64"):
+    with pytest.raises(
+        DataError, match=r"column 'id': holds .*9007199254740992.* declared type is float64"
+    ):
         made.compute(scheduler="sync")
     small = join(side(5, floats), side(5, whole), "id")  # what is no key may be as large
     assert len(small.compute(scheduler="sync")) == parts**2

@@ -79,7 +79,7 @@ def test_a_format():
     assert made(frame(*texts), format="%d.%m.%Y %H:%M") == want
     with pytest.raises(DataError, match="'2024-01-31'") as caught:
         made(frame("31.01.2024 10:00", "2024-01-31"), format="%d.%m.%Y %H:%M")
-    assert "no times of the format '%d.%m.%Y %H:%M'" in str(caught.value)
+    assert "not times in the format '%d.%m.%Y %H:%M'" in str(caught.value)
 
 
 def test_offsets_need_utc():
@@ -111,7 +111,7 @@ def test_bad_values_are_named():
     with pytest.raises(DataError) as caught:
         made(frame(*texts), places=[])
     assert caught.value.column == "at"
-    assert "9 of 11 values of a partition are no times, such as 'bad 0', 'bad 1'" in str(
+    assert "9 of 11 values of a partition are not times, such as 'bad 0', 'bad 1'" in str(
         caught.value
     )
     assert "'bad 5'" not in str(caught.value)
@@ -242,7 +242,7 @@ def test_bytes_are_no_times(dtype):
     df = cut(frame, [])
     made = to_datetime(df, "at", errors="coerce").compute()["at"]
     assert made.notna().to_list() == [False, False, dtype is object]
-    with pytest.raises(DataError, match=r"column 'at': 2 of 3 values .* are no times, such as b'"):
+    with pytest.raises(DataError, match=r"column 'at': 2 of 3 values .* are not times, such as b'"):
         to_datetime(df, "at").compute()
 
 
@@ -257,7 +257,7 @@ def test_numbers_beyond_all_times_are_named(dtype):
 
 def test_categories_of_numbers_with_missing_ones_are_named():
     frame = pd.DataFrame({"at": pd.Categorical([1, None, 2])})
-    with pytest.raises(DataError, match=r"column 'at': 2 of 3 values .* no times, such as 1, 2"):
+    with pytest.raises(DataError, match=r"column 'at': 2 of 3 values .* not times, such as 1, 2"):
         to_datetime(cut(frame, []), "at").compute()
     made = to_datetime(cut(frame, []), "at", errors="coerce").compute()
     assert made["at"].isna().all()
@@ -337,7 +337,7 @@ def test_month_and_day_are_in_one_order_in_all_values(texts, dayfirst):
     """pandas alone reads the second value in the other order, and the first one wrongly."""
     df = cut(pd.DataFrame({"at": texts}), [1])
     order = "day" if dayfirst else "month"
-    said = f"1 of 1 values .* no times with the {order} first, such as '{texts[1]}'; "
+    said = f"1 of 1 values .* not times with the {order} first, such as '{texts[1]}'; "
     with pytest.raises(DataError, match=f"{said}write dayfirst={not dayfirst}"):
         to_datetime(df, "at", dayfirst=dayfirst).compute()
     made = to_datetime(df, "at", dayfirst=dayfirst, errors="coerce").compute()["at"]

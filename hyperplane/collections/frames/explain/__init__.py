@@ -1,4 +1,4 @@
-"""`hyperplane.dataframe.explain`: the expensive steps of a collection, before it runs."""
+"""`hyperplane.dataframe.explain`: find the expensive steps of collections before they run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from hyperplane.public_calls import check_call
 
 __all__ = ["Explanation", "Finding", "explain"]
 
-#: Rules about steps that move or compute all the data, the dearest kinds first.
+#: Rules for steps that move or compute all data, the most expensive kinds first.
 _MOVING_RULES = (find_measuring_repartitions, find_sorts, find_joins, find_groupby_shuffles)
 _OTHER_RULES = (
     find_repeated_shuffles,
@@ -53,27 +53,27 @@ _OTHER_RULES = (
 
 @check_call
 def explain(*collections: Any) -> Explanation:
-    """Name the expensive steps of Dask dataframes before they run; nothing is computed.
+    """Find the expensive steps of Dask dataframes before they run; computes nothing.
 
-    Looks at the expressions that the collections are made of, and at what Dask makes of them: a
-    step that Dask does without moving data is not named. Footers of Parquet files are read where
-    they tell how much data there is.
+    Examines the expressions of the collections as written and as optimized by Dask, so that steps
+    which Dask does without moving data are not reported. Reads footers of Parquet files to estimate
+    sizes.
 
     Parameters
     ----------
     *collections : dask.dataframe.DataFrame, Series, Index or Scalar
-        What will be computed; several, if they will be computed one after the other.
+        The collections to examine; pass several if they will be computed one after the other.
 
     Returns
     -------
     Explanation
-        The findings, the dearest first, each with the code to write instead and the step to
-        persist after. It prints as text, and as a table in a notebook.
+        The findings, the most expensive first, each with code to write instead and code to persist
+        the result of the step. It prints as text, and as a table in a notebook.
 
     Raises
     ------
     RequestError
-        When nothing is given, or something that is not a collection of ``dask.dataframe``.
+        When no collection is given, or an argument is not a collection of ``dask.dataframe``.
 
     Examples
     --------
@@ -115,9 +115,9 @@ def _find_faults(collections: tuple[Any, ...]) -> Iterator[Fault]:
 
 def _advice(kind: type) -> str:
     if "GroupBy" in kind.__name__:
-        return "end the group-by with what it shall find, such as .sum()"
+        return "end the group-by with an aggregation, such as .sum()"
     if kind.__module__.startswith("pandas"):
-        return "it is computed already"
+        return "pandas objects are computed already"
     return ""
 
 
@@ -127,24 +127,25 @@ def _run_rules(
     for rule in rules:
         try:
             yield from rule(plan)
-        except Exception as error:  # noqa: BLE001 - a step of another package may answer anything
-            plan.add_note(f"{rule.__name__} left out", error)
+        except Exception as error:  # noqa: BLE001 - steps of other packages may raise anything
+            plan.add_note(f"rule {rule.__name__} skipped", error)
 
 
 def _rank_findings(found: list[StepFinding]) -> Iterator[Finding]:
-    """Each finding once; steps that move data first, of these the ones that move most.
+    """Remove duplicate findings; sort steps that move data first, by bytes moved.
 
-    What moves an unknown amount stands before what moves a known one: it may be the dearest.
+    Steps that move an unknown number of bytes come first, since they may be the most expensive.
     """
-    twice = {item.finding.step for item in found if item.finding.kind == "shared_step"}
-    once: dict[Any, StepFinding] = {}
+    shared = {item.finding.step for item in found if item.finding.kind == "shared_step"}
+    distinct: dict[Any, StepFinding] = {}
     for item in found:
-        said = item.finding
-        # Of a shared step there may be several forms, with the columns that each collection needs.
-        once.setdefault((said.kind, said.step, said.step in twice or said.size), item)
+        finding = item.finding
+        # A shared step may occur in several forms, each with the columns that a collection needs.
+        size = finding.step in shared or finding.size
+        distinct.setdefault((finding.kind, finding.step, size), item)
     order = {id(item): place for place, item in enumerate(found)}
     ranked = sorted(
-        once.values(),
+        distinct.values(),
         key=lambda item: (
             not item.finding.persist,
             -(item.finding.moved if item.finding.moved is not None else float("inf")),

@@ -1,4 +1,4 @@
-"""Whether a column is known, or likely, to hold very many distinct values."""
+"""Detection of columns with very many distinct values, without computing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dask.dataframe.dask_expr.io import IO, FromPandas, ReadParquet
 
 from hyperplane.collections.frames.explain.sizes import SizeEstimator, get_pandas_frame
 
-#: Groups from which on a result is worth several partitions.
+#: Minimum groups for which a result should have several partitions.
 MANY_GROUPS = 100_000
-#: Rows of a frame in memory in which distinct values are counted.
+#: Rows of a pandas frame that are sampled to count distinct values.
 SAMPLED_ROWS = 200_000
 
 _VALUE_PRESERVING = (
@@ -32,22 +32,12 @@ _VALUE_PRESERVING = (
 
 
 def describe_high_cardinality(sizes: SizeEstimator, expr: Any, column: Any) -> str | None:
-    """What tells that a column has many distinct values, in words; None where nothing does.
-
-    Parameters
-    ----------
-    sizes : Sizes
-        What is known of the sources.
-    expr : dask.dataframe.dask_expr.Expr
-        The step whose column it is.
-    column : str
-        Its name there.
-    """
+    """Return the reason to expect many distinct values in a column, or None if there is none."""
     categories = _count_categories(expr, column)
     if categories is not None:
         return f"{column!r} has {categories} categories" if categories >= MANY_GROUPS else None
     source, filtered = _find_source_column(expr, column)
-    if filtered:  # what was left out may be what made it many
+    if filtered:  # the remaining rows may have few values
         return None
     if isinstance(source, FromPandas):
         frame = get_pandas_frame(source)
@@ -62,7 +52,7 @@ def describe_high_cardinality(sizes: SizeEstimator, expr: Any, column: Any) -> s
 
 
 def _count_categories(expr: Any, column: Any) -> int | None:
-    """How many categories a column has; 0 where Dask does not know them, None for no category."""
+    """Return the number of categories: 0 if unknown, None if the column is not categorical."""
     meta = expr._meta
     if meta.ndim == 2 and column not in meta.columns:
         return None
@@ -75,7 +65,7 @@ def _count_categories(expr: Any, column: Any) -> int | None:
 
 
 def _find_source_column(expr: Any, column: Any) -> tuple[Any, bool]:
-    """The source that a column comes from unchanged, if so, and whether rows were left out."""
+    """Return the source of an unchanged column, or None, and whether rows were filtered."""
     filtered = False
     while not isinstance(expr, IO):
         renewed = isinstance(expr, _expr.Assign) and column in expr.keys

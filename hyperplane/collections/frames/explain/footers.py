@@ -1,4 +1,4 @@
-"""What the footers behind a read of Parquet say: rows, bytes and many distinct values."""
+"""Rows, bytes and high-cardinality columns of a Parquet dataset, from its footers."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 from hyperplane.sizing.footers import OFFSET
 from hyperplane.sizing.footers import width_of as width
 
-#: Footers that are looked at, spread evenly over the files.
+#: Maximum footers that are read, evenly spaced over the files.
 SAMPLED_FOOTERS = 32
-#: A dictionary of distinct values that grows beyond this is given up by the writers of Parquet.
+#: Size in bytes at which writers of Parquet give up the dictionary of a column.
 MAX_DICTIONARY = 1_500_000
-#: Bytes that a file takes to say how long a text is.
+#: Bytes of the length of a string in a Parquet file.
 LENGTH_BYTES = 4
 
 
 @dataclass(frozen=True)
 class DatasetFooters:
-    """The data of a whole Parquet data set, from some of its files where there are many.
+    """Summary of the footers of a Parquet dataset; extrapolated if there are many files.
 
     Parameters
     ----------
     rows : int
         Rows of all files.
     columns : dict of str to int
-        Bytes in memory of each column, all files.
-    many : frozenset of str
-        Columns with so many distinct values that their dictionary was given up.
+        Bytes in memory of each column in all files.
+    high_cardinality : frozenset of str
+        Columns with so many distinct values that writers gave up their dictionary.
     """
 
     rows: int
@@ -36,13 +36,7 @@ class DatasetFooters:
 
 
 def read_footers(read: Any) -> DatasetFooters | None:
-    """The footers behind a ``read_parquet``; None where they cannot be read.
-
-    Parameters
-    ----------
-    read : dask.dataframe.dask_expr.io.ReadParquet
-        The step that reads.
-    """
+    """Read the footers of the files of a ``ReadParquet`` step; None if they cannot be read."""
     try:
         return _summarize_footers(_list_fragments(read))
     except (AttributeError, KeyError, OSError, ValueError):
@@ -83,7 +77,7 @@ def _summarize_footers(fragments: list[Any]) -> DatasetFooters:
 
 
 def _has_abandoned_dictionary(chunk: Any, wide: int) -> bool:
-    """Whether a chunk began with a dictionary and then stored the plain values after all."""
+    """Return whether a column chunk began with a dictionary and continued with plain values."""
     encodings = set(chunk.encodings)
     if chunk.physical_type == "BYTE_ARRAY":
         wide -= OFFSET - LENGTH_BYTES

@@ -1,4 +1,4 @@
-"""Group-bys that move every row, and those whose result ends up in one partition."""
+"""Rules for group-bys that shuffle all rows, or whose large result is in one partition."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _REDUCTIONS = (
 
 
 def find_groupby_shuffles(plan: QueryPlan) -> Iterator[StepFinding]:
-    """``groupby(...).apply`` and others that need all rows of a group in one place."""
+    """Yield ``groupby(...).apply`` and other methods that need all rows of a group together."""
     for node in plan.simplified_steps:
         if isinstance(node, _groupby.GroupByApply) and is_shuffled_groupby(node):
             yield StepFinding(_make_shuffle_finding(plan, node), node)
@@ -46,11 +46,12 @@ def find_groupby_shuffles(plan: QueryPlan) -> Iterator[StepFinding]:
 
 
 def is_shuffled_groupby(node: Any) -> bool:
-    """Whether Dask shuffles for this group-by: it does not on an index with known divisions."""
+    """Return whether Dask shuffles for a group-by; not for an index with known divisions."""
     return bool(node.frame.npartitions > 1 and node.need_to_shuffle)
 
 
 def _is_holistic(node: Any) -> bool:
+    """Return whether an aggregation needs all values of a group, such as a median."""
     return bool(
         node.frame.npartitions > 1 and not node._is_decomposable and node._lower().need_to_shuffle
     )
@@ -61,7 +62,7 @@ def _list_keys(node: Any) -> list[Any]:
 
 
 def _key_columns(node: Any) -> tuple[list[Any], str]:
-    """The keys as columns, and the line that makes columns of those that are computed."""
+    """Return the key columns, and the code that assigns keys that are expressions."""
     computed = [place for place, key in enumerate(node.by) if isinstance(key, Expr)]
     names = [f"key{place}" if place in computed else key for place, key in enumerate(node.by)]
     made = ", ".join(f"{names[place]}=..." for place in computed)
@@ -69,7 +70,7 @@ def _key_columns(node: Any) -> tuple[list[Any], str]:
 
 
 def _format_slice(node: Any) -> str:
-    """The selection of columns after the group-by, as code."""
+    """Return the column selection after the group-by as code."""
     chosen = node._slice
     return "" if chosen is None else f"[{chosen!r}]"
 
@@ -84,9 +85,9 @@ def _format_groupby(node: Any, by: list[Any]) -> str:
 
 
 def _format_shuffled_groupby(node: Any, call: str, meta: str = "", ordered: bool = False) -> str:
-    """The same on groups that are whole already."""
+    """Return the code that shuffles once and then calls the method in each partition."""
     by, made = _key_columns(node)
-    # Other methods keep what arrives in the order of its arrival.
+    # Only this shuffle method keeps the order of rows.
     method, why = (", shuffle_method='tasks'", ": keeps the order of rows") if ordered else ("", "")
     return (
         f"{made}df = df.shuffle({format_columns(by)}{method}).persist()"
@@ -102,8 +103,8 @@ def _make_shuffle_finding(plan: QueryPlan, node: Any) -> Finding:
     usual = ", ".join(filter(None, [arguments, meta.removeprefix(", ")]))
     by, ordered = _list_keys(node), method in _ORDERED_METHODS
     why = "every row moves, so that each group is whole in one partition"
-    if method in {"bfill", "ffill"}:  # for a shift Dask sorts them by the index afterwards
-        why += "; rows of a group may change their order on the way"
+    if method in {"bfill", "ffill"}:  # for shift Dask sorts by the index after the shuffle
+        why += "; the order of rows within a group may change"
     return Finding(
         f"groupby_{method}",
         f"groupby({format_columns(by)}){_format_slice(node)}.{method}",
@@ -116,7 +117,7 @@ def _make_shuffle_finding(plan: QueryPlan, node: Any) -> Finding:
 
 
 def _format_arguments(node: Any) -> str:
-    """The function and its arguments, as code."""
+    """Return the function and its arguments as code."""
     if type(node) in (_groupby.GroupByApply, _groupby.GroupByTransform):
         function = node.operand("func")
         name = repr(function) if isinstance(function, str) else format_function(function)
@@ -157,7 +158,7 @@ def _make_nunique_finding(plan: QueryPlan, node: Any) -> Finding:
 
 
 def find_large_results(plan: QueryPlan) -> Iterator[StepFinding]:
-    """Reductions to one partition whose groups are known, or likely, to be very many."""
+    """Yield reductions to one partition that are known or likely to have very many groups."""
     for node in plan.simplified_steps:
         if (
             not isinstance(node, _REDUCTIONS)
@@ -165,17 +166,15 @@ def find_large_results(plan: QueryPlan) -> Iterator[StepFinding]:
             or not _has_one_partition(node)
         ):
             continue
-        told = [
-            describe_high_cardinality(plan.sizes, node.frame, key)
-            for key in _list_group_columns(node)
-        ]
-        evidence = next(filter(None, told), None)
+        columns = _list_group_columns(node)
+        reasons = [describe_high_cardinality(plan.sizes, node.frame, key) for key in columns]
+        evidence = next(filter(None, reasons), None)
         if evidence:
             yield StepFinding(_make_split_out_finding(plan, node, evidence), node)
 
 
 def _has_one_partition(node: Any) -> bool:
-    """Whether the result is one partition, after Dask has chosen where it was left the choice."""
+    """Return whether the result has one partition, after Dask's automatic choice."""
     chosen = node._tune_down() if hasattr(node, "_tune_down") else None
     return not (chosen if isinstance(chosen, Expr) else node).should_shuffle
 
@@ -201,7 +200,7 @@ def _make_split_out_finding(plan: QueryPlan, node: Any, evidence: str) -> Findin
         "split_out",
         f"{call} on {columns} into one partition",
         plan.describe(node.frame),
-        f"{evidence}: one task has to hold all of the result",
+        f"{evidence}: a single task holds the whole result",
         code,
         moved=plan.total_bytes(node.frame),
     )

@@ -1,4 +1,4 @@
-"""Joins that shuffle one side or both."""
+"""Rules for joins that shuffle one side or both, and for frames aligned by a shuffle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hyperplane.collections.frames.explain.query_plan import QueryPlan, StepFind
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.units import plural
 
-#: A side of a join of at most this many bytes is better copied to the partitions of the other.
+#: Maximum bytes of a side for which a broadcast join is suggested.
 SMALL_SIDE = 100_000_000
 
 _COPIES_RIGHT = ("inner", "left", "leftsemi")
@@ -21,7 +21,7 @@ _COPIES_LEFT = ("inner", "right")
 
 
 def find_joins(plan: QueryPlan) -> Iterator[StepFinding]:
-    """``merge`` and ``join`` where rows have to meet, and arithmetic of unaligned frames."""
+    """Yield ``merge`` and ``join`` with a shuffle, and arithmetic of unaligned frames."""
     for node in plan.simplified_steps:
         if isinstance(node, Merge) and not isinstance(node, MergeAsof):
             moving = list_shuffled_sides(node)
@@ -32,7 +32,7 @@ def find_joins(plan: QueryPlan) -> Iterator[StepFinding]:
 
 
 def list_shuffled_sides(node: Any) -> list[str]:
-    """Which sides of a join Dask will shuffle: it decides as here, from the same properties."""
+    """Return the sides of a join that Dask will shuffle, by the same conditions as Dask."""
     indexed = node.merge_indexed_left and node.merge_indexed_right
     if node._is_single_partition_broadcast or indexed or node.is_broadcast_join:
         return []
@@ -49,9 +49,9 @@ def list_shuffled_sides(node: Any) -> list[str]:
 
 def _make_join_finding(plan: QueryPlan, node: Any, moving: list[str]) -> Finding:
     sides = [getattr(node, name) for name in moving]
-    who = "both sides" if len(moving) == 2 else f"the {moving[0]} side"
+    shuffled = "both sides" if len(moving) == 2 else f"the {moving[0]} side"
     on_index = node.left_index and node.right_index
-    why = f"every row of {who} moves to the partition of its key"
+    why = f"every row of {shuffled} moves to the partition of its key"
     if on_index:
         unknown = [name for name in moving if not getattr(node, name).known_divisions]
         why += f", because the divisions of {' and '.join(unknown)} are not known"
@@ -74,7 +74,7 @@ def _format_keys(node: Any) -> str:
 
 
 def _format_arguments(node: Any, indexed: bool = False) -> str:
-    """The arguments of the merge, as code; or of the same merge on the index of both sides."""
+    """Return the arguments of a merge, or of the same merge on both indexes, as code."""
     keys = {name: node.operand(name) for name in ("left_on", "right_on")}
     flags = {name: node.operand(name) for name in ("left_index", "right_index")}
     if indexed:
@@ -91,7 +91,7 @@ def _format_arguments(node: Any, indexed: bool = False) -> str:
 
 
 def _suggest_join(plan: QueryPlan, node: Any) -> str:
-    """The cheapest form that what is known of the sides allows."""
+    """Return the cheapest equivalent join as code."""
     left, right = plan.estimate_size(node.left), plan.estimate_size(node.right)
     arguments = _format_arguments(node)
     if right and right.total <= SMALL_SIDE and node.how in _COPIES_RIGHT:
@@ -119,7 +119,7 @@ def _suggest_join(plan: QueryPlan, node: Any) -> str:
 
 
 def _format_index_move(side: Any, on: Any, index: bool, same: bool) -> str:
-    """How a side gets its key as a sorted index; its column stays where the other has no such."""
+    """Return the code that sets the key of a side as sorted index; empty if it is already."""
     if not index:
         return f"set_index({format_columns(on)}{'' if same else ', drop=False'})"
     if side.known_divisions:
@@ -130,7 +130,7 @@ def _format_index_move(side: Any, on: Any, index: bool, same: bool) -> str:
 
 
 def _is_aligned_by_shuffle(node: Any) -> bool:
-    """Whether Dask has to bring frames together by their index without knowing where it is."""
+    """Return whether Dask aligns frames by a shuffle, because divisions are unknown."""
     frames = node.args
     if isinstance(node, OpAlignPartitions) or len(frames) < 2 or node.divisions[0] is not None:
         return False

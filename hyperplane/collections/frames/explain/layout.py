@@ -1,4 +1,4 @@
-"""Too many, too large and needlessly cut partitions."""
+"""Rules for partitions that are too many, too large or needlessly divided."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from hyperplane.collections.frames.explain.query_plan import QueryPlan, StepFind
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.units import format_bytes
 
-#: A source of more partitions than this is looked at for their being small.
+#: Minimum partitions for which small partitions are reported.
 MANY_PARTITIONS = 500
-#: Bytes of a partition below which the handling of its task outweighs the work.
+#: Bytes of a partition below which the overhead of a task exceeds its work.
 SMALL_PARTITION = 10_000_000
-#: Bytes that a partition should have.
+#: Recommended bytes of a partition.
 GOOD_PARTITION = 100_000_000
-#: Bytes of a partition that are too many where no cluster tells its memory.
+#: Maximum bytes of a partition if the memory per thread is unknown.
 LARGE_PARTITION = 1_000_000_000
-#: A task was measured to need about this many times the bytes of its partition.
+#: Memory of a task relative to the bytes of its partition, as measured.
 TASK_MEMORY_FACTOR = 8
-#: Pieces into which interleaving cuts frames before it is worth a word.
+#: Minimum pieces of an interleaved concat for which it is reported.
 MANY_PIECES = 1_000
 
 
 def find_unsuitable_partition_sizes(plan: QueryPlan) -> Iterator[StepFinding]:
-    """Sources and repartitions whose partitions are known to be far too small or too large."""
+    """Yield sources and repartitions with partitions that are far too small or too large."""
     for node in plan.simplified_steps:
         if isinstance(node, IO | Repartition) and node.npartitions:
             finding = _make_small_partitions_finding(plan, node) or _make_large_partitions_finding(
@@ -48,13 +48,13 @@ def _make_small_partitions_finding(plan: QueryPlan, node: Any) -> Finding | None
         "many_small_partitions",
         format_source(node),
         f"{count} partitions of {format_bytes(total // count)} on average",
-        "each partition is a task for each step, and handling it costs more than its work",
+        "each partition is one task per step, and the overhead of a task exceeds its work",
         f"df = df.repartition(npartitions={max(1, round(total / GOOD_PARTITION))})",
     )
 
 
 def _estimate_bytes(plan: QueryPlan, node: Any) -> int | None:
-    """Bytes at a step; for Parquet all columns, since Dask joins partitions of few columns."""
+    """Return the bytes of a step; for Parquet of all columns, since Dask fuses small partitions."""
     if isinstance(node, ReadParquet):
         footers = plan.sizes.footers(node)
         return None if footers is None or node._filtered else sum(footers.columns.values())
@@ -80,7 +80,7 @@ def _make_large_partitions_finding(plan: QueryPlan, node: Any) -> Finding | None
 
 
 def find_measuring_repartitions(plan: QueryPlan) -> Iterator[StepFinding]:
-    """``repartition(partition_size=...)``, which computes all that is before it to measure it."""
+    """Yield ``repartition(partition_size=...)``, which computes its input to measure it."""
     for node in plan.simplified_steps:
         if type(node) is LazyRepartition and node.partition_size is not None:
             size = plan.estimate_size(node.frame)
@@ -90,9 +90,9 @@ def find_measuring_repartitions(plan: QueryPlan) -> Iterator[StepFinding]:
                     "repartition_size",
                     f"repartition(partition_size={node.partition_size!r})",
                     plan.describe(node.frame),
-                    "everything up to here is computed once to measure it, and then again",
+                    "everything up to here is computed twice: to measure it, and for the result",
                     f"df = df.repartition(npartitions={count})",
-                    "df = df.persist()  # before it: then it is measured in memory",
+                    "df = df.persist()  # before the repartition, which then measures memory",
                     plan.total_bytes(node.frame),
                 ),
                 node,
@@ -100,7 +100,7 @@ def find_measuring_repartitions(plan: QueryPlan) -> Iterator[StepFinding]:
 
 
 def find_interleaved_concats(plan: QueryPlan) -> Iterator[StepFinding]:
-    """``concat(..., interleave_partitions=True)`` of frames that are all cut differently."""
+    """Yield ``concat(..., interleave_partitions=True)`` of frames with different divisions."""
     for node in plan.simplified_steps:
         if not isinstance(node, Concat) or node.axis != 0 or not node.interleave_partitions:
             continue

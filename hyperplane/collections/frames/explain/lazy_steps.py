@@ -1,9 +1,9 @@
-"""Stand-ins for the steps of Dask that compute as soon as they are asked for their partitions.
+"""Substitutes for Dask expressions that compute when their divisions are accessed.
 
-Dask knows neither the divisions nor the number of partitions of ``set_index`` and ``sort_values``
-before it has computed quantiles, nor those of ``repartition(partition_size=...)`` before it has
-measured every partition; and it collects the statistics of Parquet files with a computation. Each
-stand-in is a subclass that answers without computing, so that Dask's own simplification can run.
+Dask computes quantiles for the divisions of ``set_index`` and ``sort_values``, measures every
+partition for ``repartition(partition_size=...)``, and collects Parquet statistics with a
+computation. Each class here is a subclass that computes nothing, so that Dask's own simplification
+can run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Divisions = tuple[Any, ...]
 
 @total_ordering
 class UnknownDivision:
-    """A division whose value only a computation could tell; it sorts before every known value."""
+    """A division whose value is not computed; it sorts before every known value."""
 
     def __init__(self, position: int, step: str) -> None:
         self.place = (position, step)
@@ -38,7 +38,7 @@ class UnknownDivision:
 
 
 class _LazySort:
-    """What the stand-ins of ``set_index`` and ``sort_values`` have in common."""
+    """Base of the substitutes of ``set_index`` and ``sort_values``."""
 
     operand: Any
 
@@ -47,7 +47,7 @@ class _LazySort:
 
     @property
     def presorted(self) -> bool:
-        """Whether Dask has already found that the rows are sorted by this column."""
+        """Whether an earlier computation found that the rows are sorted by this column."""
         return bool(self.operand("cached_divisions") and self.operand("cached_divisions")[1])
 
     def _get_cached_divisions(self) -> Divisions | None:
@@ -56,7 +56,7 @@ class _LazySort:
 
 
 class LazySetIndex(_LazySort, _shuffle.SetIndex):
-    """``set_index`` with divisions that nobody has computed."""
+    """``set_index`` that does not compute its divisions."""
 
     _parameters = [*_shuffle.SetIndex._parameters, "cached_divisions"]  # noqa: RUF012 - Dask declares it so
     _defaults = {**_shuffle.SetIndex._defaults, "cached_divisions": None}  # noqa: RUF012
@@ -76,19 +76,19 @@ class LazySetIndex(_LazySort, _shuffle.SetIndex):
 
 
 class LazySortValues(_LazySort, _shuffle.SortValues):
-    """``sort_values`` with a number of partitions that nobody has computed."""
+    """``sort_values`` that does not compute its number of partitions."""
 
     _parameters = [*_shuffle.SortValues._parameters, "cached_divisions"]  # noqa: RUF012 - Dask declares it so
     _defaults = {**_shuffle.SortValues._defaults, "cached_divisions": None}  # noqa: RUF012
 
     def _divisions(self) -> Divisions:
-        if self.frame.npartitions == 1:  # sorted where it is, whatever number is asked for
+        if self.frame.npartitions == 1:  # remains one partition, whatever npartitions is
             return (None, None)
         return self._get_cached_divisions() or (None,) * (self._npartitions_input + 1)
 
 
 class LazyRepartition(_repartition.Repartition):
-    """``repartition`` that neither measures partitions nor lowers all that is below it."""
+    """``repartition`` that neither measures partitions nor lowers its dependencies."""
 
     def _divisions(self) -> Divisions:
         if self.partition_size is not None:
@@ -100,7 +100,7 @@ class LazyRepartition(_repartition.Repartition):
 
 
 class LazyRepartitionFreq(_repartition.RepartitionFreq):
-    """``repartition(freq=...)`` over divisions that may be unseen."""
+    """``repartition(freq=...)`` of divisions that may be unknown."""
 
     def _divisions(self) -> Divisions:
         divisions: Divisions = self.frame.divisions
@@ -110,20 +110,20 @@ class LazyRepartitionFreq(_repartition.RepartitionFreq):
 
 
 class LazyReadParquet(parquet.ReadParquetFSSpec):
-    """``read_parquet`` that does not go through all footers for a length."""
+    """``read_parquet`` that does not read all footers for its length."""
 
     def _get_lengths(self) -> None:
         return None
 
 
 class LazyReadParquetArrow(parquet.ReadParquetPyarrowFS):
-    """``read_parquet(filesystem="arrow")`` that reads footers here, not as Dask tasks."""
+    """``read_parquet(filesystem="arrow")`` that reads footers directly, not in Dask tasks."""
 
     def _get_lengths(self) -> None:
         return None
 
     def load_statistics(self, files: Any = None, fragments: Any = None) -> None:
-        """Put the statistics of files where Dask looks for them."""
+        """Store the statistics of files in Dask's cache."""
         files = self._dataset_info["all_files"] if files is None else files
         fragments = self.fragments_unsorted if fragments is None else fragments
         for file, fragment in zip(files, fragments, strict=True):
@@ -146,17 +146,7 @@ _LAZY_CLASSES = {
 
 
 def make_lazy(expr: Any) -> Any:
-    """A copy of an expression that no question makes compute.
-
-    Parameters
-    ----------
-    expr : dask.dataframe.dask_expr.Expr
-        The expression of a collection.
-
-    Returns
-    -------
-    dask.dataframe.dask_expr.Expr
-    """
+    """Return a copy of an expression whose properties never compute anything."""
     return _convert_step(expr, {})
 
 
@@ -186,7 +176,7 @@ def _replace_step(expr: Any, operands: list[Any]) -> Any:
     if kind is _merge.JoinRecursive:
         return kind(*operands)._lower()
     if kind in (FromMap, FromMapProjectable) and expr.operand("user_meta") is no_default:
-        # A projection would make a new object, and that would call the function for its columns.
+        # Without user_meta a projection would call the function to find its columns.
         meta = FromMap._meta.__get__(expr)
         operands[kind._parameters.index("user_meta")] = meta
         return kind(*operands)
@@ -195,7 +185,7 @@ def _replace_step(expr: Any, operands: list[Any]) -> Any:
 
 
 def _with_cached_divisions(kind: Any, expr: Any, operands: list[Any], column: str) -> Any:
-    """A stand-in that knows what Dask has computed for this step already, if anything."""
+    """Return a substitute with the divisions that Dask has cached for the step, if any."""
     step = kind(*operands, None)
     ascending = expr._divisions_ascending if kind is LazySortValues else expr.ascending
     key = column, step._npartitions_input, ascending, 128e6, expr.upsample

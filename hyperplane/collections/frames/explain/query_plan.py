@@ -1,4 +1,4 @@
-"""What the rules look at: the steps as written and as simplified, and what is known of them."""
+"""Input of the rules: the steps of collections as written and as simplified, and their sizes."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from hyperplane.units import plural
 
 @dataclass
 class QueryPlan:
-    """Everything that is known of the collections before they run.
+    """Steps of collections, their sizes and the memory of the cluster.
 
     Parameters
     ----------
-    written : list of list
-        The steps of each collection as written, the last one first.
-    nodes : list
-        The steps that are left when Dask has simplified each collection; shared ones once.
+    written_steps : list of list
+        The steps of each collection as written, the last step first.
+    simplified_steps : list
+        The steps of all collections after Dask's simplification, without duplicates.
     notes : list of str
-        What could not be looked at, and why.
+        What could not be examined, and why.
     """
 
     written_steps: list[list[Any]]
@@ -39,31 +39,31 @@ class QueryPlan:
     memory_per_thread: int | None = field(default_factory=get_memory_per_thread)
 
     def add_note(self, what: str, error: Exception) -> None:
-        """Keep what could not be looked at, and why."""
+        """Record what could not be examined, and why."""
         self.notes.append(_format_note(what, error))
 
     def count_partitions(self) -> int:
-        """Partitions of all sources."""
+        """Return the number of partitions of all sources."""
         total = 0
         for node in list_unique_steps(self.written_steps):
             if isinstance(node, IO):
                 try:
                     total += node.npartitions
-                except Exception as error:  # noqa: BLE001 - see `gather`
+                except Exception as error:  # noqa: BLE001 - see build_query_plan
                     self.add_note(f"partitions of {format_source(node)} not counted", error)
         return total
 
     def estimate_size(self, expr: Any) -> StepSize | None:
-        """Rows and bytes at a step, or None where they are not known."""
+        """Return the rows and bytes of a step, or None if unknown."""
         return self.sizes.estimate(expr)
 
     def total_bytes(self, *exprs: Any) -> int | None:
-        """Bytes of some steps together, or None where one is not known."""
+        """Return the total bytes of steps, or None if one is unknown."""
         sizes = [self.estimate_size(expr) for expr in exprs]
         return sum(size.total for size in sizes if size) if all(sizes) else None
 
     def describe(self, *exprs: Any) -> str:
-        """Partitions and bytes of steps, in words."""
+        """Return the partitions and bytes of steps as text."""
         return " + ".join(
             f"{plural(expr.npartitions, 'partition')}, {self.estimate_size(expr) or 'unknown size'}"
             for expr in exprs
@@ -72,44 +72,34 @@ class QueryPlan:
 
 @dataclass(frozen=True)
 class StepFinding:
-    """A finding and the step that it is about."""
+    """A finding and its step, a node of the expression."""
 
     finding: Finding
     node: Any
 
 
 def build_query_plan(exprs: Iterable[Any]) -> QueryPlan:
-    """Look at expressions without computing anything.
-
-    Parameters
-    ----------
-    exprs : iterable of dask.dataframe.dask_expr.Expr
-        The expressions of the collections.
-
-    Returns
-    -------
-    Facts
-    """
+    """Collect the steps of expressions without computing anything."""
     roots = [make_lazy(expr) for expr in exprs]
     simplified, notes = [], list[str]()
     for root in roots:
         try:
             simplified.append(root.simplify())
-        except Exception as error:  # noqa: BLE001 - any step, also of other packages, may raise any
+        except Exception as error:  # noqa: BLE001 - steps of other packages may raise anything
             simplified.append(root)
-            notes.append(_format_note("looked at as written, without Dask's simplification", error))
+            notes.append(_format_note("examined as written, without Dask's simplification", error))
     return QueryPlan(
         [list(walk_steps([root])) for root in roots], list(walk_steps(simplified)), notes
     )
 
 
 def _format_note(what: str, error: Exception) -> str:
-    """What failed; not the message of the error, which may hold an address with a password."""
+    """Return a note without the message of the error, which may contain a URL with a password."""
     return f"{what}, because of {type(error).__name__}"
 
 
 def walk_steps(roots: Iterable[Any]) -> Iterator[Any]:
-    """All steps below some, each once and before those that it needs."""
+    """Yield steps and all their dependencies without duplicates, dependents first."""
     waiting, seen = list(roots), set[str]()
     while waiting:
         expr = waiting.pop()
@@ -120,24 +110,24 @@ def walk_steps(roots: Iterable[Any]) -> Iterator[Any]:
 
 
 def list_unique_steps(written: Iterable[Iterable[Any]]) -> list[Any]:
-    """The steps of several collections, shared ones once."""
+    """Return the steps of several collections without duplicates."""
     return list({node._name: node for nodes in written for node in nodes}.values())
 
 
 def format_columns(names: Any) -> str:
-    """Column names as code, one bare and several as a list."""
+    """Return column names as code: a single one as a string, several as a list."""
     listed = list(names) if isinstance(names, list | tuple) else [names]
     return repr(listed[0]) if len(listed) == 1 else repr(listed)
 
 
 def format_function(function: Any) -> str:
-    """A function's name as it can stand in code; ``f`` for a lambda."""
+    """Return the name of a function as code; ``f`` for a lambda."""
     name = funcname(function)
     return name if name.isidentifier() and name != "lambda" else "f"
 
 
 def format_source(node: Any) -> str:
-    """What a source or a repartition is called: the function, and the file that it reads."""
+    """Return the function that made a source or a repartition, with the name of its file."""
     if isinstance(node, ReadParquet):
         path = node.path[0] if isinstance(node.path, list | tuple) else node.path
         return f"read_parquet({_file_name(str(path))!r})"
@@ -153,5 +143,5 @@ def format_source(node: Any) -> str:
 
 
 def _file_name(url: str) -> str:
-    """The last part of an address: what is before and after it may be a secret."""
+    """Return the last part of the path of a URL; other parts may contain secrets."""
     return url.partition("?")[0].rstrip("/").rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Work that is done twice: steps that several collections share, and files read more than once."""
+"""Rules for repeated work: shared steps, repeated shuffles, and files that are read repeatedly."""
 
 from __future__ import annotations
 
@@ -26,21 +26,16 @@ from hyperplane.collections.frames.explain.query_plan import (
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.units import plural
 
-#: Bytes of a Parquet source from which on reading it twice is worth a word.
+#: Minimum bytes of a Parquet source for which reading it repeatedly is reported.
 LARGE_SOURCE = 1_000_000_000
 
 _TEXT = re.compile(r"csv|json|read_table|read_fwf", re.IGNORECASE)
 
 
 def find_shared_steps(plan: QueryPlan, costly: Iterable[StepFinding]) -> Iterator[StepFinding]:
-    """Expensive steps that several of the collections contain: each ``compute()`` repeats them.
+    """Yield expensive steps that several collections contain: each ``compute()`` repeats them.
 
-    Parameters
-    ----------
-    plan : Facts
-        The collections.
-    costly : iterable of Found
-        The expensive steps of all collections as they were written.
+    ``costly`` has the expensive steps of all collections as written.
     """
     holders: dict[str, list[int]] = defaultdict(list)
     for number, nodes in enumerate(plan.written_steps):
@@ -54,7 +49,7 @@ def find_shared_steps(plan: QueryPlan, costly: Iterable[StepFinding]) -> Iterato
         if step is not found.node
     }
     for found in common:
-        if found.node._name not in below:  # what is below a shared step is shared with it
+        if found.node._name not in below:  # a shared step implies that the steps below are shared
             yield StepFinding(
                 _make_shared_finding(found.finding, len(holders[found.node._name])), found.node
             )
@@ -65,15 +60,15 @@ def _make_shared_finding(finding: Finding, count: int) -> Finding:
         "shared_step",
         finding.step,
         finding.size,
-        f"{count} of the collections contain it: each compute() does all of it again",
-        "dask.compute(first, second)  # all of them in one call do it once",
+        f"{count} of the collections contain it: each compute() repeats it",
+        "dask.compute(first, second)  # one call for all collections does it once",
         finding.persist,
         finding.moved,
     )
 
 
 def find_repeated_shuffles(plan: QueryPlan) -> Iterator[StepFinding]:
-    """Frames that several joins and group-bys move by the same key, each anew."""
+    """Yield frames that several joins or group-bys shuffle by the same key."""
     movers: dict[Any, dict[str, tuple[Any, Any]]] = defaultdict(dict)
     for node in list_unique_steps(plan.written_steps):
         for frame, key in _list_shuffles(node):
@@ -89,7 +84,7 @@ def find_repeated_shuffles(plan: QueryPlan) -> Iterator[StepFinding]:
 
 
 def _list_shuffles(node: Any) -> list[tuple[Any, Any]]:
-    """The frames that a step shuffles, and by which columns."""
+    """Return the frames that a step shuffles, each with its key columns."""
     if isinstance(node, Merge) and not isinstance(node, MergeAsof):
         return [
             (getattr(node, side), node.operand(f"{side}_on")) for side in list_shuffled_sides(node)
@@ -116,7 +111,7 @@ def _make_repeated_shuffle_finding(
 
 
 def find_repeated_reads(plan: QueryPlan) -> Iterator[StepFinding]:
-    """Files that are read more than once: text, or very large Parquet."""
+    """Yield files that are read more than once: text files, or large Parquet files."""
     kinds = defaultdict(list)
     for node in plan.simplified_steps:
         if isinstance(node, IO):
@@ -135,7 +130,7 @@ def find_repeated_reads(plan: QueryPlan) -> Iterator[StepFinding]:
 
 
 def _get_source_identity(node: Any) -> Any:
-    """What two reads of the same files have in common, whichever columns and rows they take."""
+    """Return an identifier of the files of a source, independent of columns and rows."""
     if isinstance(node, ReadParquet):
         return "parquet", node.checksum, repr(node.path)
     if isinstance(node, FromMapProjectable):

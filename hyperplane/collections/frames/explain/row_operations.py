@@ -1,4 +1,4 @@
-"""Work at the speed of Python, and look-ups that read everything."""
+"""Rules for Python calls per row, and for lookups that read every partition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hyperplane.collections.frames.explain.report import Finding
 
 
 def find_python_calls(plan: QueryPlan) -> Iterator[StepFinding]:
-    """``apply(axis=1)``, and string methods on columns of Python objects."""
+    """Yield ``apply(axis=1)``, and string methods on columns of Python objects."""
     for node in plan.simplified_steps:
         if isinstance(node, Apply) and (node.kwargs or {}).get("axis") in (1, "columns"):
             yield StepFinding(_make_apply_finding(plan, node), node)
@@ -32,7 +32,7 @@ def _make_apply_finding(plan: QueryPlan, node: Any) -> Finding:
         "row_function",
         f"apply({name}, axis=1)",
         plan.describe(node.frame),
-        "Python calls the function once a row, and holds the interpreter's lock all the while",
+        "Python calls the function once per row and holds the GIL",
         f"df.map_partitions({name}_of_columns, meta=meta)"
         "  # e.g. part['a'] * part['b'] for all rows at once",
     )
@@ -48,13 +48,13 @@ def _make_string_finding(plan: QueryPlan, node: Any) -> Finding:
         "python_strings",
         f"{column!r}.str.{node.attr}",
         plan.describe(node.frame),
-        "the texts are Python objects: one call a row, under the interpreter's lock",
+        "the strings are Python objects: one call per row, holding the GIL",
         f"df[{column!r}].astype('string[pyarrow]').str.{node.attr}",
     )
 
 
 def find_unknown_division_lookups(plan: QueryPlan) -> Iterator[StepFinding]:
-    """``loc`` by label where the divisions are not known."""
+    """Yield ``loc`` by label on frames with unknown divisions."""
     for node in plan.simplified_steps:
         if isinstance(node, LocUnknown) and node.frame.npartitions > 1:
             yield StepFinding(
@@ -62,7 +62,7 @@ def find_unknown_division_lookups(plan: QueryPlan) -> Iterator[StepFinding]:
                     "loc_unknown",
                     f"loc[{_format_label(node.iindexer)}]",
                     plan.describe(node.frame),
-                    "the divisions are not known, so every partition is read and looked through",
+                    "the divisions are not known, so every partition is read and searched",
                     "df = df.reset_index().set_index('index', sorted=True)"
                     "  # once, if the index is sorted",
                 ),

@@ -1,4 +1,4 @@
-"""How much data there is at a step, as far as that is known without reading any."""
+"""Estimates of the rows and bytes of a step, without reading data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hyperplane.collections.frames.explain.footers import DatasetFooters, read_f
 from hyperplane.collections.frames.sources.reader import PartReader
 from hyperplane.units import format_bytes
 
-#: Rows of a column of Python objects that are weighed.
+#: Rows of a column of Python objects whose memory is measured.
 MEASURED_ROWS = 10_000
 
 _FEWER_ROWS = (
@@ -33,16 +33,16 @@ _FEWER_ROWS = (
 
 @dataclass(frozen=True)
 class StepSize:
-    """Rows and bytes at a step.
+    """Rows and bytes of a step.
 
     Parameters
     ----------
     rows : int
-        How many rows there are.
+        Number of rows.
     columns : mapping of column to int
         Bytes in memory of each column.
     at_most : bool
-        Whether a step before it leaves out rows.
+        Whether these are upper bounds, because rows are filtered.
     """
 
     rows: int
@@ -59,20 +59,20 @@ class StepSize:
 
 
 class SizeEstimator:
-    """The sizes at the steps of a tree; those that were asked for are kept."""
+    """Estimator of the sizes of steps, with a cache."""
 
     def __init__(self) -> None:
         self._known: dict[str, StepSize | None] = {}
         self._footers: dict[str, DatasetFooters | None] = {}
 
     def estimate(self, expr: Any) -> StepSize | None:
-        """The size at a step, or None where it is not known."""
+        """Return the size of a step, or None if unknown."""
         if expr._name not in self._known:
             self._known[expr._name] = self._estimate(expr)
         return self._known[expr._name]
 
     def footers(self, read: Any) -> DatasetFooters | None:
-        """What the footers of a data set say, whichever of its columns a step reads."""
+        """Return the footers of a Parquet step, cached per dataset; None if unreadable."""
         if read.checksum not in self._footers:
             self._footers[read.checksum] = read_footers(read)
         return self._footers[read.checksum]
@@ -94,7 +94,7 @@ class SizeEstimator:
 
 
 def _propagate_size(expr: Any, below: Any, size: StepSize, fewer: bool) -> StepSize | None:
-    """The size after a step: columns of the same type weigh the same, new ones by their type."""
+    """Return the size after a step: columns of unchanged type keep their bytes."""
     before, columns = _get_dtypes(below), {}
     for name, dtype in _get_dtypes(expr).items():
         if name in size.columns and before.get(name) == dtype:
@@ -126,7 +126,10 @@ def _estimate_parquet(read: Any, footers: DatasetFooters | None) -> StepSize | N
 
 
 def _estimate_partitions(expr: Any) -> StepSize | None:
-    """What `hyperplane.dataframe.read` has planned; texts share what the numbers leave over."""
+    """Return the planned size of `hyperplane.dataframe.read`.
+
+    Columns of variable width share the bytes that columns of fixed width leave.
+    """
     parts = expr.iterables[0]
     rows = [part.rows for part in parts]
     if None in rows:
@@ -148,12 +151,12 @@ def _measure_pandas(expr: Any) -> StepSize:
 
 
 def get_pandas_frame(expr: Any) -> Any:
-    """The pandas object behind a ``from_pandas``."""
+    """Return the pandas object of a ``from_pandas`` step."""
     return expr.operand("frame")._data
 
 
 def _measure_column(column: Any) -> int:
-    if isinstance(column, pd.DataFrame):  # several columns of one name
+    if isinstance(column, pd.DataFrame):  # several columns with the same name
         return sum(_measure_column(column.iloc[:, place]) for place in range(column.shape[1]))
     if column.dtype != object or len(column) <= MEASURED_ROWS:
         return int(column.memory_usage(index=False, deep=True))

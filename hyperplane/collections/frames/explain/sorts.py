@@ -1,4 +1,4 @@
-"""Sorting and repartitioning by value: every row goes to another partition."""
+"""Rules for sorts and shuffles, which move every row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SAMPLING_STEP = "a first pass computes {column} of all rows to choose the parti
 
 
 def find_sorts(plan: QueryPlan) -> Iterator[StepFinding]:
-    """``set_index``, ``sort_values`` and ``shuffle``."""
+    """Yield ``set_index``, ``sort_values`` and ``shuffle`` that move rows."""
     for node in plan.simplified_steps:
         if isinstance(node, LazySetIndex) and _moves_rows(node):
             yield StepFinding(_make_set_index_finding(plan, node), node)
@@ -28,7 +28,7 @@ def find_sorts(plan: QueryPlan) -> Iterator[StepFinding]:
 
 
 def _moves_rows(node: Any) -> bool:
-    """One partition is sorted where it is; asking for one partition joins all, in order."""
+    """Return whether a sort moves rows: not with one input or one output partition."""
     return bool(node.frame.npartitions > 1 and node.operand("npartitions") != 1)
 
 
@@ -39,7 +39,7 @@ def _make_set_index_finding(plan: QueryPlan, node: Any) -> Finding:
     why = _MOVES if given else _SAMPLING_STEP.format(column=column) + _MOVES
     instead = f"df = df.set_index({column}, sorted=True)  # if the rows are sorted by it already"
     if node.presorted:
-        why = "a pass over the data looks whether the rows are sorted; they were, last time"
+        why = "a pass over the data checks whether the rows are sorted; they were, last time"
         instead = f"df = df.set_index({column}, sorted=True)"
     return Finding(
         "set_index",
@@ -75,7 +75,7 @@ def _make_shuffle_finding(plan: QueryPlan, node: Any) -> Finding:
         "shuffle",
         f"shuffle on {by}",
         plan.describe(node.frame),
-        "every row moves to the partition that its hash names",
+        "every row moves to the partition of its hash",
         "df = df.repartition(npartitions=n)  # if only another number of partitions is wanted",
         f"df = df.{call}.persist()",
         plan.total_bytes(node.frame),
