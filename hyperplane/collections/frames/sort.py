@@ -130,7 +130,7 @@ def sort_values(
                 "by",
                 f"{key!r} of type category",
                 "columns of numbers, times or text",
-                f"sort by its codes: df.assign({key}=df[{key!r}].cat.codes)",
+                f"replace it by its codes, df[{key!r}].cat.codes",
             )
             for key in keys
             if has_column(like, key) and isinstance(like[key].dtype, pd.CategoricalDtype)

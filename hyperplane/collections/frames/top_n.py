@@ -122,7 +122,7 @@ def top_n_per_group(
             faults.append(Fault("column", repr(column), "a column that is not in by"))
         if has_column(like, column) and isinstance(like[column].dtype, pd.CategoricalDtype):
             kind = f"{column!r} of type category"
-            advice = f"rank by its codes: df.assign({column}=df[{column!r}].cat.codes)"
+            advice = f"replace it by its codes, df[{column!r}].cat.codes"
             allowed = "a column of numbers, times or text"
             faults.append(Fault("column", kind, allowed, advice))
     named = escape_columns(like.iloc[:0])

@@ -1,4 +1,4 @@
-"""How much data a step has, as far as that can be known without reading it."""
+"""Estimated sizes of steps."""
 
 from types import SimpleNamespace
 
@@ -21,14 +21,14 @@ def size(collection):
 
 
 def big(rows=400_000, users=400_000):
-    """Random users with a text each, in pandas."""
+    """Return random users, each with a text, in pandas."""
     number = np.random.default_rng(0).permutation(rows) % users
     return pd.DataFrame({"user": number, "few": number % 7, "name": [f"name-{n}" for n in number]})
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A Parquet data set of two files, and what it holds."""
+    """A Parquet dataset of two files, and its rows."""
     folder, frame = tmp_path_factory.mktemp("big"), big()
     for part in range(2):
         frame.iloc[part::2].to_parquet(folder / f"{part}.parquet", index=False)
@@ -117,24 +117,24 @@ def test_large_files_that_are_read_again(files, monkeypatch):
     nothing(read.user.sum() + read.few.max())
 
 
-def test_small_files_are_told_by_all_their_columns(files, monkeypatch):
+def test_small_files_are_detected_by_all_their_columns(files, monkeypatch):
     monkeypatch.setattr(layout, "MANY_PARTITIONS", 1)
     found = only("many_small_partitions", dd.read_parquet(files[0]))
     assert found.step == f"read_parquet({files[0].name!r})"
     assert found.instead == "df = df.repartition(npartitions=1)"
-    # Few columns of large partitions: Dask reads several of them in one task by itself.
+    # For few columns of large partitions Dask reads several partitions in one task.
     monkeypatch.setattr(layout, "SMALL_PARTITION", 2_000_000)
     nothing(dd.read_parquet(files[0])[["few"]])
 
 
-def test_a_column_of_python_objects_is_weighed_by_a_sample():
+def test_the_memory_of_python_objects_is_sampled():
     with dask.config.set({"dataframe.convert-string": False}):
         values = pd.Series([f"text {n}" for n in range(50_000)], dtype=object, name="text")
         frame = dd.from_pandas(values, npartitions=3)
     assert size(frame).total == pytest.approx(values.memory_usage(index=False, deep=True), rel=0.02)
 
 
-def test_what_our_own_reader_has_planned(files, tmp_path):
+def test_the_size_of_hyperplanes_reader_is_the_planned_one(files, tmp_path):
     folder, frame = files
     read_all = read(str(folder))
     held = frame.memory_usage(index=False, deep=True)

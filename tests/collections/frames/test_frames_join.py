@@ -34,7 +34,7 @@ def files():
 
 @st.composite
 def sides(draw):
-    """Two frames with one or two key columns of the same kinds, and one more name in common."""
+    """Draw two frames with one or two keys of equal kinds and another common column."""
     kinds = draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=2))
     made = []
     for side in ("left", "right"):
@@ -59,7 +59,7 @@ def test_rows_are_those_of_merge(data, files, both, how):
     ours, want = made.compute(), one.compute().merge(two.compute(), on=on, how=how)
     assert list(ours.columns) == list(want.columns)
     assert truth.rows_of(ours) == truth.rows_of(want)
-    assert ours.left.to_list() == want.left.to_list()  # the order of the left side
+    assert ours.left.to_list() == want.left.to_list()  # in the order of the left side
     pd.testing.assert_frame_equal(made._meta, ours.iloc[:0], check_index_type=False)
 
 
@@ -155,7 +155,7 @@ def test_whole_numbers_that_may_be_missing_get_a_type_that_has_missing_values(fi
 def test_keys_of_different_types_are_joined_by_dask(files):
     left = pd.DataFrame({"k": np.array([1, 2, 3], dtype="int64")})
     right = pd.DataFrame({"k": [2.0, 3.0], "n": [5, 6]})
-    with pytest.warns(UserWarning, match="merge column data type mismatches"):  # as Dask does
+    with pytest.warns(UserWarning, match="merge column data type mismatches"):  # like Dask
         made = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k")
     assert truth.rows_of(made.compute()) == truth.rows_of(left.merge(right, on="k"))
 
@@ -209,7 +209,7 @@ def test_urls_are_read(tmp_path):
 @pytest.mark.parametrize("kind", ["double[pyarrow]", "float[pyarrow]", "Float32", "float64"])
 @pytest.mark.parametrize("missing", [0, 11])
 def test_zeros_of_both_signs_are_one_key(kind, missing):
-    """Of Arrow's floats pandas finds no partner for the zero once other rows stand before it."""
+    """pandas does not match zeros of Arrow floats if other rows come before them."""
     one = pd.DataFrame({"v": pd.array([None] * missing + [0.0], dtype=kind)})
     two = pd.DataFrame({"v": pd.array([-0.0], dtype=kind), "n": [1]})
     made = join(dd.from_pandas(one, npartitions=1), dd.from_pandas(two, npartitions=1), "v")
@@ -283,7 +283,7 @@ def test_signed_and_unsigned_keys_of_64_bits_are_not_compared_as_floats(
     numbers = {"uint64": [2**53 + 1, 0, large], "int64": [2**53, 0, -1]}
     declared = {"uint64": "UInt64", "int64": "Int64"} if form == "nullable" else {}
     left, right = (
-        dd.from_pandas(  # from an array: of the list [2**53 + 1, 2**63], pandas makes floats
+        dd.from_pandas(  # from an array: pandas would convert the list [2**53 + 1, 2**63] to floats
             pd.DataFrame({"k": np.array(numbers[kind], kind)}).astype(
                 declared.get(kind, form.format(kind))
             ),
@@ -298,7 +298,7 @@ def test_signed_and_unsigned_keys_of_64_bits_are_not_compared_as_floats(
 
 
 MIXED = pd.Series(pd.Categorical(["a", 1, "b", None], ["a", 1, "b"]))
-#: Categories of several types, and what has equal values.
+#: Categories of several types, and columns with equal values.
 OTHERS = {
     "other categories": pd.Series(pd.Categorical([1, "a", None], [1, "a", "c"])),
     "another order": pd.Series(pd.Categorical(["a", 1, "b", None], ["b", 1, "a"])),

@@ -1,4 +1,4 @@
-"""Partial tables: what of them is finished early, and what is exchanged."""
+"""Partial tables: which groups are completed early, and which are exchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def files():
 @settings(QUICK, max_examples=scaled(12, 60))
 @given(data=st.data(), every=st.sampled_from(EVERY), closed=st.sampled_from(["left", "right"]))
 def test_distinct_values_of_sorted_files(data, every, closed, files):
-    """Row groups in order of time share the windows at their ends, and no others."""
+    """Row groups sorted by time share only the windows at their ends."""
     rows = data.draw(st.integers(1, 40), "rows")
     drawn = data.draw(times(rows, every), "times").sort_values(ignore_index=True)
     users = data.draw(st.lists(st.integers(0, 3), min_size=rows, max_size=rows), "users")
@@ -52,8 +52,8 @@ def test_distinct_values_of_sorted_files(data, every, closed, files):
 
 def grouping(df, every):
     like = df._meta[["time", "user"]]
-    cells = parse_windows(like, "time", every, "right", "right")
-    return Grouping(like, (), cells, parse_agg(like, {"user": "nunique"}, order="time"))
+    windows = parse_windows(like, "time", every, "right", "right")
+    return Grouping(like, (), windows, parse_agg(like, {"user": "nunique"}, order="time"))
 
 
 def log(files, order):
@@ -63,23 +63,23 @@ def log(files, order):
 
 def partial_tables(df, how):
     read = select_source(df, ["time", "user"])
-    spans = find_overlapping_ranges(read.scannable_partitions, how.windows)
-    return spans, [
-        aggregate_partition(piece, number, read.where, how, span)
-        for number, (piece, span) in enumerate(zip(read.partitions, spans, strict=True))
+    time_ranges = find_overlapping_ranges(read.scannable_partitions, how.windows)
+    return time_ranges, [
+        aggregate_partition(partition, number, read.where, how, ranges)
+        for number, (partition, ranges) in enumerate(zip(read.partitions, time_ranges, strict=True))
     ]
 
 
-def test_only_windows_that_parts_share_keep_their_values(files):
+def test_only_windows_shared_by_partitions_keep_their_values(files):
     df = log(files, np.arange(400))
     how = grouping(df, "1h")
     _, tables = partial_tables(df, how)
     (state,) = how.aggregation.states
     kept = [table.filter(pl.col(state.name).list.len() > 0).height for table in tables]
-    assert kept == [2, 3, 2, 0]  # of 34 windows each: those that lie at an end of another part
+    assert kept == [2, 3, 2, 0]  # of 34 windows each: those that overlap another partition
 
 
-def test_all_windows_keep_their_values_where_parts_mix(files):
+def test_all_windows_keep_their_values_in_unsorted_files(files):
     df = log(files, np.random.default_rng(1).permutation(400))
     how = grouping(df, "1h")
     (state,) = how.aggregation.states
@@ -87,12 +87,12 @@ def test_all_windows_keep_their_values_where_parts_mix(files):
         assert (table.get_column(state.name).list.len() > 0).mean() > 0.9
 
 
-def test_spans_are_not_known_without_statistics(files):
+def test_time_ranges_are_unknown_without_statistics(files):
     df = log(files, np.arange(400))
     read = select_source(df, ["time", "user"])
     assert [
-        len(span)
-        for span in find_overlapping_ranges(read.scannable_partitions, grouping(df, "1h").windows)
+        len(ranges)
+        for ranges in find_overlapping_ranges(read.scannable_partitions, grouping(df, "1h").windows)
     ] == [
         1,
         2,

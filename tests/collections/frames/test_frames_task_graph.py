@@ -1,4 +1,4 @@
-"""What all helpers have in common: they are lazy, and say what is wrong with the data."""
+"""Common properties of all helpers: they are lazy, and errors name file or column."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ BY_NAME = {
 
 
 @dataclass(frozen=True)
-class Guarded:
-    """A part that nobody may read yet."""
+class UnreadablePartition:
+    """A partition that fails when it is scanned."""
 
     number: int
     rows: int = 10
@@ -59,9 +59,9 @@ class Guarded:
 
 
 def guarded(numbers):
-    """A collection as ``read`` makes it."""
+    """Return a collection like those of ``read``."""
     with dask.config.set({"dataframe.convert-string": False}):
-        return dd.from_map(PartReader(LIKE), [Guarded(n) for n in numbers], meta=LIKE)
+        return dd.from_map(PartReader(LIKE), [UnreadablePartition(n) for n in numbers], meta=LIKE)
 
 
 def fail(*_, **__):
@@ -75,7 +75,7 @@ def test_nothing_is_read_or_computed_before_it_is_asked_for(name, filtered):
         df = guarded(range(20))
         made = BY_NAME[name](df[df.n > 3] if filtered else df)
         again = BY_NAME[name](df[df.n > 3] if filtered else df)
-    # The same words give the same names: what is persisted is found again.
+    # Equal calls have equal keys, so that persisted results are reused.
     assert sorted(map(str, made.__dask_keys__())) == sorted(map(str, again.__dask_keys__()))
     with pytest.raises(AssertionError, match="it was computed"):
         made.compute(scheduler=fail)
@@ -111,7 +111,7 @@ def test_a_file_that_is_damaged_while_it_is_read_is_named(name, tmp_path):
     damaged = tmp_path / "1.parquet"
     content = damaged.read_bytes()
     damaged.write_bytes(content[:4] + b"\xff" * (len(content) - 1000) + content[-996:])
-    # A join reads all files of its right side at once.
+    # A join reads all files of its right side in one scan.
     said = "or one of 2 more files" if name == "join" else r"1\.parquet: "
     with pytest.raises(ReadError, match=said) as caught:
         made.compute(scheduler="sync")

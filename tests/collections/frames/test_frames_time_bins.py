@@ -56,7 +56,7 @@ def test_no_edge_of_a_window_divides_a_bin(zone, every, closed):
     for begin in (0, 1000, 4001):
         later = frame.iloc[begin:]
         grouper = pd.Grouper(key="time", freq=every, closed=closed, label="left")
-        window = later.groupby(grouper).ngroup().reindex(later.index)  # pandas had sorted it
+        window = later.groupby(grouper).ngroup().reindex(later.index)  # ngroup() is sorted by time
         each = window.groupby(found.to_numpy()[begin:]).nunique()
         assert (each == 1).all()
 

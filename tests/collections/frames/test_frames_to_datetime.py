@@ -1,4 +1,4 @@
-"""Text and numbers as times."""
+"""to_datetime: conversion of text and numbers."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_times_that_are_categories_keep_their_zone(zone):
     if zone is None:
         assert to_datetime(unknown, "at").compute()["at"].to_list() == times
     else:
-        with pytest.raises(DataError, match="times of America/New_York; write utc=True"):
+        with pytest.raises(DataError, match="times in America/New_York; write utc=True"):
             to_datetime(unknown, "at").compute()
 
 
@@ -185,7 +185,7 @@ def test_nanoseconds_are_kept_where_the_type_can_be_known():
     numbers = frame(times[0].value, 7, dtype="int64")
     assert made(numbers, unit="ns") == [times[0], pd.Timestamp(7)]
     assert made(numbers, unit="ns", utc=True)[0] == times[0].tz_localize("UTC")
-    # What text says beyond microseconds is cut off, as the docstring says.
+    # Text is truncated to microseconds, as documented.
     assert made(frame(str(times[0]))) == stamps("2024-01-01 00:00:00.123456")
 
 
@@ -290,7 +290,7 @@ def test_times_of_other_units_than_declared(zone, utc, unit):
     far = pd.Series(pd.to_datetime(["1400-01-01", "2024-01-01"]).as_unit("s"))
     other = pd.Series([None, pd.Timestamp("2024-01-01 00:00:00.5")]).astype(unit)
     frames = [pd.DataFrame({"at": times.dt.tz_localize(zone)}) for times in (far, other)]
-    frames.append(frames[1].iloc[:1])  # nothing but a missing value
+    frames.append(frames[1].iloc[:1])  # a single missing value
 
     def in_parts(*frames, like):
         return dd.from_map(lambda part: part, list(frames), meta=like.iloc[:0])
@@ -304,7 +304,7 @@ def test_times_of_other_units_than_declared(zone, utc, unit):
     assert made.dtype == (
         f"datetime64[us, {'UTC' if utc else zone}]" if zone or utc else "datetime64[us]"
     )
-    # Those that are declared in a finer unit keep their own, which reaches further.
+    # Times declared in a finer unit keep their own unit, which has a larger range.
     years = [(at.tz_convert("UTC") if utc else at).year for at in want[:2]]
     for part in (frames[0], frames[0].iloc[:0], frames[0].shift(2)):
         made = to_datetime(in_parts(part, frames[0], like=frames[1]), "at", utc=utc)["at"]
@@ -334,7 +334,7 @@ def test_far_times_declared_as_nanoseconds_keep_their_type(zone, utc):
     ],
 )
 def test_month_and_day_are_in_one_order_in_all_values(texts, dayfirst):
-    """pandas alone reads the second value in the other order, and the first one wrongly."""
+    """pandas would swap day and month of the second value and misread the first."""
     df = cut(pd.DataFrame({"at": texts}), [1])
     order = "day" if dayfirst else "month"
     said = f"1 of 1 values .* not times with the {order} first, such as '{texts[1]}'; "

@@ -1,4 +1,4 @@
-"""Windows of time against pandas: the cases that are named."""
+"""window_agg against pandas: particular cases."""
 
 from __future__ import annotations
 
@@ -152,10 +152,10 @@ def test_rows_with_a_missing_key_count_for_where_windows_begin(every):
 
 def test_days_of_a_zone_end_where_pandas_ends_them():
     times = pd.DatetimeIndex(["2024-05-05 10:00", "2024-05-06 00:00"]).tz_localize("Europe/Berlin")
-    assert len(check(log(times), "1D", {"v": "sum"})) == 3  # pandas adds one without rows
+    assert len(check(log(times), "1D", {"v": "sum"})) == 3  # pandas adds a window without rows
 
 
-def test_clocks_of_the_past_that_no_cell_follows_are_an_error():
+def test_old_utc_offsets_that_no_bin_supports_are_an_error():
     times = pd.DatetimeIndex(["1903-05-05 10:00", "1903-05-06"]).tz_localize("Asia/Kathmandu")
     with pytest.raises(DataError, match="column 'time': begins at 1903-05-05"):
         check(log(times), "1h", {"v": "sum"})
