@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from hyperplane.collections.frames.convert import column_to_pandas
-from hyperplane.collections.frames.read import planned
+from hyperplane.collections.frames.read import plan_table
 from hyperplane.collections.frames.sources import formats
 from hyperplane.collections.frames.sources.byte_ranges import ByteRangePartition
 from hyperplane.collections.frames.sources.parquet_partition import ParquetPartition
@@ -107,7 +107,7 @@ def shard_rows(
         check([Fault("format", "'avro'", "'parquet', 'csv' or 'jsonl'", advice)])
     # Plan Parquet as single row groups and text as whole files; both are divided below.
     request = ReadRequest(columns, partition_size=1 if kind == "parquet" else WHOLE_FILES)
-    table = planned(
+    table = plan_table(
         files,
         kind,
         request,

@@ -11,7 +11,7 @@ from dask import threaded
 from dask.base import get_scheduler
 from dask.callbacks import Callback
 
-from hyperplane.collections.in_use import active_client
+from hyperplane.collections.active_cluster import get_active_client
 
 #: Seconds before the bar appears.
 BAR_DELAY = 2.0
@@ -24,7 +24,7 @@ def compute_with_progress(tasks: Sequence[Any], what: str) -> list[Any]:
     """
     if not tasks:
         return []
-    client = active_client()
+    client = get_active_client()
     # All tasks share one graph; computing them as separate objects would merge it repeatedly.
     graph, keys = tasks[0].dask, [task.key for task in tasks]
     with show_progress(what, len(tasks)) as advance:

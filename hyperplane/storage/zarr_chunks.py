@@ -25,7 +25,7 @@ from dask.utils import ensure_dict
 from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore, StorePath
 
-from hyperplane.collections.frames import plan
+from hyperplane.collections.frames import task_graph
 from hyperplane.errors import Fault, OutputExists, RequestError
 from hyperplane.optional import need
 from hyperplane.storage.manifest import ManifestEntry
@@ -218,11 +218,11 @@ def build_tasks(template: ZarrTemplate, writing: ChunkWriter) -> list[Any]:
     """Return one task per block that writes its chunks; all tasks share one graph."""
     token = tokenize(writing.folder)
     # A separate task, so that each worker receives the writer only once.
-    (shared,) = plan.tasks("save-to", token, _return_writer, [[writing]])
+    (shared,) = task_graph.make_tasks("save-to", token, _return_writer, [[writing]])
     arguments = [
         [block, path, region, shared] for block, path, region in _iterate_blocks(template.lazy)
     ]
-    return plan.tasks("save", token, write_block, arguments) if arguments else []
+    return task_graph.make_tasks("save", token, write_block, arguments) if arguments else []
 
 
 def _iterate_blocks(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import dask
 
 from hyperplane.collections.arrays.urls import expand_urls, flatten_nested_urls
-from hyperplane.collections.flags import flag_faults, is_one_of
+from hyperplane.collections.flags import find_flag_faults, is_one_of
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import unknown_name
 from hyperplane.stores import listing
@@ -77,7 +77,7 @@ def find_argument_faults(
         ):
             allowed = f"one of {', '.join(_VARIABLE_CHOICES)}, or a list of names"
             yield Fault(where, repr(value)[:80], allowed)
-    yield from flag_faults(load=load)
+    yield from find_flag_faults(load=load)
     known = _open_dataset_options()
     for name in decoding:
         if name not in known:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from hyperplane.collections.in_use import threads
+from hyperplane.collections.active_cluster import count_threads
 from hyperplane.errors import Fault, RequestError
 from hyperplane.stores import listing
 from hyperplane.stores.file_names import detect_format
@@ -115,4 +115,4 @@ def split_into_partitions(files: Sequence[File], blocksize: int | None) -> list[
 
 
 def _choose_blocksize(total: int) -> int:
-    return min(MAX_PARTITION, max(MIN_PARTITION, total // (PARTITIONS_PER_THREAD * threads())))
+    return min(MAX_PARTITION, max(MIN_PARTITION, total // (PARTITIONS_PER_THREAD * count_threads())))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hyperplane
-from hyperplane.collections import in_use
+from hyperplane.collections import active_cluster
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import (
     csv_quotes,
@@ -165,8 +165,8 @@ def test_on_a_cluster(cluster, tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.random(3_000_000)})
     frame.to_parquet(tmp_path / "a.parquet", row_group_size=500_000)
-    assert in_use.threads() == in_use.processes() == 1
-    assert in_use.memory_per_thread() == pytest.approx(1e9, rel=0.1)
+    assert active_cluster.count_threads() == active_cluster.count_processes() == 1
+    assert active_cluster.get_memory_per_thread() == pytest.approx(1e9, rel=0.1)
     assert read(tmp_path / "a.parquet").npartitions == 1
     found = read(tmp_path / "a.parquet", partition_size="9MB")
     assert found.npartitions == 3

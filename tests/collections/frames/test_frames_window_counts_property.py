@@ -1,4 +1,4 @@
-"""Counts over windows against get_dummies, over random frames in random partitions."""
+"""window_counts against get_dummies, on random frames in random partitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scale import scaled
 from hyperplane.dataframe import window_counts
 
 SIDES = st.sampled_from(["left", "right", None])
-#: get_dummies knows no durations, and names zero -0.0 where that comes first.
+#: get_dummies does not support durations, and names zero -0.0 if that occurs first.
 COUNTED = [kind for kind in KINDS if kind not in ("timedelta", "float64")]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 from pyarrow import parquet
 
-from hyperplane.collections.frames.parts import Bounds
+from hyperplane.collections.frames.partitions import Bounds
 from hyperplane.collections.frames.sources.column_mapping import ColumnMapping
 from hyperplane.collections.frames.sources.file_partition import FilePartition
 from hyperplane.collections.frames.sources.filters import Filters

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import polars as pl
 import pyarrow as pa
 
-from hyperplane.collections.frames.parts import Bounds
+from hyperplane.collections.frames.partitions import Bounds
 from hyperplane.collections.frames.sources import (
     footers,
     hive_partitions,

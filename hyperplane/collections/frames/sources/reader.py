@@ -22,7 +22,7 @@ from hyperplane.stores.redaction import describe_error
 if TYPE_CHECKING:
     import dask.dataframe as dd
 
-    from hyperplane.collections.frames.parts import Part
+    from hyperplane.collections.frames.partitions import ScannablePartition
 
 #: Exceptions that the libraries raise for damaged files.
 DAMAGE = (
@@ -46,7 +46,9 @@ class PartitionReader:
 
     like: pd.DataFrame
 
-    def __call__(self, part: Part, columns: Sequence[Any] | None = None) -> pd.DataFrame:
+    def __call__(
+        self, part: ScannablePartition, columns: Sequence[Any] | None = None
+    ) -> pd.DataFrame:
         """Read all or some columns of a partition.
 
         Raises
@@ -66,7 +68,7 @@ class PartitionReader:
         return (type(self).__name__, [(str(c), str(t)) for c, t in self.like.dtypes.items()])
 
 
-def _collect(part: Part, names: list[str]) -> pl.DataFrame:
+def _collect(part: ScannablePartition, names: list[str]) -> pl.DataFrame:
     # Partitions that Python code reads avoid the copy of a scan with a separate method.
     collected = getattr(part, "collect", None)
     frame: pl.DataFrame = (
@@ -75,7 +77,7 @@ def _collect(part: Part, names: list[str]) -> pl.DataFrame:
     return frame
 
 
-def make_collection(parts: Sequence[Part], like: pd.DataFrame, label: str) -> dd.DataFrame:
+def make_collection(parts: Sequence[ScannablePartition], like: pd.DataFrame, label: str) -> dd.DataFrame:
     """Return a Dask dataframe of the partitions."""
     # Slow import, not needed by processes that read one shard.
     import dask.dataframe as dd

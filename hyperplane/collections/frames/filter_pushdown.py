@@ -1,7 +1,7 @@
-"""Row filters that a collection was built with, turned into what Polars can push into its scan.
+"""Translation of the row filters of a Dask expression to Polars, for predicate pushdown.
 
-Only what means exactly the same in both: comparisons with a constant, ``isin``, ``isna``,
-``notnull`` and their combinations. Everything else leaves the collection to Dask.
+Only filters with the same result in both are translated: comparisons with a constant, ``isin``,
+``isna``, ``notnull`` and their combinations. Dask evaluates collections with other filters.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dask.base import is_dask_collection
 from dask.dataframe.dask_expr import _expr as nodes
 from dask.dataframe.dask_expr.io.io import FromMap
 
-from hyperplane.collections.frames.sources.reader import PartitionReader
+from hyperplane.collections.frames.sources.reader import PartReader
 
-#: Values of ``isin`` that are compared one by one; longer lists of such types are left to Dask.
-_MOST_CONSTANTS = 100
+#: Maximum values of an ``isin`` of types whose values are compared one by one.
+_MAX_CONSTANTS = 100
 _COMPARISONS: dict[type, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     nodes.GT: lambda a, b: a > b,
     nodes.GE: lambda a, b: a >= b,
@@ -29,21 +29,22 @@ _COMPARISONS: dict[type, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
 }
 
 
-def taken_apart(expr: Any) -> tuple[Any, pl.Expr | None] | None:
-    """The step of a :class:`PartitionReader` below filters and choices of columns, and the filters.
+def extract_filters(expr: Any) -> tuple[Any, pl.Expr | None] | None:
+    """Return the reading step and the filters of a collection made by :func:`read`.
 
-    None when anything else lies between or below.
+    None if the expression has other steps than filters and column selections above a
+    :class:`PartReader`.
     """
-    if isinstance(expr, FromMap) and isinstance(expr.func, PartitionReader):
-        # A choice of partitions, as df.partitions[...] makes it, is Dask's to apply.
+    if isinstance(expr, FromMap) and isinstance(expr.func, PartReader):
+        # Dask applies a selection of partitions (df.partitions[...]).
         return (expr, None) if expr.operand("_partitions") is None else None
     if isinstance(expr, nodes.Projection) and isinstance(expr.operand("columns"), list):
-        return taken_apart(expr.frame)
+        return extract_filters(expr.frame)
     if isinstance(expr, nodes.Filter):
-        below = taken_apart(expr.frame)
+        below = extract_filters(expr.frame)
         if below is None:
             return None
-        condition = _condition(expr.predicate, below[0])
+        condition = _translate_condition(expr.predicate, below[0])
         if condition is None:
             return None
         root, where = below
@@ -51,41 +52,41 @@ def taken_apart(expr: Any) -> tuple[Any, pl.Expr | None] | None:
     return None
 
 
-def _condition(expr: Any, root: Any) -> pl.Expr | None:
-    """A condition that is true or false for every row, never missing, as in pandas.
+def _translate_condition(expr: Any, root: Any) -> pl.Expr | None:
+    """Translate a condition to one that is true or false, never missing, as in pandas.
 
-    NaN counts as missing, as null does: it can be applied before one is made of the other.
+    NaN and null both count as missing, so it can be applied before NaN is replaced by null.
     """
     if isinstance(expr, (nodes.And, nodes.Or)):
-        left, right = _condition(expr.left, root), _condition(expr.right, root)
+        left, right = _translate_condition(expr.left, root), _translate_condition(expr.right, root)
         if left is None or right is None:
             return None
         return left & right if isinstance(expr, nodes.And) else left | right
     if isinstance(expr, nodes.Invert):
-        inner = _condition(expr.frame, root)
+        inner = _translate_condition(expr.frame, root)
         return None if inner is None else ~inner
     if isinstance(expr, (nodes.IsNa, nodes.NotNull)):
-        column = _column(expr.frame, root)
+        column = _translate_column(expr.frame, root)
         if column is None:
             return None
         missing = _is_missing(column) if _is_float(expr.frame) else column.is_null()
         return missing if isinstance(expr, nodes.IsNa) else ~missing
     if isinstance(expr, nodes.Isin):
-        return _isin(expr, root)
+        return _translate_isin(expr, root)
     compare = _COMPARISONS.get(type(expr))
     if compare is None:
         return None
-    column, value = _column(expr.left, root), _constant(expr.right, expr.left)
+    column, value = _translate_column(expr.left, root), _translate_constant(expr.right, expr.left)
     if column is None or value is None:
         return None
     found = compare(column, value)
     if _is_float(expr.left) and isinstance(expr, (nodes.GT, nodes.GE)):
-        found = found & column.is_not_nan()  # which Polars takes for the largest number
+        found = found & column.is_not_nan()  # for Polars NaN is the largest number
     return found.fill_null(value=False)
 
 
 def _is_missing(column: pl.Expr) -> pl.Expr:
-    """Whether a float is null or NaN."""
+    """Return the condition that a float is null or NaN."""
     return column.is_null() | column.is_nan().fill_null(value=False)
 
 
@@ -93,11 +94,11 @@ def _is_float(expr: Any) -> bool:
     return getattr(expr._meta.dtype, "kind", "") == "f"
 
 
-def _isin(expr: Any, root: Any) -> pl.Expr | None:
-    values = _listed(expr.operand("values"))
-    column = _column(expr.frame, root)
+def _translate_isin(expr: Any, root: Any) -> pl.Expr | None:
+    values = _get_isin_values(expr.operand("values"))
+    column = _translate_column(expr.frame, root)
     if column is None or values is None or expr.frame._meta.dtype == "float32":
-        return None  # which pandas compares with 0.1 as float32, and looks for in float64
+        return None  # pandas compares float32 with 0.1 as float32, but isin in float64
     kind = getattr(expr.frame._meta.dtype, "kind", "")
     if kind in ("i", "u") and all(type(value) is int for value in values):
         small = [value for value in values if -(2**63) <= value < 2**63]
@@ -111,23 +112,27 @@ def _isin(expr: Any, root: Any) -> pl.Expr | None:
     if text and values and all(isinstance(value, str) for value in values):
         texts = pl.Series(values, dtype=pl.String)
         return column.is_in(texts.implode()).fill_null(value=False)
-    constants = [_constant(value, expr.frame) for value in values]
-    # pandas compares whole numbers with floats as floats, which are exact up to here.
+    constants = [_translate_constant(value, expr.frame) for value in values]
+    # pandas compares integers with floats as floats, which are exact up to 2**53.
     inexact = kind in ("i", "u") and any(type(v) is float and abs(v) >= 2**53 for v in values)
-    if inexact or not 0 < len(constants) <= _MOST_CONSTANTS or None in map(_or_none, constants):
+    if (
+        inexact
+        or not 0 < len(constants) <= _MAX_CONSTANTS
+        or None in map(_none_or_marker, constants)
+    ):
         return None
     return pl.any_horizontal(
         [(column == constant).fill_null(value=False) for constant in constants]
     )
 
 
-def _or_none(constant: pl.Expr | None) -> str | None:
-    """A stand-in, since comparing an expression makes another one."""
+def _none_or_marker(constant: pl.Expr | None) -> str | None:
+    """Return a marker for an expression, since ``==`` of expressions is an expression."""
     return None if constant is None else ""
 
 
-def _listed(wrapped: Any) -> list[Any] | None:
-    """The values of an ``isin``, which Dask has made an array and wrapped as a task."""
+def _get_isin_values(wrapped: Any) -> list[Any] | None:
+    """Return the values of an ``isin``, which Dask has wrapped as an array in a task."""
     inner = getattr(wrapped, "operands", [None])[0]
     values = (
         getattr(inner.dask.get(inner.key), "value", None) if is_dask_collection(inner) else None
@@ -137,26 +142,26 @@ def _listed(wrapped: Any) -> list[Any] | None:
     return list(values) if isinstance(values, (tuple, set)) else None
 
 
-def _column(expr: Any, root: Any) -> pl.Expr | None:
-    """A column as it is read, of the same rows."""
+def _translate_column(expr: Any, root: Any) -> pl.Expr | None:
+    """Translate an unchanged column of the same rows; None for other expressions."""
     if not isinstance(expr, nodes.Projection) or not isinstance(expr.operand("columns"), str):
         return None
-    below = taken_apart(expr.frame)
+    below = extract_filters(expr.frame)
     if below is None or below[0]._name != root._name:
         return None
     dtype = expr._meta.dtype
-    # The types of which pandas and Polars compare values alike and have one kind of missing.
-    if isinstance(dtype, (pd.CategoricalDtype, pd.ArrowDtype)) or _nullable(dtype):
+    # Only types that pandas and Polars compare alike, with one kind of missing value.
+    if isinstance(dtype, (pd.CategoricalDtype, pd.ArrowDtype)) or _is_nullable(dtype):
         return None
     return pl.col(expr.operand("columns"))
 
 
-def _nullable(dtype: Any) -> bool:
-    """Types whose comparisons with a missing value are missing, and whose filters drop them."""
+def _is_nullable(dtype: Any) -> bool:
+    """Return whether comparisons of a type with a missing value are missing."""
     return hasattr(dtype, "numpy_dtype")
 
 
-def _constant(value: Any, like: Any) -> pl.Expr | None:
+def _translate_constant(value: Any, like: Any) -> pl.Expr | None:
     kind = getattr(like._meta.dtype, "kind", "O")
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind in "iuf" and is_number and value == value:
@@ -166,12 +171,12 @@ def _constant(value: Any, like: Any) -> pl.Expr | None:
     if kind == "b" and isinstance(value, bool):
         return pl.lit(value)
     if kind == "M" and isinstance(value, pd.Timestamp) and value is not pd.NaT:
-        return _instant(value, getattr(like._meta.dtype, "tz", None))
+        return _translate_timestamp(value, getattr(like._meta.dtype, "tz", None))
     return None
 
 
-def _instant(value: pd.Timestamp, zone: Any) -> pl.Expr | None:
-    """A time in the time zone of a column; Polars compares no others."""
+def _translate_timestamp(value: pd.Timestamp, zone: Any) -> pl.Expr | None:
+    """Translate a timestamp to the time zone of a column, as Polars requires."""
     if value.nanosecond or (value.tz is None) != (zone is None):
         return None
     if zone is None:

@@ -1,4 +1,4 @@
-"""Cells of time: small enough for every window, and no smaller than they must be."""
+"""Time bins lie within one window each, and are no shorter than necessary."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from hyperplane.collections.frames.cells import CELL, DAY, windows
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.time_bins import BIN, DAY, parse_windows
 
 HOUR = 3600 * 10**9
 
@@ -35,15 +35,15 @@ def like(dtype):
         ("datetime64[us, UTC+02:00]", "1h", HOUR, True),
     ],
 )
-def test_the_usual_windows_are_cells(dtype, every, width, exact):
-    made = windows(like(dtype), "time", every, "right", "right")
-    assert (made.width, made.exact) == (width, exact)
+def test_common_windows_are_bins(dtype, every, width, exact):
+    made = parse_windows(like(dtype), "time", every, "right", "right")
+    assert (made.bin_width, made.exact) == (width, exact)
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe"])
 @pytest.mark.parametrize("every", ["15min", "1h", "7h", "1D", "3D", "W", "ME", "90s"])
 @pytest.mark.parametrize("closed", ["left", "right"])
-def test_no_cell_is_divided_by_an_edge_wherever_windows_begin(zone, every, closed):
+def test_no_edge_of_a_window_divides_a_bin(zone, every, closed):
     rng = np.random.default_rng(5)
     stamps = pd.date_range("2024-03-01", "2024-04-15", freq="15min")
     stamps = stamps.append(stamps[rng.integers(0, len(stamps), 500)] + pd.Timedelta("1us"))
@@ -51,18 +51,20 @@ def test_no_cell_is_divided_by_an_edge_wherever_windows_begin(zone, every, close
     if zone is not None:
         stamps = stamps.tz_localize("UTC").tz_convert(zone)
     frame = pd.DataFrame({"time": stamps})
-    how = windows(frame, "time", every, closed, "left")
-    found = kernel.cells(pl.from_pandas(frame).lazy(), how).collect().get_column(CELL)
+    how = parse_windows(frame, "time", every, closed, "left")
+    found = kernel.add_bins(pl.from_pandas(frame).lazy(), how).collect().get_column(BIN)
     for begin in (0, 1000, 4001):
         later = frame.iloc[begin:]
         grouper = pd.Grouper(key="time", freq=every, closed=closed, label="left")
-        window = later.groupby(grouper).ngroup().reindex(later.index)  # pandas had sorted it
+        window = later.groupby(grouper).ngroup().reindex(later.index)  # ngroup() is sorted by time
         each = window.groupby(found.to_numpy()[begin:]).nunique()
         assert (each == 1).all()
 
 
-def test_no_window_is_longer_than_its_reach():
+def test_no_window_is_longer_than_the_maximum_width():
     for every in ("W", "ME", "QE", "YE", "SME", "B"):
         edges = pd.date_range("1999-12-31", periods=60, freq=every)
-        reach = pd.Timedelta(windows(like("datetime64[us]"), "time", every, None, None).reach)
-        assert (edges[1:] - edges[:-1]).max() < reach
+        longest = pd.Timedelta(
+            parse_windows(like("datetime64[us]"), "time", every, None, None).max_width
+        )
+        assert (edges[1:] - edges[:-1]).max() < longest

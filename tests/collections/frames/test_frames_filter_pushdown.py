@@ -1,4 +1,4 @@
-"""Filters of a collection that helpers take over, and those that they leave to Dask."""
+"""Filters that are translated to Polars, and filters that Dask applies."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.collections.frames.column_names import escape_columns
-from hyperplane.collections.frames.source import opened, source
+from hyperplane.collections.frames.source_collection import open_partition, select_source
 from hyperplane.dataframe import drop_duplicates, group_agg
 
 COMPARE = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
-#: The kinds that Parquet gives back, with the constants to compare with.
+#: Kinds that Parquet preserves, with constants to compare with.
 CONSTANTS = {
     "int64": [-3, 0, 2, 1.5, 2**60, True],
     "uint8": [-1, 0, 200, 300, 0.5],
@@ -55,7 +55,7 @@ def tables(draw):
 
 @st.composite
 def conditions(draw, kinds):
-    """A function of a frame, pandas or Dask, that gives a condition."""
+    """Draw a function from a frame of pandas or Dask to a condition."""
     number = draw(st.integers(0, len(kinds) - 1))
     name, values = f"c{number}", CONSTANTS[kinds[number]]
     how = draw(
@@ -87,13 +87,13 @@ def test_rows_are_those_of_pandas(data, files, table):
     try:
         want = reduce(lambda rows, step: rows[step(rows)], steps, held)
         lazy = reduce(lambda rows, step: rows[step(rows)], steps, df)
-    except (TypeError, ValueError):  # pandas has no such condition: ~ of objects, say
+    except (TypeError, ValueError):  # pandas does not support the condition, such as ~ of objects
         return
     columns = list(frame.columns)
-    read = source(lazy, columns)
+    read = select_source(lazy, columns)
     if read.scanned:
         like = escape_columns(lazy._meta[columns])
-        tables = [opened(piece, like, read.where).collect() for piece in read.pieces]
+        tables = [open_partition(piece, like, read.where).collect() for piece in read.partitions]
         rows = [row for table in tables for row in table.get_column("row").to_list()]
     else:
         rows = lazy.row.compute().to_list()
@@ -160,27 +160,27 @@ def check(df):
 
 
 @pytest.mark.parametrize("name", sorted(TAKEN))
-def test_what_is_taken_over(files, name):
+def test_filters_that_are_translated(files, name):
     df = TAKEN[name](table(files))
-    assert source(df, ["n"]).scanned
+    assert select_source(df, ["n"]).scanned
     check(df)
 
 
 @pytest.mark.parametrize("name", sorted(LEFT))
-def test_what_is_left_to_dask(files, name):
+def test_filters_that_dask_applies(files, name):
     df = LEFT[name](table(files))
     check(df)
-    taken = source(df, ["n"])
+    taken = select_source(df, ["n"])
     assert not taken.scanned
     assert taken.where is None
 
 
-def test_a_condition_on_another_frame_is_not_taken_over(files):
+def test_a_condition_on_another_frame_is_not_translated(files):
     one, two = table(files), table(files)
-    assert not source(one[two.n > 30], ["n"]).scanned  # Dask aligns them, by an index
+    assert not select_source(one[two.n > 30], ["n"]).scanned  # Dask aligns the two by their index
 
 
-def test_a_condition_on_rows_that_are_not_there_any_more(files):
+def test_a_condition_on_filtered_rows(files):
     df = table(files)
     kept = df[df.n > 3]
     check(kept[df.n < 30])
@@ -188,10 +188,10 @@ def test_a_condition_on_rows_that_are_not_there_any_more(files):
 
 def test_only_the_needed_columns_are_scanned(files):
     df = table(files)
-    read = source(df[df.time < pd.Timestamp("2024-01-02")], ["n"])
-    plan = opened(read.pieces[0], escape_columns(df._meta[["n"]]), read.where).explain()
+    read = select_source(df[df.time < pd.Timestamp("2024-01-02")], ["n"])
+    plan = open_partition(read.partitions[0], escape_columns(df._meta[["n"]]), read.where).explain()
     assert "PROJECT 2/6" in plan
 
 
-def test_kinds_are_all_looked_at():
+def test_all_kinds_are_tested():
     assert set(CONSTANTS) <= set(KINDS)

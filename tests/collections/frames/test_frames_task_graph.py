@@ -1,4 +1,4 @@
-"""What all helpers have in common: they are lazy, and say what is wrong with the data."""
+"""Common properties of all helpers: they are lazy, and errors name file or column."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from frame_strategies import cut
 
 from hyperplane import dataframe as hp
-from hyperplane.collections.frames import plan
+from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.sources.reader import PartitionReader
 from hyperplane.errors import DataError, ReadError, RequestError
 
@@ -43,8 +43,8 @@ BY_NAME = {
 
 
 @dataclass(frozen=True)
-class Guarded:
-    """A part that nobody may read yet."""
+class UnreadablePartition:
+    """A partition that fails when it is scanned."""
 
     number: int
     rows: int = 10
@@ -59,9 +59,9 @@ class Guarded:
 
 
 def guarded(numbers):
-    """A collection as ``read`` makes it."""
+    """Return a collection like those of ``read``."""
     with dask.config.set({"dataframe.convert-string": False}):
-        return dd.from_map(PartitionReader(LIKE), [Guarded(n) for n in numbers], meta=LIKE)
+        return dd.from_map(PartitionReader(LIKE), [UnreadablePartition(n) for n in numbers], meta=LIKE)
 
 
 def fail(*_, **__):
@@ -75,7 +75,7 @@ def test_nothing_is_read_or_computed_before_it_is_asked_for(name, filtered):
         df = guarded(range(20))
         made = BY_NAME[name](df[df.n > 3] if filtered else df)
         again = BY_NAME[name](df[df.n > 3] if filtered else df)
-    # The same words give the same names: what is persisted is found again.
+    # Equal calls have equal keys, so that persisted results are reused.
     assert sorted(map(str, made.__dask_keys__())) == sorted(map(str, again.__dask_keys__()))
     with pytest.raises(AssertionError, match="it was computed"):
         made.compute(scheduler=fail)
@@ -111,7 +111,7 @@ def test_a_file_that_is_damaged_while_it_is_read_is_named(name, tmp_path):
     damaged = tmp_path / "1.parquet"
     content = damaged.read_bytes()
     damaged.write_bytes(content[:4] + b"\xff" * (len(content) - 1000) + content[-996:])
-    # A join reads all files of its right side at once.
+    # A join reads all files of its right side in one scan.
     said = "or one of 2 more files" if name == "join" else r"1\.parquet: "
     with pytest.raises(ReadError, match=said) as caught:
         made.compute(scheduler="sync")
@@ -147,7 +147,7 @@ def test_what_is_no_dask_dataframe_is_refused_with_what_to_write(name, wrong):
 def test_columns_that_text_does_not_tell_apart_are_refused(name, names):
     frame = rows(4)
     frame.columns = names
-    with pytest.raises(RequestError, match="columns of different names that are text"):
+    with pytest.raises(RequestError, match="unique column names that are strings"):
         BY_NAME[name](cut(frame, []))
 
 
@@ -177,18 +177,20 @@ def chained(lists):
 
 
 def test_a_tree_combines_in_order():
-    tables = plan.tasks("t", "x", lambda n: [n], [[n] for n in range(100)])
-    levels = plan.tree("m", "x", chained, tables)
-    assert len(levels) <= plan.FAN_IN
+    tables = task_graph.make_tasks("t", "x", lambda n: [n], [[n] for n in range(100)])
+    levels = task_graph.reduce_tree("m", "x", chained, tables)
+    assert len(levels) <= task_graph.FAN_IN
     assert chained(dask.compute(*levels, scheduler="sync")) == list(range(100))
 
 
 @pytest.mark.parametrize("number", [1, 5, 128, 129, 400])
 def test_an_exchange_brings_equal_keys_together_in_order(number):
-    tables = plan.tasks("t", "x", lambda n: [n, n + 1], [[n] for n in range(number)])
+    tables = task_graph.make_tasks("t", "x", lambda n: [n, n + 1], [[n] for n in range(number)])
     cut = [[table] for table in tables]
-    cuts = plan.tasks("c", "x", lambda t: [[n for n in t if n % 3 == k] for k in range(3)], cut)
-    pieces = plan.exchange("e", "x", cuts, 3, chained)
+    cuts = task_graph.make_tasks(
+        "c", "x", lambda t: [[n for n in t if n % 3 == k] for k in range(3)], cut
+    )
+    pieces = task_graph.exchange("e", "x", cuts, 3, chained)
     assert len({len(of_one) for of_one in pieces}) == 1
     assert len(pieces[0]) <= 128
     found = [chained(of_one) for of_one in dask.compute(*pieces, scheduler="sync")]

@@ -1,4 +1,4 @@
-"""Whether a column is known, or likely, to hold very many distinct values."""
+"""Detection of columns with very many distinct values, without computing."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pandas as pd
 from dask.dataframe.dask_expr import _expr, _indexing, _repartition, _shuffle
 from dask.dataframe.dask_expr.io import IO, FromPandas, ReadParquet
 
-from hyperplane.collections.frames.explain.sizes import Sizes, in_memory
+from hyperplane.collections.frames.explain.sizes import SizeEstimator, get_pandas_frame
 
-#: Groups from which on a result is worth several partitions.
+#: Minimum groups for which a result should have several partitions.
 MANY_GROUPS = 100_000
-#: Rows of a frame in memory in which distinct values are counted.
-SAMPLE = 200_000
+#: Rows of a pandas frame that are sampled to count distinct values.
+SAMPLED_ROWS = 200_000
 
-_KEEPS_VALUES = (
+_VALUE_PRESERVING = (
     _expr.Projection,
     _expr.Filter,
     _expr.DropnaFrame,
@@ -31,38 +31,28 @@ _KEEPS_VALUES = (
 )
 
 
-def many_values(sizes: Sizes, expr: Any, column: Any) -> str | None:
-    """What tells that a column has many distinct values, in words; None where nothing does.
-
-    Parameters
-    ----------
-    sizes : Sizes
-        What is known of the sources.
-    expr : dask.dataframe.dask_expr.Expr
-        The step whose column it is.
-    column : str
-        Its name there.
-    """
-    categories = _categories(expr, column)
+def describe_high_cardinality(sizes: SizeEstimator, expr: Any, column: Any) -> str | None:
+    """Return the reason to expect many distinct values in a column, or None if there is none."""
+    categories = _count_categories(expr, column)
     if categories is not None:
         return f"{column!r} has {categories} categories" if categories >= MANY_GROUPS else None
-    source, filtered = _origin(expr, column)
-    if filtered:  # what was left out may be what made it many
+    source, filtered = _find_source_column(expr, column)
+    if filtered:  # the remaining rows may have few values
         return None
     if isinstance(source, FromPandas):
-        frame = in_memory(source)
+        frame = get_pandas_frame(source)
         values = frame[column] if frame.ndim == 2 else frame
-        found = int(values.iloc[:: max(1, len(values) // SAMPLE)].nunique())
+        found = int(values.iloc[:: max(1, len(values) // SAMPLED_ROWS)].nunique())
         return f"{column!r} has at least {found} distinct values" if found >= MANY_GROUPS else None
     if isinstance(source, ReadParquet):
         footers = sizes.footers(source)
-        if footers is not None and column in footers.many:
+        if footers is not None and column in footers.high_cardinality:
             return f"{column!r} likely has very many distinct values (no dictionary held them)"
     return None
 
 
-def _categories(expr: Any, column: Any) -> int | None:
-    """How many categories a column has; 0 where Dask does not know them, None for no category."""
+def _count_categories(expr: Any, column: Any) -> int | None:
+    """Return the number of categories: 0 if unknown, None if the column is not categorical."""
     meta = expr._meta
     if meta.ndim == 2 and column not in meta.columns:
         return None
@@ -74,13 +64,13 @@ def _categories(expr: Any, column: Any) -> int | None:
     return 0 if unknown else len(dtype.categories)
 
 
-def _origin(expr: Any, column: Any) -> tuple[Any, bool]:
-    """The source that a column comes from unchanged, if so, and whether rows were left out."""
+def _find_source_column(expr: Any, column: Any) -> tuple[Any, bool]:
+    """Return the source of an unchanged column, or None, and whether rows were filtered."""
     filtered = False
     while not isinstance(expr, IO):
         renewed = isinstance(expr, _expr.Assign) and column in expr.keys
         kept = isinstance(expr, _expr.Assign) and not renewed
-        if not (kept or isinstance(expr, _KEEPS_VALUES)) or column not in expr.frame.columns:
+        if not (kept or isinstance(expr, _VALUE_PRESERVING)) or column not in expr.frame.columns:
             return None, filtered
         filtered = filtered or isinstance(expr, _expr.Filter | _indexing.LocBase | _expr.Partitions)
         expr = expr.frame
