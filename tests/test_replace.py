@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hyperplane
-from hyperplane import announce, call_sites, cluster
-from hyperplane.call_sites import CallSite, call_site
+from hyperplane import announce, cluster, started_clusters
 from hyperplane.engines import machine, promised_memory, records
 from hyperplane.engines.base import StartedCluster
 from hyperplane.errors import RequestError
 from hyperplane.sizing.machine_fit import fit_machine
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.worker import WorkerSpec
+from hyperplane.started_clusters import CodeLocation, current_location
 
 GB = 10**9
 SMALL: dict[str, Any] = {"num_workers": 1, "nprocs": 1, "nthreads": 1, "ram_gb_per_proc": 0.3}
@@ -84,7 +84,7 @@ class TestPromised:
         assert "replace=True" in plan.fit_note
         assert plan.alerts == ()
         [line] = hyperplane.plan_cluster(**SMALL).alerts
-        assert line.startswith("open in this program: mine, ")
+        assert "use cores and memory of this machine: mine;" in line
 
     def test_a_list_that_cannot_be_read_is_no_fault_of_a_plan(self, monkeypatch):
         def refuse(starting: bool) -> None:
@@ -95,7 +95,7 @@ class TestPromised:
 
     def test_where_nothing_is_left_the_error_names_who_has_it(self):
         asked = WorkerSpec(1, 1, GB, 1)
-        capacity = Capacity(2, 10**7, clusters=("a",), promised=21 * GB)
+        capacity = MachineCapacity(2, 10**7, clusters=("a",), promised=21 * GB)
         with pytest.raises(hyperplane.DoesNotFit, match="less 21 GB of a, which is open"):
             fit_machine(asked, 1, capacity)
 
@@ -120,9 +120,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[StartedCluster]:
         found.append(StartedCluster(Fake(), Fake()))  # type: ignore[arg-type]
         return found[-1]
 
-    monkeypatch.setattr(call_sites, "_started", [])
+    monkeypatch.setattr(started_clusters, "_started", [])
     monkeypatch.setattr(cluster, "start", start)
-    monkeypatch.setattr(announce, "after", lambda *arguments: None)
+    monkeypatch.setattr(announce, "print_ready_lines", lambda *arguments: None)
     return found
 
 
@@ -197,7 +197,9 @@ class TestReplace:
         other: list[str] = []
         running = [_record(1, "flights", pid=4), _record(1, "trains", pid=4)]
         monkeypatch.setattr(records, "read_all", lambda starting=False: running)
-        monkeypatch.setattr(call_sites, "_close_from_here", lambda one: other.append(one.name))
+        monkeypatch.setattr(
+            started_clusters, "_close_of_other_process", lambda one: other.append(one.name)
+        )
         hyperplane.initialize_cluster(**SMALL, name="mine")
         hyperplane.initialize_cluster(**SMALL, name="mine", replace=True)
         assert _open(started) == [False, True]
@@ -216,13 +218,13 @@ class TestReplace:
             _, running = hyperplane.initialize_cluster(**SMALL)
             running.close()
         hyperplane.initialize_cluster(**SMALL)
-        assert len(call_sites._started) == 1
+        assert len(started_clusters._started) == 1
 
 
 def test_the_place_is_that_of_the_caller():
-    site = call_site()
-    assert site.place.rpartition(":")[0] == __file__
-    assert site == CallSite(site.place, site.turn)
+    location = current_location()
+    assert location.code.rpartition(":")[0] == __file__
+    assert location == CodeLocation(location.code, location.execution_count)
 
 
 @pytest.mark.cluster

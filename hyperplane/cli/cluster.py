@@ -14,7 +14,7 @@ from hyperplane.cli.options import takes_request
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.engines import records
 from hyperplane.errors import EngineError, Fault, RequestError
-from hyperplane.public_calls import stating
+from hyperplane.public_calls import stating_outcome
 from hyperplane.units import bytes_to_gb, format_bytes, gb_to_bytes, plural
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def stop(
 ) -> None:
     """Close a cluster that any process of this user started, and wait until it is gone."""
     running = _running()
-    with stating("nothing was stopped"):
+    with stating_outcome("nothing was stopped"):
         if (name is None) != all_clusters:
             asked = "nothing" if name is None else f"{name!r} beside --all"
             raise RequestError([Fault("name", asked, "the name of a cluster, or --all")])

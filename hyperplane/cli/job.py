@@ -31,7 +31,7 @@ from hyperplane.errors import Fault, check
 from hyperplane.jobs import submitting
 from hyperplane.jobs.home import open_store
 from hyperplane.jobs.states import OPEN, Job
-from hyperplane.public_calls import stating
+from hyperplane.public_calls import stating_outcome
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
@@ -89,7 +89,7 @@ def run(
         job_machine.run_machine_file(file, given, task or (), as_json=as_json)
         return
     options = settings_of(runner_option or (), "--runner-option")
-    with stating("nothing was started"):
+    with stating_outcome("nothing was started"):
         job = asked_job(
             file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
             max_retries=max_retries, schedule=schedule, runner=runner, runner_options=options,
@@ -127,7 +127,7 @@ def submit(
     if no_overlap and not schedule:
         check([Fault("--no-overlap", "no schedule", "--schedule NAME beside it")])
     options = settings_of(runner_option or (), "--runner-option")
-    with stating("nothing was submitted"):
+    with stating_outcome("nothing was submitted"):
         job = asked_job(
             file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
             max_retries=max_retries, schedule=schedule, runner=runner, runner_options=options,

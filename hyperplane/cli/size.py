@@ -15,7 +15,7 @@ from hyperplane.units import format_bytes, format_number
 
 if TYPE_CHECKING:
     from hyperplane import SizingAdvice
-    from hyperplane.sizing.advise import Basis, Tasks
+    from hyperplane.sizing.recommend import Basis, Tasks
 
 
 def size(

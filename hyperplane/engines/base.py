@@ -6,7 +6,7 @@ import enum
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from hyperplane.errors import Fault
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings
@@ -81,7 +81,7 @@ class Engine(Protocol):
         """Return whether the engine can be used on this machine, and why."""
         ...
 
-    def capacity(self, settings: EngineSettings) -> Capacity | None:
+    def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
         """Return the cores and memory of an engine that is bound to one machine, else None."""
         ...
 

@@ -18,7 +18,7 @@ from hyperplane.jobs.definition.records import validate_record
 from hyperplane.jobs.definition.wording import suggest_names
 from hyperplane.jobs.handle import JobHandle
 from hyperplane.jobs.options import label_faults, option_faults
-from hyperplane.public_calls import check_call, stating, unknown_name
+from hyperplane.public_calls import check_call, stating_outcome, unknown_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -157,5 +157,5 @@ def _check_arguments(
         near = [suggest_names(name, parameters) for name in unknown]
         allowed = f"arguments of {title}{signature}"
         fault = Fault("submit", str(error), allowed, " ".join(filter(None, near)))
-        with stating("nothing was submitted"):
+        with stating_outcome("nothing was submitted"):
             raise (UnknownArgument if unknown else RequestError)([fault]) from error

@@ -245,7 +245,7 @@ class TestSchedulerPlace:
         plan = _plan(engine, scheduler_deploy_mode=mode)
         assert plan.alerts == (line,)
         assert plan.request.scheduler_deploy_mode != mode
-        announce.before(plan)
+        announce.print_start_lines(plan)
         shown = capsys.readouterr()
         assert shown.err == f"👉 Hyperplane: {line}\n"
         assert ("Creating scheduler pod" in shown.out) == (engine != "slurm")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import hyperplane
-from hyperplane import announce, call_sites
+from hyperplane import announce, started_clusters
 from hyperplane import cluster as route
 from hyperplane.engines import guarded_cluster, interrupts, records
 from hyperplane.engines.local import forkserver, start
@@ -114,8 +114,8 @@ def test_other_threads_have_none_to_put_off() -> None:
         (start, "Client"),
         (guarded_cluster.GuardedCluster, "begin_idle_timeout"),
         (route, "_prepare"),
-        (call_sites, "_is_open"),
-        (announce, "after"),
+        (started_clusters, "_is_open"),
+        (announce, "print_ready_lines"),
     ],
 )
 def test_wherever_it_comes_nothing_is_left(
@@ -146,7 +146,7 @@ def test_a_cluster_whose_lines_cannot_be_printed_is_closed(monkeypatch: pytest.M
     def closed(*arguments: Any) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr(announce, "after", closed)
+    monkeypatch.setattr(announce, "print_ready_lines", closed)
     with pytest.raises(BrokenPipeError):
         hyperplane.initialize_cluster(**ONE)
     assert records.read_all() == []

@@ -12,7 +12,7 @@ from hyperplane.engines.cuda import devices as cuda_devices
 from hyperplane.engines.cuda.devices import VARIABLE, Gpus
 from hyperplane.engines.gpu_layout import one_process_per_gpu
 from hyperplane.errors import Fault
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import CudaSettings, EngineSettings
@@ -44,7 +44,7 @@ class CudaEngine:
             return Availability(False, f"it needs dask-cuda: {INSTALL}")
         return Availability(True, f"{plural(len(found.visible), 'NVIDIA GPU')} here")
 
-    def capacity(self, settings: EngineSettings) -> Capacity | None:
+    def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
         """Not bound by cores: threads of GPU workers mostly wait for the GPU."""
         del settings
         return None

@@ -39,7 +39,7 @@ def requested_options(plan: ClusterPlan) -> dict[str, Any]:
     """
     settings = cast(GatewaySettings, plan.settings)
     found = dict(settings.options)
-    for name, quantity in settings.told.items():
+    for name, quantity in settings.options_from_plan.items():
         value = _amount(quantity, plan)
         if quantity == "environment":
             found[name] = {**value, **(settings.options.get(name) or {})}
@@ -105,7 +105,7 @@ def fill_options(options: Any, plan: ClusterPlan) -> None:
 
 
 def _faults(options: Any, plan: ClusterPlan, asked: Mapping[str, Any]) -> Iterator[Fault]:
-    follows = cast(GatewaySettings, plan.settings).told
+    follows = cast(GatewaySettings, plan.settings).options_from_plan
     for name, value in asked.items():
         where = f"option {name} of the gateway"
         if name in follows:
@@ -156,7 +156,7 @@ def describe(plan: ClusterPlan) -> dict[str, Any]:
     for name, value in settings.options.items():
         if isinstance(value, Mapping):  # may hold secrets
             asked[name] = {**asked[name], **dict.fromkeys(value, "(hidden)")}
-    quantities = settings.told
+    quantities = settings.options_from_plan
     idle = plan.idle_timeout
     return {
         "gateway": {

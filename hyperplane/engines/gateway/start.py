@@ -91,7 +91,7 @@ def _reserve_record(plan: ClusterPlan, connection: Mapping[str, Any]) -> records
 
 def _needed_plugins(plan: ClusterPlan, settings: GatewaySettings) -> list[Any]:
     """Plugins for what the gateway has no option for."""
-    mapped = set(settings.told.values())
+    mapped = set(settings.options_from_plan.values())
     dotted = server_settings(plan, settings)
     found: list[Any] = []
     if "environment" not in mapped:

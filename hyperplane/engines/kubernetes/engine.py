@@ -8,7 +8,7 @@ from typing import ClassVar, cast
 from hyperplane.engines.base import Availability, Feature, SchedulerPlace, StartedCluster
 from hyperplane.engines.gpu_layout import one_process_per_gpu
 from hyperplane.errors import Fault, RequestError
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, KubernetesSettings
@@ -42,7 +42,7 @@ class KubernetesEngine:
             "whether Kubernetes answers is seen when a cluster starts",
         )
 
-    def capacity(self, settings: EngineSettings) -> Capacity | None:
+    def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
         """Not known: nodes may come as they are needed."""
         del settings
         return None

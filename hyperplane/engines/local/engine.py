@@ -9,7 +9,7 @@ from hyperplane.engines import machine
 from hyperplane.engines.base import Availability, Feature, StartedCluster
 from hyperplane.engines.promised_memory import open_clusters, unpromised_memory
 from hyperplane.errors import Fault
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, LocalSettings
@@ -31,11 +31,11 @@ class LocalEngine:
         """Return that it is always usable."""
         return Availability(True, "needs nothing but this machine")
 
-    def capacity(self, settings: EngineSettings) -> Capacity:
+    def capacity(self, settings: EngineSettings) -> MachineCapacity:
         """Return the usable cores, and the free memory without a reserve and open clusters."""
         fraction = 1 - cast(LocalSettings, settings).reserve_fraction
         clusters = open_clusters()
-        return Capacity(
+        return MachineCapacity(
             machine.cores(),
             unpromised_memory(machine.free_ram(), fraction, clusters),
             clusters=tuple(record.name for record in clusters),

@@ -10,7 +10,7 @@ import yaml
 from hyperplane.engines.base import Availability, Feature, StartedCluster
 from hyperplane.engines.gpu_layout import one_process_per_gpu
 from hyperplane.errors import Fault
-from hyperplane.spec.capacity import Capacity
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, SshSettings
@@ -41,7 +41,7 @@ class SshEngine:
             "whether they answer is seen when a cluster starts",
         )
 
-    def capacity(self, settings: EngineSettings) -> Capacity | None:
+    def capacity(self, settings: EngineSettings) -> MachineCapacity | None:
         """Not known before the hosts are asked: each refuses what it has no memory for."""
         del settings
         return None

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from hyperplane.errors import Fault, RequestError, UnknownArgument, check
 from hyperplane.jobs.definition.wording import suggest_names
 from hyperplane.public_calls import may_be_secret
-from hyperplane.spec.faults import faults_of
+from hyperplane.spec.faults import faults_from_validation
 
 if TYPE_CHECKING:
     from typing import Self
@@ -55,7 +55,7 @@ class Record(BaseModel):
                 super().__init__(**values)
             except ValidationError as error:
                 told = {_top_field(fault) for fault in faults}
-                found = [self._told(fault) for fault in faults_of(error)]
+                found = [self._told(fault) for fault in faults_from_validation(error)]
                 faults += [fault for fault in found if fault.where not in told]
             faulty = {_top_field(fault) for fault in faults}
             faults += [

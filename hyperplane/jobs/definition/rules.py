@@ -7,7 +7,7 @@ from typing import Any
 
 from hyperplane.errors import Fault
 from hyperplane.jobs.definition.wording import format_value
-from hyperplane.spec.request import read_request
+from hyperplane.spec.request import ClusterArguments, read_request
 
 #: Field that holds what a step runs, by kind; all but the last are paths of files.
 CONTENT_FIELDS = {
@@ -103,6 +103,6 @@ def _secret_faults(values: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _cluster_faults(arguments: Mapping[str, Any]) -> Iterator[Fault]:
-    for fault in read_request(arguments)[1]:
+    for fault in read_request(ClusterArguments.from_mapping(arguments))[1]:
         where = f"cluster.{fault.where}"
         yield Fault(where, fault.asked, fault.allowed, fault.advice, fault.source)

@@ -1,4 +1,4 @@
-"""The settings of engines and jobs, as ``config/`` holds them; a file for each."""
+"""Settings of engines and jobs, one module for each section of the configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hyperplane.spec.settings.local import LocalSettings
 from hyperplane.spec.settings.slurm import SlurmSettings
 from hyperplane.spec.settings.ssh import SshSettings
 
-#: Engine -> the model of its section.
+#: Name of an engine -> the model of its configuration section.
 ENGINES: dict[str, type[EngineSettings]] = {
     "local": LocalSettings,
     "ssh": SshSettings,

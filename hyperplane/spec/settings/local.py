@@ -1,4 +1,4 @@
-"""The settings of the local engine."""
+"""Settings of the local engine."""
 
 from __future__ import annotations
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from hyperplane.asl.paths import Condition, Operand, Path, Step, parse_path
+from hyperplane.asl.paths import Condition, JsonPath, Operand, PathStep, parse_path
 
 #: Stands for what a path in a filter does not find.
-_NOTHING = object()
+_MISSING = object()
 
 
-class NotFound(LookupError):
+class PathNotFound(LookupError):
     """A path leads nowhere in this JSON."""
 
 
@@ -20,7 +20,7 @@ class NotFound(LookupError):
 cached_path = lru_cache(maxsize=4096)(parse_path)
 
 
-def find(path: Path, root: Any) -> Any:
+def find_value(path: JsonPath, root: Any) -> Any:
     """Follow a path.
 
     Parameters
@@ -47,14 +47,14 @@ def find(path: Path, root: Any) -> Any:
     """
     nodes, definite = [root], True
     for number, step in enumerate(path.steps):
-        if definite and not step.deep and not _applies(step, nodes[0]):
-            raise NotFound(f"{path.text} finds nothing: step {number + 1} does not apply")
+        if definite and not step.deep and not _is_applicable(step, nodes[0]):
+            raise PathNotFound(f"{path.text} finds nothing: step {number + 1} does not apply")
         nodes = [found for node in nodes for found in _matches(step, node, root)]
         definite = definite and step.kind in ("name", "index") and not step.deep
     return nodes[0] if definite else nodes
 
 
-def _applies(step: Step, node: Any) -> bool:
+def _is_applicable(step: PathStep, node: Any) -> bool:
     """Whether a step fits what a definite path has led to so far."""
     if step.kind == "name":
         return isinstance(node, dict) and step.value in node
@@ -65,7 +65,7 @@ def _applies(step: Step, node: Any) -> bool:
     return isinstance(node, list) or step.kind == "all"
 
 
-def _matches(step: Step, node: Any, root: Any) -> Iterator[Any]:
+def _matches(step: PathStep, node: Any, root: Any) -> Iterator[Any]:
     if not step.deep:
         yield from _children(step, node, root)
         return
@@ -77,7 +77,7 @@ def _matches(step: Step, node: Any, root: Any) -> Iterator[Any]:
         todo += reversed(list(below))
 
 
-def _children(step: Step, node: Any, root: Any) -> Iterator[Any]:
+def _children(step: PathStep, node: Any, root: Any) -> Iterator[Any]:
     kind, value = step.kind, step.value
     if isinstance(node, dict):
         if kind == "name" and value in node:
@@ -85,7 +85,7 @@ def _children(step: Step, node: Any, root: Any) -> Iterator[Any]:
         elif kind == "all":
             yield from node.values()
         # An object is filtered as a whole, not member by member.
-        elif kind == "filter" and _holds(value, node, root):
+        elif kind == "filter" and _matches_condition(value, node, root):
             yield node
     elif isinstance(node, list):
         if kind in ("index", "indices"):
@@ -97,45 +97,45 @@ def _children(step: Step, node: Any, root: Any) -> Iterator[Any]:
         elif kind == "all":
             yield from node
         elif kind == "filter":
-            yield from (one for one in node if _holds(value, one, root))
+            yield from (one for one in node if _matches_condition(value, one, root))
 
 
-def _holds(condition: Condition, node: Any, root: Any) -> bool:
+def _matches_condition(condition: Condition, node: Any, root: Any) -> bool:
     op, parts = condition.op, condition.parts
     if op == "not":
-        return not _holds(parts[0], node, root)
+        return not _matches_condition(parts[0], node, root)
     if op == "and":
-        return all(_holds(part, node, root) for part in parts)
+        return all(_matches_condition(part, node, root) for part in parts)
     if op == "or":
-        return any(_holds(part, node, root) for part in parts)
-    values = [_value(part, node, root) for part in parts]
+        return any(_matches_condition(part, node, root) for part in parts)
+    values = [_operand_value(part, node, root) for part in parts]
     if op == "exists":
-        return values[0] is not _NOTHING
+        return values[0] is not _MISSING
     left, right = values
     if op in ("==", "!="):
-        return same(left, right) is (op == "==")
-    if not (_number(left) and _number(right)) and not (
+        return json_equal(left, right) is (op == "==")
+    if not (_is_number(left) and _is_number(right)) and not (
         isinstance(left, str) and isinstance(right, str)
     ):
         return False
     return bool({"<": left < right, "<=": left <= right, ">": left > right}.get(op, left >= right))
 
 
-def _value(operand: Operand, node: Any, root: Any) -> Any:
+def _operand_value(operand: Operand, node: Any, root: Any) -> Any:
     if operand.start == "literal":
         return operand.value
     start = node if operand.start == "@" else root
     try:
-        return find(Path(operand.start, False, operand.value), start)
-    except NotFound:
-        return _NOTHING
+        return find_value(JsonPath(operand.start, False, operand.value), start)
+    except PathNotFound:
+        return _MISSING
 
 
-def _number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def same(left: Any, right: Any) -> bool:
+def json_equal(left: Any, right: Any) -> bool:
     """Whether two JSON values are equal; ``true`` is not 1, and 1.0 is 1.
 
     Examples
@@ -146,13 +146,15 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same, left, right))
+        return len(left) == len(right) and all(map(json_equal, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(
+            json_equal(left[key], right[key]) for key in left
+        )
     return bool(left == right)
 
 
-def put(path: Path, root: Any, value: Any) -> Any:
+def put_value(path: JsonPath, root: Any, value: Any) -> Any:
     """A copy of ``root`` with a value at a reference path; nothing given is changed.
 
     Parameters
@@ -187,7 +189,7 @@ def put(path: Path, root: Any, value: Any) -> Any:
         elif step.kind == "index" and isinstance(inner, list) and step.value < len(inner):
             inner = list(inner)
         else:
-            raise NotFound(f"{path.text} cannot be put there: step {number + 1} does not apply")
+            raise PathNotFound(f"{path.text} cannot be put there: step {number + 1} does not apply")
         holder[key] = inner
         holder, key = inner, step.value
     holder[key] = value

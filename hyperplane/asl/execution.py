@@ -11,20 +11,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from hyperplane.asl.commands import Command, run_command, run_function
-from hyperplane.asl.errors import RunOver, StateError
+from hyperplane.asl.errors import ExecutionStopped, StateError
 from hyperplane.asl.events import Event
-from hyperplane.asl.handling import TIMEOUT
-from hyperplane.asl.resources import Task, Tasks
-from hyperplane.asl.scanning import Place
-from hyperplane.asl.scope import Scope
-from hyperplane.asl.values import plain
+from hyperplane.asl.execution_scope import ExecutionScope
+from hyperplane.asl.json_parser import JsonLocation
+from hyperplane.asl.json_values import copy_json
+from hyperplane.asl.retry_catch import TIMEOUT
+from hyperplane.asl.task_registry import Task, TaskRegistry
 
 #: Seconds between two looks at whether to go on, while all slots for tasks are taken.
-_LOOK = 0.05
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
-class Frame:
+class ExecutionFrame:
     """Where in the run: the branch, and what the context object holds there.
 
     Parameters
@@ -37,22 +37,22 @@ class Frame:
         The context object without ``State``.
     """
 
-    scope: Scope
-    path: Place
+    scope: ExecutionScope
+    path: JsonLocation
     context: dict[str, Any]
 
-    def inner(self, scope: Scope, *path: str | int, **context: Any) -> Frame:
+    def inner(self, scope: ExecutionScope, *path: str | int, **context: Any) -> ExecutionFrame:
         """The frame of a branch."""
         return replace(
             self, scope=scope, path=(*self.path, *path), context={**self.context, **context}
         )
 
 
-Walk = Callable[["Run", dict[str, Any], Any, Frame], Any]
+StateRunner = Callable[["Execution", dict[str, Any], Any, ExecutionFrame], Any]
 
 
 @dataclass
-class Run:
+class Execution:
     """One run of a machine.
 
     Parameters
@@ -75,23 +75,23 @@ class Run:
         When the whole run is over.
     """
 
-    tasks: Tasks
+    tasks: TaskRegistry
     now: Callable[[], dt.datetime]
     sleep: Callable[[float], object] | None
     on_event: Callable[[Event], object] | None
     max_workers: int
     variables: Context
-    walk: Walk
+    run_states: StateRunner
     deadline: dt.datetime | None = None
-    _telling: threading.Lock = field(default_factory=threading.Lock)
+    _event_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._slots = threading.Semaphore(self.max_workers)
 
-    def tell(
+    def emit(
         self,
         kind: Literal["entered", "succeeded", "retried", "caught", "failed"],
-        path: Place,
+        path: JsonLocation,
         error: StateError | None = None,
         attempt: int = 1,
         wait: float = 0.0,
@@ -100,25 +100,25 @@ class Run:
         if self.on_event is None:
             return
         name, cause = (error.name, error.cause) if error else ("", "")
-        with self._telling:
+        with self._event_lock:
             self.on_event(Event(kind, path, self.now(), name, cause, attempt, wait))
 
-    def check(self, scope: Scope) -> None:
+    def check(self, scope: ExecutionScope) -> None:
         """Raise what ends the run, if anything does."""
         scope.check()
         if self.deadline is not None and self.now() >= self.deadline:
-            raise RunOver(TIMEOUT, "the machine took longer than its TimeoutSeconds")
+            raise ExecutionStopped(TIMEOUT, "the machine took longer than its TimeoutSeconds")
 
-    def left(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """Seconds until the run is over, at least 0; None when nothing limits it."""
         if self.deadline is None:
             return None
         return max(0.0, (self.deadline - self.now()).total_seconds())
 
-    def pause(self, seconds: float, scope: Scope) -> None:
+    def wait(self, seconds: float, scope: ExecutionScope) -> None:
         """Wait, but not beyond the end of the run."""
         self.check(scope)
-        left = self.left()
+        left = self.seconds_left()
         seconds = seconds if left is None else min(seconds, left)
         if self.sleep is None:
             scope.wait(seconds)
@@ -126,16 +126,18 @@ class Run:
             self.sleep(seconds)
         self.check(scope)
 
-    def call(self, task: Task, payload: Any, limit: float | None, scope: Scope) -> Any:
+    def call_task(
+        self, task: Task, payload: Any, limit: float | None, scope: ExecutionScope
+    ) -> Any:
         """Run a task to its end, its limit of time or the end of the run."""
         with self._slot(scope):
-            left = self.left()
+            left = self.seconds_left()
             shortest = min((one for one in (limit, left) if one is not None), default=None)
             try:
                 if isinstance(task, Command):
                     return run_command(task, payload, shortest, scope)
                 # A function may change what it gets; branches share their input.
-                copy = plain(payload)
+                copy = copy_json(payload)
                 return run_function(task, copy, shortest, scope, self.variables.copy())
             except StateError as error:
                 if error.name == TIMEOUT and error.__cause__ is None:
@@ -143,8 +145,8 @@ class Run:
                 raise
 
     @contextmanager
-    def _slot(self, scope: Scope) -> Iterator[None]:
-        while not self._slots.acquire(timeout=_LOOK):
+    def _slot(self, scope: ExecutionScope) -> Iterator[None]:
+        while not self._slots.acquire(timeout=_POLL_SECONDS):
             self.check(scope)
         try:
             self.check(scope)

@@ -1,4 +1,4 @@
-"""From bytes of data to a pool and a number of nodes: the arithmetic and its reasons."""
+"""Arithmetic of the sizing calculator: from bytes of data to a pool and a number of nodes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,8 @@ Tasks = Literal["light", "heavy"]
 
 
 @dataclass(frozen=True)
-class Option:
-    """A number of nodes of one pool, and what they give.
-
-    Parameters
-    ----------
-    pool : PoolSpec
-        The kind of node.
-    nodes : int
-        How many of them.
-    worker : WorkerSpec
-        Layout of worker processes on each.
-    """
+class PoolOption:
+    """A number of nodes of one pool, with the layout of worker processes on each."""
 
     pool: PoolSpec
     nodes: int
@@ -38,22 +28,22 @@ class Option:
 
     @property
     def total_ram(self) -> int:
-        """Bytes that all worker processes have together."""
+        """Memory of all worker processes, in bytes."""
         return self.nodes * self.worker.total_ram
 
     @property
     def total_threads(self) -> int:
-        """Threads that all worker processes have together."""
+        """Number of threads of all worker processes."""
         return self.nodes * self.worker.total_threads
 
     @property
     def cost_per_hour(self) -> float | None:
-        """Price of the nodes for an hour, if the pool carries one."""
+        """Price of the nodes for an hour; None if the pool has no price."""
         price = self.pool.price_per_hour
         return None if price is None else self.nodes * price
 
     def to_dict(self) -> dict[str, Any]:
-        """The option as JSON-able values."""
+        """Return the option as values that JSON can represent."""
         return {
             "pool": self.pool.name,
             "nodes": self.nodes,
@@ -65,25 +55,12 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Question:
-    """What the calculator is asked.
+class SizingQuestion:
+    """Input of the calculator; ``data`` is in bytes, uncompressed.
 
-    Parameters
-    ----------
-    data : int
-        Bytes of uncompressed data.
-    operation : str
-        As the caller named it.
-    tasks : {"light", "heavy"}
-        Whether the job is made of few or of many tasks.
-    basis : {"allocatable", "nominal"}
-        Whether to divide by what a node gives or by what its name says.
-    pool : PoolSpec, optional
-        The pool to use, instead of the one that the rules choose.
-    moves_data : bool
-        Whether rows move between workers.
-    pieces : int, optional
-        Into how many jobs the data is cut, instead of what the rules choose.
+    ``tasks`` is "heavy" for a job of many tasks. ``basis`` selects allocatable or nominal memory
+    of a node. ``moves_data`` is whether rows move between workers. ``pool`` and ``pieces``, the
+    number of jobs, override the choice of the rules.
     """
 
     data: int
@@ -96,15 +73,10 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Comfort:
-    """A number of nodes that leaves the room which the rules of thumb want.
+class ComfortableSize:
+    """Number of nodes with the spare memory of the rules of thumb, and the reason.
 
-    Parameters
-    ----------
-    nodes : int
-        At least as many as are needed.
-    reason : str
-        What fewer nodes would miss; empty when those that are needed miss nothing.
+    The reason is empty if the necessary nodes already have that memory.
     """
 
     nodes: int
@@ -112,61 +84,41 @@ class Comfort:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What the calculator found for one piece of the data.
+class SizingAnswer:
+    """Result of the calculator for one piece of the data.
 
-    Parameters
-    ----------
-    weight : {"light", "medium", "heavy"}
-        Weight of the operation.
-    multiplier : float
-        Memory needed as a multiple of the data.
-    pieces : int
-        Jobs that the data is cut into.
-    memory : int
-        Bytes that one piece needs.
-    option : Option
-        The nodes for one piece.
-    alternatives : tuple of Option
-        Other pools for the same piece.
-    reasons, warnings : tuple of str
-        Why each choice was made, and what is unusual.
-    comfortable : Comfort
-        The nodes with which the published rules of thumb are met.
+    ``multiplier`` is the memory needed as a multiple of the data, ``memory`` the bytes that one
+    piece needs, ``option`` the nodes for one piece, and ``alternatives`` other pools for it.
     """
 
     weight: Weight
     multiplier: float
     pieces: int
     memory: int
-    option: Option
-    alternatives: tuple[Option, ...]
+    option: PoolOption
+    alternatives: tuple[PoolOption, ...]
     reasons: tuple[str, ...]
     warnings: tuple[str, ...]
-    comfortable: Comfort
+    comfortable: ComfortableSize
 
 
-def answer(question: Question, rules: SizingRules, pools: Mapping[str, PoolSpec]) -> Answer:
-    """Apply the rules to a question.
-
-    Raises
-    ------
-    RequestError
-        When the operation is unknown or a pool in the rules does not exist.
-    """
+def apply_rules(
+    question: SizingQuestion, rules: SizingRules, pools: Mapping[str, PoolSpec]
+) -> SizingAnswer:
+    """Compute memory, pool and nodes; RequestError for an unknown operation or pool."""
     weight = rules.weight(question.operation)
     multiplier = getattr(rules.multipliers, weight)
-    pieces, why_pieces = _pieces(question, weight, rules)
+    pieces, why_pieces = _choose_pieces(question, weight, rules)
     data = math.ceil(question.data / pieces)
     memory = math.ceil(data * multiplier)
-    family, why_family = _family(question, rules, pools)
+    family, why_family = _choose_family(question, rules, pools)
     options = [_option(pool, memory, question.basis) for pool in family]
     best = min(options, key=lambda option: (option.total_ram, option.nodes))
-    why_nodes = _why_nodes(best, memory, question.basis)
-    small = _smaller(question, best, memory, pools)
+    why_nodes = _explain_nodes(best, memory, question.basis)
+    small = _smaller_pool(question, best, memory, pools)
     if small is not None:
-        best, why_family = small, f"{small.pool.name}: one node of it is enough, none smaller is"
-        why_nodes = _why_nodes(best, memory, question.basis)
+        best, why_family = small, f"{small.pool.name}: the smallest pool whose one node is enough"
+        why_nodes = _explain_nodes(best, memory, question.basis)
     others = tuple(
         _option(pool, memory, question.basis) for pool in pools.values() if pool != best.pool
     )
@@ -181,7 +133,7 @@ def answer(question: Question, rules: SizingRules, pools: Mapping[str, PoolSpec]
         f"{format_bytes(best.worker.total_ram)} of {format_bytes(best.pool.allocatable_ram)}",
         *why_pieces,
     ]
-    return Answer(
+    return SizingAnswer(
         weight=weight,
         multiplier=multiplier,
         pieces=pieces,
@@ -190,56 +142,58 @@ def answer(question: Question, rules: SizingRules, pools: Mapping[str, PoolSpec]
         alternatives=others,
         reasons=tuple(reasons),
         warnings=tuple(_warnings(data, memory, best, pieces)),
-        comfortable=_comfort(question, rules, data, memory, best),
+        comfortable=_comfortable_size(question, rules, data, memory, best),
     )
 
 
-def _pieces(question: Question, weight: Weight, rules: SizingRules) -> tuple[int, list[str]]:
+def _choose_pieces(
+    question: SizingQuestion, weight: Weight, rules: SizingRules
+) -> tuple[int, list[str]]:
     if question.pieces is not None:
-        return question.pieces, [f"pieces: {question.pieces}, as asked"]
+        return question.pieces, [f"pieces: {question.pieces}, as requested"]
     split = rules.split
     if weight not in split.weights or question.data < gb_to_bytes(split.from_gb):
         return 1, []
     count = math.ceil(question.data / gb_to_bytes(split.piece_gb))
     reason = (
-        f"pieces: from {format_bytes(gb_to_bytes(split.from_gb))} on, a job that brings rows "
-        f"together is cut into pieces of {format_bytes(gb_to_bytes(split.piece_gb))}"
+        f"pieces: from {format_bytes(gb_to_bytes(split.from_gb))} on, a job that combines rows "
+        f"is split into pieces of {format_bytes(gb_to_bytes(split.piece_gb))}"
     )
     return count, [reason]
 
 
-def _family(
-    question: Question, rules: SizingRules, pools: Mapping[str, PoolSpec]
+def _choose_family(
+    question: SizingQuestion, rules: SizingRules, pools: Mapping[str, PoolSpec]
 ) -> tuple[list[PoolSpec], str]:
     if question.pool is not None:
-        return [question.pool], f"{question.pool.name}, as asked"
+        return [question.pool], f"{question.pool.name}, as requested"
     families = rules.families
     if question.tasks == "heavy":
-        names, why = families.many_tasks, "many tasks want cores"
+        names, why = families.many_tasks, "many tasks need cores"
     elif question.moves_data:
-        names, why = families.few_tasks, "few tasks that move data want memory on each node"
+        names, why = families.few_tasks, "few tasks that move data need memory on each node"
     else:
-        names, why = families.parallel, "work that moves no data wants cores"
+        names, why = families.parallel, "work that moves no data needs cores"
     missing = [name for name in names if name not in pools]
     if missing:
-        allowed = "a pool that exists: " + ", ".join(pools)
+        allowed = "the name of a pool: " + ", ".join(pools)
         raise RequestError([Fault("hyperplane.sizing.families", name, allowed) for name in missing])
     return [pools[name] for name in names], f"{' or '.join(names)}: {why}"
 
 
-def _option(pool: PoolSpec, memory: int, basis: Basis) -> Option:
+def _option(pool: PoolSpec, memory: int, basis: Basis) -> PoolOption:
     worker = propose_worker(pool)
     per_node = gb_to_bytes(pool.ram_gb) if basis == "nominal" else worker.total_ram
-    return Option(pool, max(1, math.ceil(memory / per_node)), worker)
+    return PoolOption(pool, max(1, math.ceil(memory / per_node)), worker)
 
 
-def _smaller(
-    question: Question, best: Option, memory: int, pools: Mapping[str, PoolSpec]
-) -> Option | None:
-    """A smaller pool that does on one node what the family's pool would do on one node.
+def _smaller_pool(
+    question: SizingQuestion, best: PoolOption, memory: int, pools: Mapping[str, PoolSpec]
+) -> PoolOption | None:
+    """The smallest pool of which one node is enough, if one node of ``best`` is enough.
 
-    The published rule knows two pools only; it speaks of jobs of many nodes. It is left alone
-    when it is asked for by ``basis="nominal"``, and for many tasks, which want the cores.
+    The published rules have only two pools, for jobs of many nodes. They are not changed for
+    ``basis="nominal"``, which selects them explicitly, and for many tasks, which need cores.
     """
     chosen = question.pool is not None or question.tasks == "heavy" or question.basis == "nominal"
     if chosen or best.nodes > 1:
@@ -249,7 +203,7 @@ def _smaller(
     return _option(pool, memory, question.basis) if pool != best.pool else None
 
 
-def _why_nodes(option: Option, memory: int, basis: Basis) -> str:
+def _explain_nodes(option: PoolOption, memory: int, basis: Basis) -> str:
     if basis == "nominal":
         per_node = gb_to_bytes(option.pool.ram_gb)
         kind = "nominal"
@@ -262,7 +216,7 @@ def _why_nodes(option: Option, memory: int, basis: Basis) -> str:
     )
 
 
-def _warnings(data: int, memory: int, best: Option, pieces: int) -> list[str]:
+def _warnings(data: int, memory: int, best: PoolOption, pieces: int) -> list[str]:
     found = []
     if pieces > 1:
         found.append(
@@ -272,28 +226,28 @@ def _warnings(data: int, memory: int, best: Option, pieces: int) -> list[str]:
         )
     if best.total_ram < memory:
         found.append(
-            f"nominal basis: the nodes really give {format_bytes(best.total_ram)} of the "
+            f"nominal basis: the nodes have {format_bytes(best.total_ram)} of the "
             f"{format_bytes(memory)} needed"
         )
     return found
 
 
-def _comfort(
-    question: Question, rules: SizingRules, data: int, memory: int, best: Option
-) -> Comfort:
+def _comfortable_size(
+    question: SizingQuestion, rules: SizingRules, data: int, memory: int, best: PoolOption
+) -> ComfortableSize:
     checks, nodes, reasons = rules.checks, best.nodes, []
     each = best.worker.total_ram
     ratio = best.total_ram / data if data else math.inf
     if rules.is_aggregation(question.operation) and ratio < checks.aggregation_ratio:
         nodes = math.ceil(data * checks.aggregation_ratio / each)
         reasons.append(
-            f"an aggregation wants {checks.aggregation_ratio:g} times its data in memory, "
-            f"{plural(best.nodes, 'node')} give {ratio:.1f} times"
+            f"an aggregation needs {checks.aggregation_ratio:g} times its data in memory, "
+            f"{plural(best.nodes, 'node')} have {ratio:.1f} times"
         )
     if (use := memory / best.total_ram) > checks.full_fraction:
         nodes = max(nodes, math.ceil(memory / (checks.full_fraction * each)))
         reasons.append(
-            f"workers filled above {checks.full_fraction:.0%} may spill or fail, "
+            f"workers above {checks.full_fraction:.0%} of their memory may spill or fail, "
             f"{plural(best.nodes, 'node')} would be {use:.0%} full"
         )
-    return Comfort(nodes, "; ".join(reasons))
+    return ComfortableSize(nodes, "; ".join(reasons))

@@ -8,15 +8,15 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import TypeVar
 
-from hyperplane.asl.errors import Stopped
+from hyperplane.asl.errors import BranchStopped
 
 T = TypeVar("T")
 
 
-class Scope:
+class ExecutionScope:
     """A part of a run, and the parts in it; stopping it stops those."""
 
-    def __init__(self, parent: Scope | None = None) -> None:
+    def __init__(self, parent: ExecutionScope | None = None) -> None:
         # One lock for all: what is added while something stops is stopped too.
         self._lock: threading.RLock = parent._lock if parent else threading.RLock()
         self._event = threading.Event()
@@ -39,7 +39,7 @@ class Scope:
     def check(self) -> None:
         """Raise :class:`Stopped` if this part is to end."""
         if self.stopped:
-            raise Stopped
+            raise BranchStopped
 
     def wait(self, seconds: float) -> None:
         """Wait, or raise :class:`Stopped` as soon as this part is to end."""
@@ -61,14 +61,16 @@ class Scope:
                 del self._callbacks[key]
 
     @contextmanager
-    def inner(self) -> Iterator[Scope]:
+    def inner(self) -> Iterator[ExecutionScope]:
         """A part of this part."""
-        scope = Scope(self)
+        scope = ExecutionScope(self)
         with self.on_stop(scope.stop):
             yield scope
 
 
-def together(scope: Scope, jobs: Sequence[Callable[[Scope], T]], limit: int) -> list[T]:
+def run_concurrently(
+    scope: ExecutionScope, jobs: Sequence[Callable[[ExecutionScope], T]], limit: int
+) -> list[T]:
     """Do several things at once; when one fails, the others stop.
 
     Parameters
@@ -90,22 +92,22 @@ def together(scope: Scope, jobs: Sequence[Callable[[Scope], T]], limit: int) -> 
         return []
     first: BaseException | None = None
     with scope.inner() as inner, ThreadPoolExecutor(min(limit, len(jobs)), "machine") as pool:
-        futures = [pool.submit(_alone, job, inner) for job in jobs]
+        futures = [pool.submit(_run_or_stop, job, inner) for job in jobs]
         try:
             for future in as_completed(futures):
                 error = None if future.cancelled() else future.exception()
-                if error is not None and (first is None or isinstance(first, Stopped)):
+                if error is not None and (first is None or isinstance(first, BranchStopped)):
                     first = error
-                    _end(inner, futures)
+                    _stop_all(inner, futures)
         except BaseException:  # an interrupt from the keyboard, above all
-            _end(inner, futures)
+            _stop_all(inner, futures)
             raise
     if first is not None:
         raise first
     return [future.result() for future in futures]
 
 
-def _alone(job: Callable[[Scope], T], scope: Scope) -> T:
+def _run_or_stop(job: Callable[[ExecutionScope], T], scope: ExecutionScope) -> T:
     """One of the jobs; its thread stops the others itself, before it takes up the next."""
     try:
         scope.check()
@@ -115,7 +117,7 @@ def _alone(job: Callable[[Scope], T], scope: Scope) -> T:
         raise
 
 
-def _end(scope: Scope, futures: Sequence[Future[T]]) -> None:
+def _stop_all(scope: ExecutionScope, futures: Sequence[Future[T]]) -> None:
     scope.stop()
     for future in futures:
         future.cancel()

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.finding import NotFound, cached_path, find
-from hyperplane.asl.handling import RUNTIME
-from hyperplane.asl.kinds import is_number
-from hyperplane.asl.times import parse_timestamp
+from hyperplane.asl.field_types import is_number
+from hyperplane.asl.path_lookup import PathNotFound, cached_path, find_value
+from hyperplane.asl.retry_catch import RUNTIME
+from hyperplane.asl.timestamps import parse_timestamp
 
 _PIECE = re.compile(r"\\([*\\])|(\*)|(\\.?)|[^*\\]+", re.DOTALL)
-_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "Equals": operator.eq,
     "LessThan": operator.lt,
     "GreaterThan": operator.gt,
@@ -22,23 +22,23 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "GreaterThanEquals": operator.ge,
 }
 #: Makes of a value what is compared, or None when it is of another type.
-_READ: dict[str, Callable[[Any], Any]] = {
+_COMPARABLE: dict[str, Callable[[Any], Any]] = {
     "String": lambda value: value if isinstance(value, str) else None,
     "Numeric": lambda value: value if is_number(value) else None,
     "Boolean": lambda value: value if isinstance(value, bool) else None,
     "Timestamp": parse_timestamp,
 }
-_IS: dict[str, Callable[[Any], bool]] = {
+_TYPE_TESTS: dict[str, Callable[[Any], bool]] = {
     "IsNull": lambda value: value is None,
     "IsNumeric": is_number,
     "IsString": lambda value: isinstance(value, str),
     "IsBoolean": lambda value: isinstance(value, bool),
     "IsTimestamp": lambda value: parse_timestamp(value) is not None,
 }
-_NO_RULE_FIELDS = ("Variable", "Next", "Comment")
+_OTHER_RULE_FIELDS = ("Variable", "Next", "Comment")
 
 
-def holds(rule: dict[str, Any], data: Any, context: Any) -> bool:
+def matches_rule(rule: dict[str, Any], data: Any, context: Any) -> bool:
     """Whether a rule holds for an input.
 
     Parameters
@@ -65,43 +65,43 @@ def holds(rule: dict[str, Any], data: Any, context: Any) -> bool:
     """
     if "Variable" not in rule:
         if "And" in rule:
-            return all(holds(one, data, context) for one in rule["And"])
+            return all(matches_rule(one, data, context) for one in rule["And"])
         if "Or" in rule:
-            return any(holds(one, data, context) for one in rule["Or"])
-        return not holds(rule["Not"], data, context)
-    name = next(field for field in rule if field not in _NO_RULE_FIELDS)
+            return any(matches_rule(one, data, context) for one in rule["Or"])
+        return not matches_rule(rule["Not"], data, context)
+    name = next(field for field in rule if field not in _OTHER_RULE_FIELDS)
     wanted = rule[name]
     try:
-        value = _found(rule["Variable"], data, context)
-    except NotFound as error:
+        value = _value_at_path(rule["Variable"], data, context)
+    except PathNotFound as error:
         if name == "IsPresent":
             return wanted is False
         raise StateError(RUNTIME, f"Variable {error}") from None
     if name == "IsPresent":
         return wanted is True
-    if name in _IS:
-        return _IS[name](value) is wanted
+    if name in _TYPE_TESTS:
+        return _TYPE_TESTS[name](value) is wanted
     if name.endswith("Path"):
         try:
-            wanted = _found(wanted, data, context)
-        except NotFound as error:
+            wanted = _value_at_path(wanted, data, context)
+        except PathNotFound as error:
             raise StateError(RUNTIME, f"{name} {error}") from None
         name = name.removesuffix("Path")
     if name == "StringMatches":
-        return isinstance(value, str) and matches(wanted, value)
-    kind = next(kind for kind in _READ if name.startswith(kind))
-    left, right = _READ[kind](value), _READ[kind](wanted)
+        return isinstance(value, str) and matches_pattern(wanted, value)
+    kind = next(kind for kind in _COMPARABLE if name.startswith(kind))
+    left, right = _COMPARABLE[kind](value), _COMPARABLE[kind](wanted)
     if left is None or right is None:
         return False
-    return _ORDERS[name.removeprefix(kind)](left, right)
+    return _COMPARISONS[name.removeprefix(kind)](left, right)
 
 
-def _found(text: str, data: Any, context: Any) -> Any:
+def _value_at_path(text: str, data: Any, context: Any) -> Any:
     path = cached_path(text)
-    return find(path, context if path.context else data)
+    return find_value(path, context if path.context else data)
 
 
-def matches(pattern: str, text: str) -> bool:
+def matches_pattern(pattern: str, text: str) -> bool:
     r"""Whether a text fits a pattern of ``StringMatches``.
 
     Parameters

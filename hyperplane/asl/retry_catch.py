@@ -6,13 +6,13 @@ import random
 from typing import Any
 
 from hyperplane.asl.errors import StateError
-from hyperplane.asl.kinds import TOO_MUCH
+from hyperplane.asl.field_types import EXCLUSIVE_MAXIMUM
 
 RUNTIME = "States.Runtime"
 TIMEOUT = "States.Timeout"
 
 
-def matches(names: list[str], error: StateError, *, branches: bool) -> bool:
+def matches_error(names: list[str], error: StateError, *, branches: bool) -> bool:
     """Whether a clause names an error.
 
     Parameters
@@ -42,7 +42,7 @@ def matches(names: list[str], error: StateError, *, branches: bool) -> bool:
     )
 
 
-class Retries:
+class RetryCounter:
     """The attempts of one state, from when it is entered until it is left."""
 
     def __init__(self, retriers: list[dict[str, Any]]) -> None:
@@ -50,24 +50,24 @@ class Retries:
         self._used = [0] * len(retriers)
         self.count = 0
 
-    def delay(self, error: StateError, *, branches: bool) -> float | None:
+    def next_delay(self, error: StateError, *, branches: bool) -> float | None:
         """Seconds until the next attempt; None when there is none."""
         if error.name == RUNTIME:
             return None
         for number, retrier in enumerate(self._retriers):
-            if not matches(retrier["ErrorEquals"], error, branches=branches):
+            if not matches_error(retrier["ErrorEquals"], error, branches=branches):
                 continue
             used = self._used[number]
             if used >= retrier.get("MaxAttempts", 3):
                 return None
             self._used[number] += 1
             self.count += 1
-            return _seconds(retrier, used)
+            return _backoff_seconds(retrier, used)
         return None
 
 
-def _seconds(retrier: dict[str, Any], used: int) -> float:
-    longest = float(retrier.get("MaxDelaySeconds", TOO_MUCH))
+def _backoff_seconds(retrier: dict[str, Any], used: int) -> float:
+    longest = float(retrier.get("MaxDelaySeconds", EXCLUSIVE_MAXIMUM))
     try:
         seconds = retrier.get("IntervalSeconds", 1) * float(retrier.get("BackoffRate", 2.0)) ** used
     except OverflowError:
@@ -78,9 +78,9 @@ def _seconds(retrier: dict[str, Any], used: int) -> float:
     return float(seconds)
 
 
-def catcher(
+def find_catcher(
     catchers: list[dict[str, Any]], error: StateError, *, branches: bool
 ) -> dict[str, Any] | None:
     """The first clause of a Catch that names an error."""
-    fits = (one for one in catchers if matches(one["ErrorEquals"], error, branches=branches))
+    fits = (one for one in catchers if matches_error(one["ErrorEquals"], error, branches=branches))
     return next(fits, None)

@@ -8,18 +8,18 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
 
-from hyperplane.asl.values import finite, no_constant
+from hyperplane.asl.json_values import parse_finite, reject_constant
 
 #: Levels of objects and lists in each other.
-DEEPEST = 32
+MAX_DEPTH = 32
 
-Place = tuple[str | int, ...]
+JsonLocation = tuple[str | int, ...]
 
 _BLANK = re.compile(r"[ \t\n\r]*")
-_DECODER = json.JSONDecoder(parse_constant=no_constant, parse_float=finite)
+_DECODER = json.JSONDecoder(parse_constant=reject_constant, parse_float=parse_finite)
 
 
-class NotJson(ValueError):
+class JsonSyntaxError(ValueError):
     """The text stops being JSON at a line."""
 
     def __init__(self, line: int, wrong: str) -> None:
@@ -28,7 +28,7 @@ class NotJson(ValueError):
 
 
 @dataclass
-class Scanned:
+class JsonDocument:
     """JSON and where its parts stand.
 
     Parameters
@@ -42,11 +42,11 @@ class Scanned:
     """
 
     value: Any = None
-    lines: dict[Place, int] = field(default_factory=dict)
-    twice: list[tuple[Place, int]] = field(default_factory=list)
+    lines: dict[JsonLocation, int] = field(default_factory=dict)
+    duplicates: list[tuple[JsonLocation, int]] = field(default_factory=list)
 
 
-def scan(text: str) -> Scanned:
+def parse_with_lines(text: str) -> JsonDocument:
     r"""Read JSON text and remember the lines.
 
     Parameters
@@ -68,84 +68,88 @@ def scan(text: str) -> Scanned:
     >>> scan('{"a":\n [1, 2]}').lines[("a", 1)]
     2
     """
-    scanner = _Scanner(text)
-    scanner.found.value = scanner.value((), scanner.blank(0))
-    end = scanner.blank(scanner.position)
+    parser = _JsonParser(text)
+    parser.found.value = parser.parse_value((), parser.skip_blanks(0))
+    end = parser.skip_blanks(parser.position)
     if end != len(text):
-        raise scanner.wrong(end, "something after the end of the JSON")
-    return scanner.found
+        raise parser.error(end, "something after the end of the JSON")
+    return parser.found
 
 
-class _Scanner:
+class _JsonParser:
     """A recursive reader: the depth limit keeps it far from Python's own."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
-        self.found = Scanned()
+        self.found = JsonDocument()
         self.starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
-    def line(self, position: int) -> int:
+    def line_at(self, position: int) -> int:
         return bisect_right(self.starts, position)
 
-    def wrong(self, position: int, why: str) -> NotJson:
-        return NotJson(self.line(position), why)
+    def error(self, position: int, why: str) -> JsonSyntaxError:
+        return JsonSyntaxError(self.line_at(position), why)
 
-    def blank(self, position: int) -> int:
+    def skip_blanks(self, position: int) -> int:
         found = _BLANK.match(self.text, position)
         return found.end() if found else position
 
     def expect(self, position: int, char: str, what: str) -> int:
         if not self.text.startswith(char, position):
-            raise self.wrong(position, f"{self.shown(position)} where {what} may stand")
-        return self.blank(position + 1)
+            raise self.error(position, f"{self.show_character(position)} where {what} may stand")
+        return self.skip_blanks(position + 1)
 
-    def shown(self, position: int) -> str:
+    def show_character(self, position: int) -> str:
         return repr(self.text[position]) if position < len(self.text) else "the end of the text"
 
-    def value(self, place: Place, position: int) -> Any:
-        self.found.lines[place] = self.line(position)
+    def parse_value(self, place: JsonLocation, position: int) -> Any:
+        self.found.lines[place] = self.line_at(position)
         start = self.text[position : position + 1]
         if start and start in "{[":
-            if len(place) >= DEEPEST:
-                raise self.wrong(position, f"nested deeper than {DEEPEST} levels")
-            inner = self.blank(position + 1)
-            return self.object(place, inner) if start == "{" else self.list(place, inner)
-        return self.scalar(position)
+            if len(place) >= MAX_DEPTH:
+                raise self.error(position, f"nested deeper than {MAX_DEPTH} levels")
+            inner = self.skip_blanks(position + 1)
+            return (
+                self.parse_object(place, inner) if start == "{" else self.parse_list(place, inner)
+            )
+        return self.parse_scalar(position)
 
-    def scalar(self, position: int) -> Any:
+    def parse_scalar(self, position: int) -> Any:
         try:
             value, self.position = _DECODER.raw_decode(self.text, position)
         except json.JSONDecodeError as error:
-            raise self.wrong(error.pos, f"{self.shown(error.pos)}: {error.msg}") from None
+            raise self.error(error.pos, f"{self.show_character(error.pos)}: {error.msg}") from None
         except ValueError as error:
-            raise self.wrong(position, str(error)) from None
+            raise self.error(position, str(error)) from None
         return value
 
-    def object(self, place: Place, position: int) -> dict[str, Any]:
+    def parse_object(self, place: JsonLocation, position: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
         while not self.text.startswith("}", position):
             if found:
                 position = self.expect(position, ",", "a comma or }")
             if not self.text.startswith('"', position):
-                raise self.wrong(position, f"{self.shown(position)} where a name may stand")
+                raise self.error(
+                    position, f"{self.show_character(position)} where a name may stand"
+                )
             start = position
-            name = self.scalar(position)
+            name = self.parse_scalar(position)
             inside = (*place, name)
             if name in found:
-                self.found.twice.append((inside, self.line(start)))
-            position = self.expect(self.blank(self.position), ":", "a colon")
-            found[name] = self.value(inside, position)
-            position = self.blank(self.position)
+                self.found.duplicates.append((inside, self.line_at(start)))
+            position = self.expect(self.skip_blanks(self.position), ":", "a colon")
+            found[name] = self.parse_value(inside, position)
+            position = self.skip_blanks(self.position)
         self.position = position + 1
         return found
 
-    def list(self, place: Place, position: int) -> list[Any]:
+    def parse_list(self, place: JsonLocation, position: int) -> list[Any]:
         found: list[Any] = []
         while not self.text.startswith("]", position):
             if found:
                 position = self.expect(position, ",", "a comma or ]")
-            found.append(self.value((*place, len(found)), position))
-            position = self.blank(self.position)
+            found.append(self.parse_value((*place, len(found)), position))
+            position = self.skip_blanks(self.position)
         self.position = position + 1
         return found

@@ -21,7 +21,7 @@ def parse_json(text: str | bytes) -> Any:
     {'a': [1, 2.5, None]}
     """
     try:
-        return json.loads(text, parse_constant=no_constant, parse_float=finite)
+        return json.loads(text, parse_constant=reject_constant, parse_float=parse_finite)
     except RecursionError:
         raise ValueError("the JSON nests too deep") from None
     except UnicodeDecodeError:
@@ -30,12 +30,12 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError(f"it is not JSON: {error}") from None
 
 
-def no_constant(name: str) -> Any:
+def reject_constant(name: str) -> Any:
     """Refuse ``NaN`` and ``Infinity``, which Python's reader would take."""
     raise ValueError(f"{name} is not JSON")
 
 
-def finite(digits: str) -> float:
+def parse_finite(digits: str) -> float:
     """A number, unless it is too large to be one."""
     number = float(digits)
     if math.isinf(number):
@@ -43,7 +43,7 @@ def finite(digits: str) -> float:
     return number
 
 
-def plain(value: Any) -> Any:
+def copy_json(value: Any) -> Any:
     """A copy of a value, as JSON would carry it.
 
     Raises
@@ -62,7 +62,7 @@ def plain(value: Any) -> Any:
         raise ValueError(f"{type(value).__name__} is not JSON: {error}") from None
 
 
-def shallow(value: Any, deepest: int) -> Any:
+def copy_json_to_depth(value: Any, deepest: int) -> Any:
     """A copy as :func:`plain` makes it, of a value with few levels of objects and lists.
 
     Raises
@@ -75,7 +75,7 @@ def shallow(value: Any, deepest: int) -> Any:
     >>> shallow({"a": [1]}, 2)
     {'a': [1]}
     """
-    copy = plain(value)
+    copy = copy_json(value)
     level = [copy]
     for _ in range(deepest + 1):
         level = [one for one in level if isinstance(one, (dict, list))]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from hyperplane.asl.commands import Command
-from hyperplane.asl.report import where
-from hyperplane.asl.scanning import Place
+from hyperplane.asl.json_parser import JsonLocation
+from hyperplane.asl.problems import format_location
 from hyperplane.errors import Fault
 
 Task = Callable[[Any], Any] | Command
@@ -22,7 +22,7 @@ _ACTIVITY = re.compile(r"arn:[^:]+:states:[^:]*:[^:]*:activity:([^:]+)")
 _INVOKE = re.compile(r"arn:[^:]+:states:::lambda:invoke")
 
 
-class Tasks:
+class TaskRegistry:
     """The tasks that a caller gives, by resource.
 
     Parameters
@@ -44,14 +44,14 @@ class Tasks:
                 return self._tasks.get(found.group(1))
         return None
 
-    def function(self, name: object) -> Task | None:
+    def find_function(self, name: object) -> Task | None:
         """The task for a ``FunctionName``: a name, or an ARN or the end of one."""
         found = _FUNCTION.fullmatch(name) if isinstance(name, str) else None
         if not found:
             return None
         return self._tasks.get(str(name)) or self._tasks.get(found.group(1))
 
-    def invokes(self, resource: str) -> bool:
+    def is_lambda_invoke(self, resource: str) -> bool:
         """Whether a resource calls the function that its parameters name."""
         return resource not in self._tasks and bool(_INVOKE.fullmatch(resource))
 
@@ -61,7 +61,7 @@ class Tasks:
         return ", ".join(self._tasks) or "none"
 
 
-def task_faults(tasks: object) -> Iterator[Fault]:
+def find_task_faults(tasks: object) -> Iterator[Fault]:
     """What is wrong with the argument ``tasks``."""
     if not isinstance(tasks, Mapping):
         yield Fault("tasks", type(tasks).__name__, "a mapping of resources to tasks")
@@ -75,23 +75,25 @@ def task_faults(tasks: object) -> Iterator[Fault]:
             yield Fault(at, type(task).__name__, "a callable or a Command", advice)
 
 
-def each_state(machine: Any, place: Place = ()) -> Iterator[tuple[Place, dict[str, Any]]]:
+def iterate_states(
+    machine: Any, place: JsonLocation = ()
+) -> Iterator[tuple[JsonLocation, dict[str, Any]]]:
     """All states of a machine that has no faults, those in other states too."""
     for name, state in machine["States"].items():
         inside = (*place, "States", name)
         yield inside, state
         for number, branch in enumerate(state.get("Branches", ())):
-            yield from each_state(branch, (*inside, "Branches", number))
+            yield from iterate_states(branch, (*inside, "Branches", number))
         for field in ("ItemProcessor", "Iterator"):
             if field in state:
-                yield from each_state(state[field], (*inside, field))
+                yield from iterate_states(state[field], (*inside, field))
 
 
-def run_faults(document: Any, tasks: Tasks) -> Iterator[Fault]:
+def find_run_faults(document: Any, tasks: TaskRegistry) -> Iterator[Fault]:
     """What of a machine without faults cannot be run here, or not with these tasks."""
-    for place, state in each_state(document):
+    for place, state in iterate_states(document):
         if state["Type"] == "Task":
-            yield from _task(state, place, tasks)
+            yield from _find_resource_faults(state, place, tasks)
         for name in ("HeartbeatSeconds", "HeartbeatSecondsPath"):
             if name in state:
                 advice = "TimeoutSeconds bounds the whole task"
@@ -106,27 +108,31 @@ def run_faults(document: Any, tasks: Tasks) -> Iterator[Fault]:
         reader = state.get("ItemReader")
         if reader and tasks.find(reader["Resource"]) is None:
             inside = (*place, "ItemReader")
-            yield _missing(inside, reader["Resource"], tasks)
+            yield _missing_task(inside, reader["Resource"], tasks)
 
 
-def _task(state: dict[str, Any], place: Place, tasks: Tasks) -> Iterator[Fault]:
+def _find_resource_faults(
+    state: dict[str, Any], place: JsonLocation, tasks: TaskRegistry
+) -> Iterator[Fault]:
     resource = state["Resource"]
     if resource.endswith(".waitForTaskToken"):
         allowed = "a task that answers by itself: nobody here sends tokens back"
         yield _fault(place, "Resource", resource, allowed)
-    elif tasks.invokes(resource):
+    elif tasks.is_lambda_invoke(resource):
         parameters = state.get("Parameters", {})
         named = parameters.get("FunctionName")
-        if "FunctionName.$" not in parameters and tasks.function(named) is None:
-            yield _missing((*place, "Parameters"), named, tasks, "FunctionName")
+        if "FunctionName.$" not in parameters and tasks.find_function(named) is None:
+            yield _missing_task((*place, "Parameters"), named, tasks, "FunctionName")
     elif tasks.find(resource) is None:
-        yield _missing(place, resource, tasks)
+        yield _missing_task(place, resource, tasks)
 
 
-def _missing(place: Place, asked: object, tasks: Tasks, name: str = "Resource") -> Fault:
+def _missing_task(
+    place: JsonLocation, asked: object, tasks: TaskRegistry, name: str = "Resource"
+) -> Fault:
     advice = "give run_machine a task for it, under the ARN or the name in it"
     return _fault(place, name, asked, f"one of the tasks: {tasks.names}", advice)
 
 
-def _fault(place: Place, name: str, asked: object, allowed: str, advice: str = "") -> Fault:
-    return Fault(where((*place, name)), str(asked), allowed, advice)
+def _fault(place: JsonLocation, name: str, asked: object, allowed: str, advice: str = "") -> Fault:
+    return Fault(format_location((*place, name)), str(asked), allowed, advice)
