@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import hyperplane
-from hyperplane.cli.hold import Signals
 from hyperplane.cli.options import takes_request
 from hyperplane.cli.output import JsonOption, write_json, write_rows
+from hyperplane.cli.stop_signals import Signals
 from hyperplane.engines import records
 from hyperplane.errors import EngineError, Fault, RequestError
 from hyperplane.public_calls import stating

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hyperplane.cli import job_look, job_machine, job_render, job_schedule
+from hyperplane.cli import job_inspect, job_machine, job_render, job_schedule
 from hyperplane.cli.job_options import (
     ActiveOption,
     FileArgument,
@@ -152,7 +152,7 @@ def submit(
         _watch(store, [sent.id], as_json)
 
 
-app.command("list")(job_look.list_jobs)
+app.command("list")(job_inspect.list_jobs)
 
 
 @app.command()
@@ -166,7 +166,7 @@ def watch(ids: IdsArgument, as_json: JsonOption = False) -> None:
     _watch(store, found, as_json)
 
 
-app.command()(job_look.logs)
+app.command()(job_inspect.logs)
 
 
 @app.command()

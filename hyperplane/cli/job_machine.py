@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hyperplane.cli.hold import Signals
 from hyperplane.cli.job_options import EXIT_CODES
 from hyperplane.cli.output import write_json
+from hyperplane.cli.stop_signals import Signals
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.jobs.states import CANCELLED, DONE, FAILED, TIMED_OUT
 from hyperplane.jobs.tree import plain

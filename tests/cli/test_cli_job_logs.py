@@ -98,10 +98,10 @@ def test_a_log_larger_than_the_memory_is_shown_in_bounded_memory(tmp_path):
         opened.write(b"\nthe last line\n")
     program = (
         "import resource, sys; from pathlib import Path\n"
-        "from hyperplane.cli import job_look\n"
+        "from hyperplane.cli import job_inspect\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        f"job_look._write_end(Path({str(log)!r}), None)\n"
-        f"job_look._write_end(Path({str(log)!r}), 1)\n"
+        f"job_inspect._write_end(Path({str(log)!r}), None)\n"
+        f"job_inspect._write_end(Path({str(log)!r}), 1)\n"
         "after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "print((after - before) // 1024, file=sys.stderr)\n"
     )
