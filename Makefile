@@ -1,5 +1,5 @@
-# Everything a developer runs. The virtual environment in .venv is made on first use; a stamp for
-# each extra makes later runs start at once, until pyproject.toml changes.
+# Development commands. The virtual environment in .venv is created on first use; stamp files skip
+# the installation of an extra until pyproject.toml changes.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -9,32 +9,32 @@ STAMPS := $(VENV)/stamps
 .PHONY: help install demo test stress engines lint types docs pages check clean
 
 help:
-	@echo 'make install every extra but gpu, for work on hyperplane'
-	@echo 'make demo    size a job, start a cluster on this machine, do the job on real data'
+	@echo 'make install every extra except gpu, for development'
+	@echo 'make demo    size a job, start a cluster on this machine, run the job on real data'
 	@echo 'make test    all tests and all examples of the documentation, at small scale'
 	@echo 'make stress  tests that have a scale, with more repetitions, larger data and random examples'
-	@echo 'make engines the engines beyond this machine, with real services (root, Debian packages)'
+	@echo 'make engines tests of the remote engines with real services (root, Debian packages)'
 	@echo 'make lint    ruff: rules and format'
 	@echo 'make types   mypy, strict'
 	@echo 'make docs    the documentation, into docs/_build/html; warnings are errors'
-	@echo 'make pages   write the generated parts of the documentation anew'
-	@echo 'make check   everything that CI does'
-	@echo 'make clean   remove what the other targets made'
+	@echo 'make pages   update the generated parts of the documentation'
+	@echo 'make check   run everything that CI runs'
+	@echo 'make clean   remove the files that the other targets create'
 
-# Debian without python3-venv makes environments without pip only; its own pip then adds one.
+# Debian without python3-venv creates environments only without pip; the system's pip adds one.
 $(BIN)/python:
-	@echo 'making a virtual environment in $(VENV)'
+	@echo 'creating a virtual environment in $(VENV)'
 	@$(PYTHON) -m venv $(VENV) 2>/dev/null \
 	  || { $(PYTHON) -m venv --clear --without-pip $(VENV) \
 	       && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; } \
 	  || { rm -rf $(VENV); exit 1; }
 
 $(STAMPS)/%: pyproject.toml | $(BIN)/python
-	@echo "installing hyperplane[$*] and what it needs into $(VENV); a minute or two, once"
+	@echo "installing hyperplane[$*] and its requirements into $(VENV); takes a minute or two, once"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@mkdir -p $(STAMPS) && touch $@
 
-# Each extra that can share an environment, in one command. PIP: the version of pip that does it.
+# All extras that can share an environment, in one command. PIP: the version of pip to use.
 install: | $(BIN)/python
 	$(if $(PIP),$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip==$(PIP)')
 	@$(MAKE) --no-print-directory $(STAMPS)/dev
@@ -43,10 +43,10 @@ install: | $(BIN)/python
 demo: $(STAMPS)/demo
 	$(BIN)/hyperplane demo
 
-# TESTERS: processes that run test files beside each other; three more than cores, because tests wait.
-# conftest.py has the order of the files. Tests start hundreds of interpreters: each must find the
-# package compiled, whatever the environment says of bytecode. A process that ends early ends the
-# run: pytest-xdist would otherwise repeat the test in another, sixteen times.
+# TESTERS: parallel test processes; three more than cores, because tests wait. conftest.py has the
+# order of the files. Tests start hundreds of interpreters, so bytecode is written even if the
+# environment disables it. A test process that ends early ends the run: pytest-xdist would otherwise
+# repeat the test in another process, sixteen times.
 TESTERS ?= $(shell expr $$(nproc) + 3)
 PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(TESTERS) \
   --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations 20
@@ -54,14 +54,14 @@ PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(TES
 test: $(STAMPS)/test
 	$(PYTEST) --quiet
 
-# The tests that ask for the scale, by name or through Hypothesis; the others would only repeat.
-# SEED: repeats the random examples; without it they are new ones in each run.
+# Only the tests that use the scale, by name or through Hypothesis.
+# SEED: repeats the random examples; without it each run draws new ones.
 stress: $(STAMPS)/test
 	HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet -m 'scaled and not engine' --timeout 1800 -o faulthandler_timeout=2400 $(if $(SEED),--hypothesis-seed $(SEED)) \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'from scale import|from hypothesis' --include 'test_*.py' tests)
 
-# What is missing is a failure here, not a skip. ENGINES: which; kubernetes builds for long, once.
-# ONLY: names of tests, as for pytest -k; ONLY_KUBERNETES: for those of kubernetes.
+# Missing services fail the tests instead of skipping them. ENGINES: the engines; kubernetes needs a
+# long build, once. ONLY: names of tests, as for pytest -k; ONLY_KUBERNETES: for those of kubernetes.
 ENGINES ?= ssh slurm gateway
 engines: $(STAMPS)/test
 	$(if $(filter-out gateway,$(ENGINES)),scripts/engines/install $(filter-out gateway,$(ENGINES)))

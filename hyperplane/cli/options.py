@@ -77,7 +77,7 @@ OPTIONS = {
         ),
         _option("tuning", str, _CLUSTER, "Profile of Dask settings; dask: change none.", "PROFILE"),
         _threshold_option("target", "moves data to disk"),
-        _threshold_option("spill", "moves data to disk, as measured for the whole process"),
+        _threshold_option("spill", "moves data to disk, measured for the whole process"),
         _threshold_option("pause", "starts no new task"),
         _threshold_option("terminate", "is restarted"),
     )

@@ -32,8 +32,7 @@ JsonOption = Annotated[
         "--json",
         callback=_record_json,
         is_eager=True,
-        help="Print only one JSON document, also for an error, whose message is then on "
-        "standard error too.",
+        help="Print one JSON document instead of text, also for an error.",
     ),
 ]
 
