@@ -1,4 +1,4 @@
-"""``hyperplane job render``: what would be run, and nothing is."""
+"""``hyperplane job render``: print or write what would be run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hyperplane.cli.job_options import (
     ParametersOption,
     RetriesOption,
     TimeoutOption,
-    asked_job,
+    build_job,
 )
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.errors import Fault, check
@@ -38,23 +38,23 @@ def render(
     active_timeout: ActiveOption = None,
     max_retries: RetriesOption = None,
     runner: Annotated[
-        str, typer.Option(metavar="local|slurm|kubernetes", help="What would run it.")
+        str, typer.Option(metavar="local|slurm|kubernetes", help="Runner of the steps.")
     ] = "local",
     option: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="For the runner: python for slurm, image and root for kubernetes.",
+            help="Option of the runner: python for slurm, image and root for kubernetes.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the runner's files into this folder.")
+        Path | None, typer.Option(metavar="DIR", help="Write the runner's files to this folder.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what would be run, or a runner's own scripts or manifests; submit nothing."""
-    options = _checked(runner, option or [], out)
-    job = asked_job(
+    """Show the steps of a job, or a runner's scripts or manifests; submit nothing."""
+    options = _parse_options(runner, option or [], out)
+    job = build_job(
         file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
         max_retries=max_retries, here=runner == "local",
     )  # fmt: skip
@@ -62,28 +62,28 @@ def render(
         show_local(job, as_json)
         return
     documents = runners.render(runner, job, **options)
-    found = job_files.Written() if out is None else job_files.write(documents, out)
-    for path in found.removed:
-        typer.echo(f"removed {path}: a former render wrote it", err=True)
-    for path in found.left:
-        typer.echo(f"left {path}: a former render wrote it, but it was changed since", err=True)
+    result = job_files.RenderResult() if out is None else job_files.write_documents(documents, out)
+    for path in result.removed:
+        typer.echo(f"removed {path}: written by an earlier render", err=True)
+    for path in result.left:
+        typer.echo(f"kept {path}: written by an earlier render, but changed since", err=True)
     if as_json:
         shown = [one._asdict() for one in documents]
-        write_json({"runner": runner, "documents": shown, **found._asdict()})
-    elif found.written:
-        typer.echo("\n".join(found.written))
+        write_json({"runner": runner, "documents": shown, **result._asdict()})
+    elif result.written:
+        typer.echo("\n".join(result.written))
     else:
         _show_documents(documents)
 
 
-def _checked(runner: str, given: Sequence[str], out: Path | None) -> dict[str, str]:
-    """The runner's options by name."""
+def _parse_options(runner: str, given: Sequence[str], out: Path | None) -> dict[str, str]:
+    """Validate the runner; return its options by name."""
     faults = []
     if runner not in ("local", *runners.RENDERERS):
         allowed = f"one of local, {', '.join(runners.RENDERERS)}"
         faults.append(Fault("--runner", repr(runner), allowed))
     elif runner == "local" and (given or out is not None):
-        faults.append(Fault("--option, --out", "given", "what goes with another runner than local"))
+        faults.append(Fault("--option, --out", "given", "only with --runner slurm or kubernetes"))
     options: dict[str, str] = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -105,9 +105,9 @@ def _show_documents(documents: Sequence[Document]) -> None:
 
 
 def show_local(job: Job, as_json: bool) -> None:
-    """Show the steps of a job as this machine would run them: no values of variables."""
+    """Print the steps of a job as this machine would run them, without values of variables."""
     steps = requirements.add_install_step(job.pipeline, sys.executable)
-    documents = [_document(job, step) for step in steps]
+    documents = [_step_document(job, step) for step in steps]
     if as_json:
         own = {"name": job.name, "root": job.pipeline.root, "max_retries": job.max_retries}
         limits = {"timeout": job.timeout, "active_timeout": job.active_timeout}
@@ -125,7 +125,7 @@ def show_local(job: Job, as_json: bool) -> None:
         write_rows(_rows(shown))
 
 
-def _document(job: Job, step: Step) -> dict[str, Any]:
+def _step_document(job: Job, step: Step) -> dict[str, Any]:
     chunks = step.chunk_count
     unit = WorkUnit(step.name, 0 if chunks else -1, chunks)
     python = requirements.select_interpreter(job.pipeline, sys.executable)

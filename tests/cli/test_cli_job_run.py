@@ -30,7 +30,7 @@ pipeline:
   - {name: many, type: bash script, bash_script_path: say.sh, chunks: 3}
   - {name: last, type: bash script, bash_script_path: say.sh}
 """
-#: Does not end when it is asked to, and leaves a file that says so.
+#: Ignores SIGTERM, and writes a file when it gets it.
 STUBBORN = (
     "trap 'touch asked' TERM INT HUP\ntouch trapped\nfor i in $(seq 1500); do sleep 0.1; done\n"
 )
@@ -119,7 +119,7 @@ def test_a_job_that_takes_too_long_ends_with_124(run: Run, folder: Path) -> None
     wait_until(lambda: not here(folder))
 
 
-def test_all_that_is_wrong_is_said_at_once_and_nothing_is_kept(run: Run) -> None:
+def test_all_errors_are_reported_together_and_nothing_is_stored(run: Run) -> None:
     before = len(open_store().find())
     answer = run(
         "job", "run", "none.sh", "-p", "sEcret", "-p", "a=1", "-p", "a=sEcret", "--timeout", "soon",
@@ -141,7 +141,7 @@ def test_warnings_of_the_pipeline_go_to_standard_error(run: Run, folder: Path) -
     assert "quotes" in answer.err
 
 
-def test_slips_are_told_once_on_standard_error(run: Run, folder: Path) -> None:
+def test_mistakes_are_reported_once_on_standard_error(run: Run, folder: Path) -> None:
     cells = [{"cell_type": "code", "metadata": {"tags": ["parameters"]}, "source": "year = 1",
               "outputs": [], "execution_count": None}]  # fmt: skip
     book = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
@@ -192,8 +192,8 @@ def test_a_second_signal_kills_what_does_not_end(
     wait_until(lambda: not here(folder))
 
 
-def test_a_pipe_that_nobody_reads_any_more_cancels_the_job(folder: Path) -> None:
-    # It is seen when there is something to say: the second step begins when the pipe is closed.
+def test_a_closed_pipe_cancels_the_job(folder: Path) -> None:
+    # Noticed at the next output, when the second step begins.
     (folder / "wait.sh").write_text("until [ -e go ]; do sleep 0.05; done\n")
     (folder / "unread.yaml").write_text(
         "pipeline:\n  name: unread\n  tasks:\n"
@@ -248,7 +248,7 @@ def test_another_terminal_can_watch_and_cancel_it(run: Run, begin: Begin, folder
 
 
 def test_steps_have_the_environment_of_the_foreground(run: Run, folder: Path) -> None:
-    # There is a supervisor, too: it has another one, and looks into the store twice a second.
+    # A supervisor with another environment also runs, and reads the store twice a second.
     sent = run("job", "submit", "long.sh", "--json").json
     wait_for(folder)
     (folder / "here.sh").write_text("echo $ONLY_HERE\n")

@@ -1,4 +1,4 @@
-"""``hyperplane job list`` and ``hyperplane job logs``: what there is, and what it wrote."""
+"""``hyperplane job list`` and ``hyperplane job logs``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from hyperplane.cli.job_options import INTERRUPTED, IdArgument
-from hyperplane.cli.job_screen import LOOK
+from hyperplane.cli.job_screen import POLL_INTERVAL
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.errors import Fault, JobError, check
 from hyperplane.jobs import listing
@@ -24,21 +24,21 @@ from hyperplane.jobs.submitting import ensure_supervisor
 if TYPE_CHECKING:
     from hyperplane.jobs.store import JobStore
 
-#: Characters of the columns of ``list`` with ids, statuses, dates and times, and between columns.
-_FIXED = 8 + 11 + 16 + 8 + 8
-#: Bytes that are read of a log at once.
+#: Characters of the fixed columns of ``list`` and of the space between columns.
+_FIXED_WIDTH = 8 + 11 + 16 + 8 + 8
+#: Bytes that are read from a log at once.
 _BLOCK = 1 << 16
 
 
 def list_jobs(
     status: Annotated[
         list[str] | None,
-        typer.Option(help="Only jobs with this status, as 'in progress'; several for several."),
+        typer.Option(help="Only jobs with this status, as 'in progress'; may be repeated."),
     ] = None,
-    limit: Annotated[int, typer.Option(help="Only so many, those submitted last.")] = 20,
+    limit: Annotated[int, typer.Option(help="Maximum number of jobs, the newest first.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Show jobs, those submitted last first."""
+    """Show jobs, the newest first."""
     found = listing.list_jobs(status, limit=limit)
     if as_json:
         write_json([job.as_dict() for job in found])
@@ -49,9 +49,9 @@ def list_jobs(
 
 
 def _show(jobs: Sequence[Job]) -> None:
-    # What jobs are found by is whole on most terminals; their names and reasons give way, and on
-    # narrow ones the pipeline is left out.
-    left = max(0, Console().width - _FIXED)
+    # IDs, statuses and times are never shortened; names and reasons are, and narrow terminals
+    # do not show the pipeline.
+    left = max(0, Console().width - _FIXED_WIDTH)
     texts = {
         "name": [job.name for job in jobs],
         "pipeline": [to_plain_line(job.pipeline_name) for job in jobs],
@@ -80,51 +80,53 @@ def logs(
     step: Annotated[str | None, typer.Option(help="Only of this step.")] = None,
     chunk: Annotated[int | None, typer.Option(help="Only of this chunk, from 0.")] = None,
     attempt: Annotated[int | None, typer.Option(help="Only of this attempt, from 1.")] = None,
-    lines: Annotated[int | None, typer.Option(help="Only so many at the end.")] = None,
+    lines: Annotated[int | None, typer.Option(help="Only this number of lines at the end.")] = None,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Go on as more is written, until the job ends.")
+        bool,
+        typer.Option("-f", "--follow", help="Continue while more is written, until the job ends."),
     ] = False,
 ) -> None:
-    """Show what one attempt wrote: of the step that failed last, or else that began last.
+    """Show the log of the last failed attempt, or else of the last one.
 
-    With --follow it shows all attempts at all steps.
+    With --follow it shows all attempts of all steps.
     """
     if lines is not None and lines < 1:
         check([Fault("--lines", str(lines), "at least 1")])
     store = open_store()
     job = store.get(id_)
-    wanted = _Wanted(step, chunk, attempt)
-    wanted.check(job)
+    selection = _AttemptFilter(step, chunk, attempt)
+    selection.check(job)
     if follow:
         try:
-            _follow(store, job, wanted, lines)
+            _follow(store, job, selection, lines)
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         return
-    found = wanted.of(store.attempts(job.id))
+    found = selection.select(store.attempts(job.id))
     if not found:
-        raise JobError(job.id, f"{wanted} has written nothing")
-    latest = {(one.step, one.chunk): one for one in found}  # what failed once may be done since
+        raise JobError(job.id, f"{selection} has written nothing")
+    # Only the latest attempt counts: a failed chunk may have succeeded since.
+    latest = {(one.step, one.chunk): one for one in found}
     bad = [one for one in latest.values() if one.status not in (DONE, IN_PROGRESS)]
     last = (bad or found)[-1]
     _write_end(job.place / last.log, lines)
 
 
-class _Wanted:
-    """Which attempts somebody wants to see."""
+class _AttemptFilter:
+    """Selection of attempts by step, chunk and number."""
 
     def __init__(self, step: str | None, chunk: int | None, attempt: int | None) -> None:
         self.step, self.chunk, self.attempt = step, chunk, attempt
 
     def check(self, job: Job) -> None:
-        """Refuse a step that the job has not."""
+        """Raise an error for a step that the job does not have."""
         names = [step.name for step in job.pipeline.steps]
         if self.step is not None and self.step not in names:
             allowed = f"one of {', '.join(map(repr, names))}"
             check([Fault("--step", repr(self.step), allowed)])
 
-    def of(self, attempts: Sequence[Attempt]) -> list[Attempt]:
-        """Those among all attempts of a job that have a log."""
+    def select(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """Return the selected attempts that have a log."""
         return [
             one
             for one in attempts
@@ -135,40 +137,40 @@ class _Wanted:
         ]
 
     def __str__(self) -> str:
-        said = {"step": self.step, "chunk": self.chunk, "attempt": self.attempt}
-        named = [f"{name} {value!r}" for name, value in said.items() if value is not None]
+        criteria = {"step": self.step, "chunk": self.chunk, "attempt": self.attempt}
+        named = [f"{name} {value!r}" for name, value in criteria.items() if value is not None]
         return ", ".join(named) or "no step"
 
 
-def _follow(store: JobStore, job: Job, wanted: _Wanted, lines: int | None) -> None:
-    """Write what there is, and what is added, until the job has ended."""
-    places: dict[str, int] = {}
-    shown, looked = "", 0.0
+def _follow(store: JobStore, job: Job, selection: _AttemptFilter, lines: int | None) -> None:
+    """Write the logs, and what is added to them, until the job has ended."""
+    offsets: dict[str, int] = {}
+    shown, checked = "", 0.0
     while True:
-        if time.monotonic() - looked > 5:
+        if time.monotonic() - checked > 5:
             ensure_supervisor(store)
-            looked = time.monotonic()
-        ended = store.get(job.id).processed  # before the logs: nothing is written after that
-        for one in wanted.of(store.attempts(job.id)):
+            checked = time.monotonic()
+        ended = store.get(job.id).processed  # read before the logs, which are complete then
+        for one in selection.select(store.attempts(job.id)):
             file = job.place / one.log
-            if one.log not in places:
-                places[one.log] = 0 if lines is None else _start_of(file, lines)
+            if one.log not in offsets:
+                offsets[one.log] = 0 if lines is None else _find_last_lines(file, lines)
             with suppress(FileNotFoundError):
-                # A log that its limit has made shorter goes on where it ends now.
-                places[one.log] = min(places[one.log], file.stat().st_size)
-            while block := _block(file, places[one.log]):
+                # A log that was shortened to its limit continues at its new end.
+                offsets[one.log] = min(offsets[one.log], file.stat().st_size)
+            while block := _read_block(file, offsets[one.log]):
                 if shown != one.log:
                     chunk = f" [{one.chunk}]" if one.chunk >= 0 else ""
                     typer.echo(f"==> {one.step}{chunk}, attempt {one.number}")
                     shown = one.log
-                places[one.log] += len(block)
+                offsets[one.log] += len(block)
                 _write(block)
         if ended:
             return
-        time.sleep(LOOK)
+        time.sleep(POLL_INTERVAL)
 
 
-def _block(file: Path, place: int) -> bytes:
+def _read_block(file: Path, place: int) -> bytes:
     try:
         with file.open("rb") as opened:
             opened.seek(place)
@@ -177,8 +179,8 @@ def _block(file: Path, place: int) -> bytes:
         return b""
 
 
-def _start_of(file: Path, lines: int) -> int:
-    """The place in a file from which so many lines are left."""
+def _find_last_lines(file: Path, lines: int) -> int:
+    """Return the offset of the last ``lines`` lines of a file."""
     try:
         with file.open("rb") as opened:
             place = opened.seek(0, 2)
@@ -188,7 +190,7 @@ def _start_of(file: Path, lines: int) -> int:
                 place -= size
                 opened.seek(place)
                 block = opened.read(size)
-                # The mark at the very end ends a line and begins none.
+                # A line break at the end of the file does not begin another line.
                 end = size - 1 if not found and place + size == opened.seek(0, 2) else size
                 while (at := block.rfind(b"\n", 0, end)) >= 0:
                     found += 1
@@ -201,9 +203,9 @@ def _start_of(file: Path, lines: int) -> int:
 
 
 def _write_end(file: Path, lines: int | None) -> None:
-    """Write a log, or its last lines; in blocks, for it may be larger than the memory."""
-    place = 0 if lines is None else _start_of(file, lines)
-    while block := _block(file, place):
+    """Write a log, or its last lines, in blocks: it may be larger than the memory."""
+    place = 0 if lines is None else _find_last_lines(file, lines)
+    while block := _read_block(file, place):
         place += len(block)
         _write(block)
 

@@ -1,4 +1,4 @@
-"""Holding a cluster in the foreground until somebody ends it."""
+"""Orderly stop of foreground commands on Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from distributed.deploy.cluster import Cluster
 
-#: Seconds between looks at whether the cluster has been closed from elsewhere.
-LOOK_EVERY = 0.2
+#: Seconds between checks whether another process has closed the cluster.
+POLL_INTERVAL = 0.2
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Signals:
-    """Within its block the first Ctrl-C or SIGTERM asks for an orderly end.
+class StopSignals:
+    """Context manager in which the first Ctrl-C or SIGTERM requests an orderly stop.
 
-    It is only noted, so that a start is not broken off halfway, with its processes left to
-    themselves. A second signal does what it did before.
+    The signal only sets :attr:`stop_requested`, so that it does not interrupt a start and leave
+    processes behind. A second signal has its previous effect.
     """
 
     def __init__(self) -> None:
-        self.asked = threading.Event()
+        self.stop_requested = threading.Event()
         self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> Signals:
+    def __enter__(self) -> StopSignals:
         for number in _SIGNALS:
             self._before[number] = signal.signal(number, self._note)
         return self
@@ -37,9 +37,9 @@ class Signals:
         self._restore()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.asked.set()
+        self.stop_requested.set()
         self._restore()
-        # The workers may have had the signal too; what Dask says of their end is no news.
+        # The workers may have got the signal too; Dask would log their end as errors.
         logging.disable()
 
     def _restore(self) -> None:
@@ -47,6 +47,6 @@ class Signals:
             signal.signal(number, handler)
 
     def wait(self, cluster: Cluster) -> None:
-        """Return when a signal has come or somebody else has closed the cluster."""
-        while cluster.status.name != "closed" and not self.asked.wait(LOOK_EVERY):
+        """Wait for a signal, or until another process has closed the cluster."""
+        while cluster.status.name != "closed" and not self.stop_requested.wait(POLL_INTERVAL):
             pass
