@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,14 @@ def record_folder(temporary: Path) -> Path:
     folder = temporary / f"hyperplane-{os.getuid()}" / system_folder()
     folder.mkdir(mode=0o700, parents=True)
     folder.parent.chmod(0o700)
+    return folder
+
+
+def shared_record_folder(state: Path) -> Path:
+    """Make the folder in which 0.1.0 lists clusters where all users share a temporary directory."""
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", socket.gethostname())[:40].strip(".") or "host"
+    folder = state / "hyperplane" / "clusters" / f"{name}-{system_folder()}"
+    folder.mkdir(mode=0o700, parents=True)
     return folder
 
 

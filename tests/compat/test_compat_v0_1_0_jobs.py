@@ -106,6 +106,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
         patch.setenv("DASK_HYPERPLANE__JOBS__HOME", str(home))
         patch.setenv("PATH", f"{release.place}/bin:{os.environ['PATH']}")
         patch.setenv("API_TOKEN", SECRET)
+        patch.setenv("OMP_NUM_THREADS", "1")
         patch.chdir(release.place / "project")
         dask.config.refresh()
         try:
@@ -137,6 +138,16 @@ def test_a_job_that_has_ended_is_shown_as_it_was(resumed: Resumed, name: str) ->
         chunk = ["--chunk", str(one["chunk"])] if one["chunk"] >= 0 else []
         words = ["job", "logs", then["id"], "--step", one["step"], *chunk]
         assert run(*words, "--attempt", str(one["number"])) == logs[one["log"]]
+
+
+def test_how_a_job_has_ended_is_the_exit_code_of_a_watch(resumed: Resumed) -> None:
+    codes = {"succeeded": 0, "failed": 1, "late": 124, "cancelled": 130}
+    ids = {name: resumed.then[name]["id"] for name in codes}
+    found = {
+        name: CliRunner().invoke(app, ["job", "watch", job_id]).exit_code
+        for name, job_id in ids.items()
+    }
+    assert found == codes
 
 
 def test_its_pipeline_is_read(resumed: Resumed) -> None:
@@ -181,7 +192,8 @@ def test_a_step_that_ended_while_no_supervisor_ran_is_not_repeated(resumed: Resu
 
 def test_jobs_that_no_supervisor_had_begun_are_run(resumed: Resumed) -> None:
     assert resumed.status["pending"] == "done"
-    assert resumed.job("pending").logs() == "2015\n"
+    # The variables and settings are those of their submission.
+    assert resumed.job("pending").logs() == "2015 3 9000000\n"
     assert resumed.job("pending-function").result() == 42
 
 

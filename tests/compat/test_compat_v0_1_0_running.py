@@ -15,13 +15,13 @@ from typing import Any
 
 import dask.config
 import pytest
-from released import Release, contains, digest, record_folder, started
+from released import Release, contains, digest, record_folder, shared_record_folder, started
 from typer.testing import CliRunner
 
 import hyperplane
 from hyperplane.cli import app
 from hyperplane.engines.job_clusters import dashboards
-from hyperplane.jobs import JobHandle, Pipeline, Step, submit
+from hyperplane.jobs import JobHandle, Pipeline, Resources, Step, submit
 from hyperplane.jobs.kept import of as kept_of
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners import runner_of
@@ -85,6 +85,20 @@ def test_clusters_of_each_engine_are_listed(
         secret = record.pop("security")
         assert len(secret) == (3 if record["engine"] in ("ssh", "slurm") else 0)
         assert contains(found[name], record) == []
+
+
+def test_clusters_are_found_where_users_share_a_temporary_directory(
+    release: Release,
+    tmp_path: Path,
+    temporary: Path,
+    owner: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temporary.chmod(0o1777)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = shared_record_folder(tmp_path / "state")
+    list_a_cluster(release, folder, "local", owner.pid)
+    assert [record["name"] for record in listed()] == ["of-local"]
 
 
 def test_a_cluster_whose_process_is_gone_is_removed(
@@ -154,6 +168,14 @@ def test_attempts_that_are_pods_are_read(release: Release) -> None:
         process = runner.found(Command((), {}, "", traces))
         assert process.exit_code() == code
         assert process.gone_at() == traces.with_suffix(".exit").stat().st_mtime
+
+
+def test_the_sizes_of_pools_at_submission_are_read(release: Release) -> None:
+    with dask.config.set({"hyperplane.jobs.home": str(release.place / "jobs")}):
+        job = JobHandle(release.expected("jobs")["succeeded"]["id"]).job
+    pools = {"16_16": Resources(cores=15.0, ram_gb=12.0)}
+    with dask.config.set({"hyperplane.pools.pool_16_16.allocatable_cores": 8.0}):
+        assert kept_of(job).pools == pools
 
 
 class OldSupervisor(threading.Thread):
