@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 
-.PHONY: help install demo test stress oldest test-oldest engines lint types docs pages check clean
+.PHONY: help install demo test stress oldest test-oldest engines lint types docs pages fixtures check clean
 
 help:
 	@echo 'make install every extra but gpu, for work on hyperplane'
@@ -19,6 +19,7 @@ help:
 	@echo 'make types   mypy, strict'
 	@echo 'make docs    the documentation, into docs/_build/html; warnings are errors'
 	@echo 'make pages   write the generated parts of the documentation anew'
+	@echo 'make fixtures the files that this version writes, for the tests of later versions'
 	@echo 'make check   everything that CI does'
 	@echo 'make clean   remove what the other targets made'
 
@@ -92,6 +93,10 @@ docs: $(STAMPS)/docs
 pages: $(STAMPS)/test
 	$(BIN)/python -m scripts.pages
 	$(BIN)/python -m scripts.schema
+
+# Before a release; --force makes those of a version anew.
+fixtures: $(STAMPS)/test
+	$(BIN)/python -m scripts.compat.fixtures $(if $(FORCE),--force)
 
 check:
 	bash .ci/run
