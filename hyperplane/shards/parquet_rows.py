@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from hyperplane.collections.frames.sources.parquet import ParquetPart, Piece
+from hyperplane.collections.frames.sources.parquet_partition import ParquetPartition, RowGroupRange
 from hyperplane.shards.identity import Shard, row_range
 
 
 @dataclass(frozen=True)
-class ParquetRowRange(Piece):
+class ParquetRowRange(RowGroupRange):
     """A range of rows within adjacent row groups.
 
     Parameters
@@ -33,11 +33,13 @@ class ParquetRowRange(Piece):
         raw = super().fetch(names)
         # From local disk Polars reads only these rows; from a store, whole row groups.
         return (
-            raw if self.file.store.local and not self.by_arrow else raw.slice(self.skip, self.rows)
+            raw
+            if self.file.store.local and not self.use_pyarrow
+            else raw.slice(self.skip, self.rows)
         )
 
 
-def select_rows(parts: Sequence[ParquetPart], shard: Shard) -> ParquetPart | None:
+def select_rows(parts: Sequence[ParquetPartition], shard: Shard) -> ParquetPartition | None:
     """Return the rows of one shard; None if it has none.
 
     ``parts`` are all files, divided into row groups.
@@ -61,7 +63,7 @@ def select_rows(parts: Sequence[ParquetPart], shard: Shard) -> ParquetPart | Non
     return replace(parts[0], pieces=tuple(mine)) if mine else None
 
 
-def _slice_piece(piece: Piece, start: int, stop: int) -> ParquetRowRange:
+def _slice_piece(piece: RowGroupRange, start: int, stop: int) -> ParquetRowRange:
     """Return rows ``start`` to before ``stop`` of a piece."""
     return ParquetRowRange(
         piece.file,
@@ -69,9 +71,9 @@ def _slice_piece(piece: Piece, start: int, stop: int) -> ParquetRowRange:
         piece.start + start,
         stop - start,
         whole=False,
-        likes=None,
-        recipe=piece.recipe,
-        by_arrow=piece.by_arrow,
+        schema_id=None,
+        mapping=piece.mapping,
+        use_pyarrow=piece.use_pyarrow,
         index=piece.index,
         skip=start,
     )

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hyperplane.collections.frames.sources import samples
-from hyperplane.collections.frames.sources.csv import CsvDecoder
-from hyperplane.collections.frames.sources.reader import reading
-from hyperplane.collections.frames.sources.spans import Span, SpanPart
+from hyperplane.collections.frames.sources.byte_ranges import ByteRange, ByteRangePartition
+from hyperplane.collections.frames.sources.csv_decoder import CsvDecoder
+from hyperplane.collections.frames.sources.reader import translate_read_errors
 from hyperplane.errors import Fault, ReadError, RequestError
 from hyperplane.shards import csv_quoting
 from hyperplane.shards.identity import Shard
@@ -23,7 +23,9 @@ class _Cut:
     byte: int
 
 
-def select_spans(part: SpanPart, shard: Shard, multiline: bool | None) -> SpanPart | None:
+def select_spans(
+    part: ByteRangePartition, shard: Shard, multiline: bool | None
+) -> ByteRangePartition | None:
     """Return the spans of one shard; None if it has none.
 
     ``part`` is all files, undivided. ``multiline`` says whether CSV values may contain line breaks;
@@ -36,7 +38,7 @@ def select_spans(part: SpanPart, shard: Shard, multiline: bool | None) -> SpanPa
     ReadError
         If a file cannot be read, or its quotes are contradictory.
     """
-    spans = part.spans
+    spans = part.ranges
     if shard.n > 1 and len(spans) == 1 and spans[0].file.compression:
         file, allowed = spans[0].file, "an uncompressed file, or several files"
         advice = "a compressed file cannot be divided: decompress it, or split it into several"
@@ -50,7 +52,7 @@ def select_spans(part: SpanPart, shard: Shard, multiline: bool | None) -> SpanPa
     if last < first:
         # One of the two is not a record boundary but a line end within quotes.
         raise ReadError(spans[last.number].file.url, csv_quoting.CONTRADICTION)
-    selected: list[Span] = []
+    selected: list[ByteRange] = []
     for number in range(first.number, min(last.number + 1, len(spans))):
         span = spans[number]
         start = first.byte if number == first.number else span.start
@@ -60,16 +62,16 @@ def select_spans(part: SpanPart, shard: Shard, multiline: bool | None) -> SpanPa
                 selected.append(span)
         elif start < stop:
             selected.append(_record_span(span, start, stop, multiline))
-    return replace(part, spans=tuple(selected)) if selected else None
+    return replace(part, ranges=tuple(selected)) if selected else None
 
 
-def _stored_bytes(span: Span) -> int:
+def _stored_bytes(span: ByteRange) -> int:
     """Return the stored bytes of a span; of a compressed file, all of it."""
     return span.file.size if span.file.compression else span.stop - span.start
 
 
 def _find_cut(
-    spans: Sequence[Span], lengths: Sequence[int], position: int, multiline: bool | None
+    spans: Sequence[ByteRange], lengths: Sequence[int], position: int, multiline: bool | None
 ) -> _Cut:
     """Return the record boundary for a byte position in all files, the same for all shards."""
     for number, (span, length) in enumerate(zip(spans, lengths, strict=True)):
@@ -80,7 +82,7 @@ def _find_cut(
         if span.file.compression:
             byte = span.stop if 2 * position > length else span.start
         elif position:
-            with reading(span):
+            with translate_read_errors(span):
                 byte = _find_record_start(span, span.start + position, multiline)
         if byte < span.stop:
             return _Cut(number, byte)
@@ -90,24 +92,24 @@ def _find_cut(
     return _Cut(number + 1, spans[number + 1].start if number + 1 < len(spans) else 0)
 
 
-def _find_record_start(span: Span, target: int, multiline: bool | None) -> int:
+def _find_record_start(span: ByteRange, target: int, multiline: bool | None) -> int:
     """Return where the first record after an offset begins."""
     if not isinstance(span.decoder, CsvDecoder) or multiline is False:
-        return samples.line_after(span.file, target)
+        return samples.find_next_line(span.file, target)
     if multiline:
-        return next(samples.outside_quotes(span.file, span.start, [target]), span.file.size)
-    form = span.decoder.form
+        return next(samples.find_record_starts(span.file, span.start, [target]), span.file.size)
+    form = span.decoder.csv_format
     return csv_quoting.find_record_start(
         span.file, target, csv_quoting.RecordLayout(len(form.names), form.separator)
     )
 
 
-def _record_span(span: Span, start: int, stop: int, multiline: bool | None) -> RecordSpan:
+def _record_span(span: ByteRange, start: int, stop: int, multiline: bool | None) -> RecordSpan:
     """Return a part of a span, with the decoder set for its quoting."""
     decoder, quoted = span.decoder, False
     if isinstance(decoder, CsvDecoder):
         quoted = multiline is not False
         # If boundaries were inferred from nearby quotes, the decoder checks the quotes between.
-        form = replace(decoder.form, breaking=multiline is not None)
-        decoder = replace(decoder, form=form)
-    return RecordSpan(span.file, start, stop, decoder, span.recipe, span.nbytes, quoted)
+        csv_format = replace(decoder.csv_format, multiline=multiline is not None)
+        decoder = replace(decoder, csv_format=csv_format)
+    return RecordSpan(span.file, start, stop, decoder, span.mapping, span.nbytes, quoted)

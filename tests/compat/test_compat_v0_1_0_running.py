@@ -15,6 +15,7 @@ from typing import Any
 
 import dask.config
 import pytest
+from hyperplane.jobs.kept import of as kept_of
 from released import Release, contains, digest, record_folder, shared_record_folder, started
 from typer.testing import CliRunner
 
@@ -22,7 +23,6 @@ import hyperplane
 from hyperplane.cli import app
 from hyperplane.engines.job_clusters import dashboards
 from hyperplane.jobs import JobHandle, Pipeline, Resources, Step, submit
-from hyperplane.jobs.kept import of as kept_of
 from hyperplane.jobs.processes import Command
 from hyperplane.jobs.runners import runner_of
 from scripts.compat.fixtures.relocation import this_machine, this_system

@@ -149,7 +149,8 @@ def test_parameters_that_no_process_could_get_are_refused():
         }
     )
     assert {fault.asked for fault in found.values()} == {
-        "120012 bytes", "text with a lone surrogate", "list", "'\\udfff'", "text with a NUL character",
+        "120012 bytes", "text with a lone surrogate", "list", "'\\udfff'",
+        "text with a NUL character",
     }  # fmt: skip
     str(RequestError(list(found.values()))).encode()
     (together,) = parameter_faults({"a": "x" * 70_000, "b": "y" * 70_000})

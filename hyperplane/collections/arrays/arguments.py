@@ -149,7 +149,7 @@ def make_stores(
 def suggest_similar_store(url: str, storage_options: Mapping[str, Any] | None) -> str:
     """Return advice that names similar paths next to a missing store; may be empty."""
     try:
-        listing.named(url, storage_options)
+        listing.find_entries(url, storage_options)
     except RequestError as error:
         return error.faults[0].advice
     return ""

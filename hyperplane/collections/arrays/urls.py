@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from hyperplane.errors import Fault, RequestError
-from hyperplane.stores.listing import is_glob, named
+from hyperplane.stores.listing import find_entries, is_glob
 from hyperplane.stores.secrets import given
 from hyperplane.units import is_iterable
 
@@ -82,6 +82,6 @@ def _expand_url(
             ]
         )
     try:
-        return [place.address for place in named(url, storage_options)]
+        return [place.address for place in find_entries(url, storage_options)]
     except RequestError as error:
         raise RequestError([replace(fault, where=where) for fault in error.faults]) from error

@@ -115,4 +115,6 @@ def split_into_partitions(files: Sequence[File], blocksize: int | None) -> list[
 
 
 def _choose_blocksize(total: int) -> int:
-    return min(MAX_PARTITION, max(MIN_PARTITION, total // (PARTITIONS_PER_THREAD * count_threads())))
+    return min(
+        MAX_PARTITION, max(MIN_PARTITION, total // (PARTITIONS_PER_THREAD * count_threads()))
+    )

@@ -245,7 +245,7 @@ def _find_result_dtype(dtype: Any, function: str) -> Any:
         dtype = pd.ArrowDtype(pa.float32())
     arrow = dtype.pyarrow_dtype if isinstance(dtype, pd.ArrowDtype) else pa.null()
     if pa.types.is_decimal(arrow):
-        if function in COMPUTED:  # pandas 3.0 has no deviation of decimals
+        if function in FLOAT64_FUNCTIONS:  # pandas 3.0 has no deviation of decimals
             return pd.ArrowDtype(pa.float64())
         column = pd.Series([Decimal(0), Decimal(0)], dtype=dtype)
     elif pa.types.is_date(arrow):  # pandas 3.0 makes nulls of dates without a value

@@ -37,7 +37,9 @@ def as_collection(df: Frame) -> dd.DataFrame:
         When the argument is neither a Dask dataframe nor URLs.
     """
     if isinstance(df, (str, PathLike)) or (isinstance(df, (list, tuple)) and df):
-        return read(df, partition_size=DEFAULT_PARTITION_SIZE)  # a given size has small files joined
+        return read(
+            df, partition_size=DEFAULT_PARTITION_SIZE
+        )  # a given size has small files joined
     if isinstance(df, dd.DataFrame):
         check_index(df, "df")
         # Partitions in GPU memory (cuDF) are converted to pandas by Dask.

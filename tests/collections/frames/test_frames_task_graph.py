@@ -61,7 +61,9 @@ class UnreadablePartition:
 def guarded(numbers):
     """Return a collection like those of ``read``."""
     with dask.config.set({"dataframe.convert-string": False}):
-        return dd.from_map(PartitionReader(LIKE), [UnreadablePartition(n) for n in numbers], meta=LIKE)
+        return dd.from_map(
+            PartitionReader(LIKE), [UnreadablePartition(n) for n in numbers], meta=LIKE
+        )
 
 
 def fail(*_, **__):

@@ -230,5 +230,8 @@ def test_what_executes_a_notebook_goes_with_it_and_needs_nothing_else(tmp_path):
     done = subprocess.run(
         [*words, str(tmp_path / "o")], capture_output=True, text=True, check=False
     )
-    said = "No module named 'papermill'. Notebooks need additional packages: pip install 'hyperplane[jobs]'"
+    said = (
+        "No module named 'papermill'. Notebooks need additional packages: "
+        "pip install 'hyperplane[jobs]'"
+    )
     assert (done.returncode, done.stderr) == (1, f"{said}\n")

@@ -77,7 +77,9 @@ def _collect(part: ScannablePartition, names: list[str]) -> pl.DataFrame:
     return frame
 
 
-def make_collection(parts: Sequence[ScannablePartition], like: pd.DataFrame, label: str) -> dd.DataFrame:
+def make_collection(
+    parts: Sequence[ScannablePartition], like: pd.DataFrame, label: str
+) -> dd.DataFrame:
     """Return a Dask dataframe of the partitions."""
     # Slow import, not needed by processes that read one shard.
     import dask.dataframe as dd
@@ -108,7 +110,11 @@ def translate_read_errors(part: Any) -> Iterator[None]:
         named = _find_damaged_file(part) or named if len(named) > 1 else named
         more = f" (or one of {len(named) - 1} more files)" if len(named) > 1 else ""
         exact = isinstance(error, InexactValue)
-        wrong = str(error) if exact else describe_error(error, _get_storage_options(part)).splitlines()[0]
+        wrong = (
+            str(error)
+            if exact
+            else describe_error(error, _get_storage_options(part)).splitlines()[0]
+        )
         raise ReadError(named[0] + more, wrong) from error
 
 
