@@ -15,16 +15,16 @@ from typing import Any
 
 import dask.config
 import pytest
-from hyperplane.jobs.kept import of as kept_of
 from released import Release, contains, digest, record_folder, shared_record_folder, started
 from typer.testing import CliRunner
 
 import hyperplane
 from hyperplane.cli import app
-from hyperplane.engines.job_clusters import dashboards
+from hyperplane.engines.job_clusters import read_dashboards
 from hyperplane.jobs import JobHandle, Pipeline, Resources, Step, submit
 from hyperplane.jobs.processes import Command
-from hyperplane.jobs.runners import runner_of
+from hyperplane.jobs.runners import create_runner
+from hyperplane.jobs.submission_snapshot import load_snapshot
 from scripts.compat.fixtures.relocation import this_machine, this_system
 
 pytestmark = pytest.mark.process
@@ -140,11 +140,11 @@ def test_the_dashboard_of_a_step_is_found(
 ) -> None:
     [file] = (release.place / "dashboards" / "clusters").iterdir()
     fields = json.loads(file.read_text())
-    assert dashboards(release.place / "dashboards") == []  # its process is gone
+    assert read_dashboards(release.place / "dashboards") == []  # its process is gone
     (tmp_path / "clusters").mkdir()
     now = {**fields, "pid": owner.pid, "started": started(owner.pid)}
     (tmp_path / "clusters" / file.name).write_text(json.dumps(now))
-    assert dashboards(tmp_path) == [fields["dashboard"]]
+    assert read_dashboards(tmp_path) == [fields["dashboard"]]
 
 
 def test_attempts_that_are_pods_are_read(release: Release) -> None:
@@ -158,11 +158,11 @@ def test_attempts_that_are_pods_are_read(release: Release) -> None:
     assert contains(job.as_dict(), then) == []
     for attempt, one in zip(attempts, before, strict=True):
         assert contains(vars(attempt), one) == []
-    kept = kept_of(job)
+    kept = load_snapshot(job)
     assert kept.runner["image"] == "registry.example/flights:1"
     assert (kept.runner["namespace"], kept.runner["environ"]) == ("lab", ["TZ=UTC"])
     assert kept.notes == ("a parameter that no step reads",)
-    runner = runner_of("kubernetes", {}, kept.runner)
+    runner = create_runner("kubernetes", {}, kept.runner)
     for attempt, code in zip(attempts, (-9, 0), strict=True):
         traces = job.place / Path(attempt.log).with_suffix("")
         process = runner.found(Command((), {}, "", traces))
@@ -175,7 +175,7 @@ def test_the_sizes_of_pools_at_submission_are_read(release: Release) -> None:
         job = JobHandle(release.expected("jobs")["succeeded"]["id"]).job
     pools = {"16_16": Resources(cores=15.0, ram_gb=12.0)}
     with dask.config.set({"hyperplane.pools.pool_16_16.allocatable_cores": 8.0}):
-        assert kept_of(job).pools == pools
+        assert load_snapshot(job).pools == pools
 
 
 class OldSupervisor(threading.Thread):

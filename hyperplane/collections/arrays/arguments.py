@@ -15,8 +15,8 @@ from hyperplane.collections.flags import find_flag_faults, is_one_of
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import unknown_name
 from hyperplane.stores import listing
-from hyperplane.stores.contact import StoreUnreachable
-from hyperplane.stores.secrets import given, said
+from hyperplane.stores.reachability import StoreUnreachable
+from hyperplane.stores.redaction import describe_error, describe_url
 
 if TYPE_CHECKING:
     from hyperplane.collections.arrays.zarr_stores import CachingStore
@@ -126,8 +126,8 @@ def make_stores(
             faults.append(
                 Fault(
                     where,
-                    given(url),
-                    f"a URL that fsspec can open ({said(error, storage_options, url)})",
+                    describe_url(url),
+                    f"a URL that fsspec can open ({describe_error(error, storage_options, url)})",
                 )
             )
             continue
@@ -136,7 +136,7 @@ def make_stores(
             faults.append(
                 Fault(
                     where,
-                    given(url),
+                    describe_url(url),
                     f"a place that workers can read: {MEMORY_STORE_ERROR}",
                     advice,
                 )

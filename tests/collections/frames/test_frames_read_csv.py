@@ -16,7 +16,7 @@ from scale import scaled
 
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sources import partition_sizes, samples
-from hyperplane.demo.data import _archive
+from hyperplane.demo.data import _find_archive
 from hyperplane.errors import ReadError, RequestError
 
 VALUES = {
@@ -119,8 +119,8 @@ def test_quoted_lines_that_samples_miss_are_never_cut_in_silence(tmp_path, monke
 
 
 def test_the_flights(tmp_path):
-    ours = read(str(_archive())).compute()
-    theirs = pd.read_csv(_archive())
+    ours = read(str(_find_archive())).compute()
+    theirs = pd.read_csv(_find_archive())
     pd.testing.assert_frame_equal(ours, theirs, check_dtype=False)
     theirs.to_csv(tmp_path / "flights.csv", index=False)
     found = read(tmp_path / "flights.csv", parse_dates=["time_hour"], partition_size="10MB")
