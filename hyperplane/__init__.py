@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         StartTimeout,
         UnknownPool,
     )
-    from hyperplane.jobs.decorating import job
+    from hyperplane.jobs.decorator import job
     from hyperplane.shards.files import shard_files
     from hyperplane.shards.identity import Shard, shard
     from hyperplane.shards.output import output_path
@@ -117,7 +117,7 @@ _NAMES_BY_MODULE = {
         "start",
     ),
     "hyperplane.config": ("get_pool", "pools"),
-    "hyperplane.jobs.decorating": ("job",),
+    "hyperplane.jobs.decorator": ("job",),
     "hyperplane.errors": (
         "ConfigError",
         "DataError",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
-from hyperplane.engines.dask_settings import take_back
+from hyperplane.engines.dask_settings import restore_client_settings
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -35,7 +35,7 @@ def _restore_on_close(client: Client, lent_to: str = "") -> None:
 
     async def _close(fast: bool = False) -> Any:
         _share_saved_config()  # for clients that have opened since
-        take_back(lent_to)
+        restore_client_settings(lent_to)
         this = cast("Client", reference())
         # Within ``with client:`` Dask considers that client open and restores nothing. Clients
         # opened inside the block close in this context even after its end.

@@ -21,7 +21,7 @@ from hyperplane.call_arguments import (
 from hyperplane.client_config import restore_config_after
 from hyperplane.compat import add_removed_methods
 from hyperplane.engines import interrupts, registry
-from hyperplane.engines.base import Started
+from hyperplane.engines.base import StartedCluster
 from hyperplane.errors import EngineUnavailable, Fault, check
 from hyperplane.planning import Planner
 from hyperplane.public_calls import check_call
@@ -134,7 +134,7 @@ def _planner(function: str, arguments: ClusterArguments, own: Sequence[str] = ()
 
 
 @check_call(outcome="nothing was started")
-def start(plan: ClusterPlan) -> Started:
+def start(plan: ClusterPlan) -> StartedCluster:
     """Start the cluster of a plan, without printing anything.
 
     Parameters
@@ -335,7 +335,7 @@ def initialize_cluster(
 
 
 @check_call
-def get_cluster(name: str, engine: str | None = None) -> Started:
+def get_cluster(name: str, engine: str | None = None) -> StartedCluster:
     """Connect to a running cluster that any process of this user started.
 
     Parameters
@@ -360,14 +360,14 @@ def get_cluster(name: str, engine: str | None = None) -> Started:
     if not isinstance(name, str) or not name:
         check([Fault("name", repr(name)[:80], "the name of a cluster as a string")])
     if engine is None:
-        from hyperplane.engines.attach import engine_of
+        from hyperplane.engines.attach import find_engine
 
-        engine = engine_of(name)
+        engine = find_engine(name)
     found = registry.load(engine)
     _check_not_forked()
     started = found.connect(name, config.engine_settings(engine, found.settings))
     _prepare(started)
-    restore_config_after(started.client, getattr(started.cluster, "lent_to", ""))
+    restore_config_after(started.client, getattr(started.cluster, "settings_key", ""))
     return started
 
 
@@ -378,7 +378,7 @@ def _check_not_forked() -> None:
     forks.check_not_forked()
 
 
-def _prepare(started: Started) -> None:
+def _prepare(started: StartedCluster) -> None:
     """Apply to a client and cluster what all engines have in common."""
     from hyperplane.engines import dask_notices
     from hyperplane.guard import forks
@@ -389,27 +389,29 @@ def _prepare(started: Started) -> None:
     forks.guard_forks(started.client, started.cluster)
 
 
-def _complete(begin: Callable[[], Started], *steps: Callable[[Started], object]) -> Started:
+def _complete(
+    begin: Callable[[], StartedCluster], *steps: Callable[[StartedCluster], object]
+) -> StartedCluster:
     """Start a cluster and run further steps; close it if one fails or Ctrl-C arrives.
 
     Ctrl-C is deferred to the end except where an engine allows the interruption, because a caller
     that was interrupted would have no cluster object to close.
     """
-    started: Started | None = None
+    started: StartedCluster | None = None
     try:
-        with interrupts.put_off():
+        with interrupts.defer_interrupts():
             started = begin()
             for step in steps:
                 step(started)
         return started
     except BaseException:
         if started is not None:
-            with interrupts.put_off():
+            with interrupts.defer_interrupts():
                 _close(started)
         raise
 
 
-def _close(started: Started) -> None:
+def _close(started: StartedCluster) -> None:
     try:
         started.client.close()
     finally:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from hyperplane import config
 from hyperplane.cluster import get_cluster, initialize_cluster, quickstart
 from hyperplane.errors import Fault, RequestError, check
-from hyperplane.jobs import checking, outputs, submitting
-from hyperplane.jobs.call_site import shows_caller
+from hyperplane.jobs import job_summary, outputs, submitting
+from hyperplane.jobs.call_site import attribute_to_caller
 from hyperplane.jobs.submitting import Submitted
 from hyperplane.public_calls import check_call, stating_outcome
 from hyperplane.units import is_truth_value
@@ -101,7 +101,7 @@ def get_dask_cluster(dask_cluster_name: str) -> Client:
     return get_cluster(dask_cluster_name).client
 
 
-@shows_caller
+@attribute_to_caller
 async def submit_pipeline_job(
     jobName: str | None = None,  # noqa: N803 - the documented names
     pipelineYamlPath: str = "",  # noqa: N803
@@ -160,14 +160,14 @@ async def submit_pipeline_job(
             raise RequestError(
                 [replace(one, where=names.get(one.where, one.where)) for one in error.faults]
             ) from None
-    return await asyncio.to_thread(submitting.send, submission)
+    return await asyncio.to_thread(submitting.submit_job, submission)
 
 
 def _is_flag(value: Any) -> bool:
     return isinstance(value, int) and value in (0, 1)  # True is 1
 
 
-@shows_caller
+@attribute_to_caller
 async def checkjobs(
     ids: str | Submitted | Sequence[Any], loop: bool = False, interval: float = 5
 ) -> str:
@@ -203,11 +203,11 @@ async def checkjobs(
         )
     check(faults)
     if loop:
-        return await checking.watch_jobs(ids, interval)
-    return (await asyncio.to_thread(checking.check_jobs, ids))[0]
+        return await job_summary.watch_jobs(ids, interval)
+    return (await asyncio.to_thread(job_summary.summarize_jobs, ids))[0]
 
 
-@shows_caller
+@attribute_to_caller
 async def cancel_pipeline_job(jobID: str | Submitted) -> dict[str, str]:  # noqa: N803
     """Cancel a job and end all processes of its steps.
 
@@ -229,29 +229,29 @@ async def cancel_pipeline_job(jobID: str | Submitted) -> dict[str, str]:  # noqa
 cancel_pipeline_jobs = cancel_pipeline_job
 
 
-@shows_caller
+@attribute_to_caller
 async def get_a_job_output(jobID: str | Submitted) -> str | None:  # noqa: N803
     """Output that a step of a job has set; None if no step has set one."""
     return await asyncio.to_thread(outputs.get_output, jobID)
 
 
-@shows_caller
+@attribute_to_caller
 async def set_current_job_output(s: str, verbose: bool = False) -> None:
     """Set the output of the job that the current process belongs to; ``verbose`` prints it."""
     if not _is_flag(verbose):
         check([Fault("verbose", repr(verbose)[:80], "True or False")])
     await asyncio.to_thread(outputs.set_output, s)
     if verbose:
-        sys.stdout.write(f"output of job {outputs.current_job()}: {s}\n")
+        sys.stdout.write(f"output of job {outputs.current_job_id()}: {s}\n")
 
 
-@shows_caller
+@attribute_to_caller
 async def get_current_job_output() -> str | None:
     """Output that a step of the current job has set; None if no step has set one."""
     return await asyncio.to_thread(outputs.get_output)
 
 
-@shows_caller
+@attribute_to_caller
 async def get_previous_job_runs() -> list[dict[str, Any]]:
     """Earlier runs of the current job's schedule, or else of its name, newest first."""
     return await asyncio.to_thread(outputs.previous_runs)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from hyperplane.errors import Fault, check
-from hyperplane.stores.secrets import shown
+from hyperplane.stores.redaction import redact_url
 
 
 def check_index(collection: Any, where: str) -> None:
@@ -37,7 +37,7 @@ def _find_faults(collection: Any, where: str) -> Iterator[Fault]:
             path = node.path if isinstance(node.path, str) else node.path[0]
             yield Fault(
                 where,
-                f"read_parquet({shown(path)!r}) of Dask",
+                f"read_parquet({redact_url(path)!r}) of Dask",
                 f"an index that Dask can read; {name!r} is a range in the file's metadata",
                 f"read the file with hyperplane.dataframe.read, which returns {name!r} as a "
                 "column, or without the index: dask.dataframe.read_parquet(..., index=False)",

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from hyperplane import config, config_memory
 from hyperplane.engines import registry
-from hyperplane.engines.base import Engine, Feature, LaysOut, SchedulerPlace, SupportsNodeFit
-from hyperplane.engines.dask_settings import as_the_user_has_it
+from hyperplane.engines.base import Engine, Feature, SchedulerPlace, SupportsLayout, SupportsNodeFit
+from hyperplane.engines.dask_settings import user_settings
 from hyperplane.errors import DoesNotFit, EngineUnavailable, Fault, RequestError
 from hyperplane.errors.requests import request_error
 from hyperplane.sizing import fit
@@ -81,7 +81,7 @@ class Planner:
         if self.faults:
             self._raise_faults()
         worker, nodes, fit_note = asked, request.num_workers, ""
-        if isinstance(engine, LaysOut):
+        if isinstance(engine, SupportsLayout):
             worker, fit_note = engine.layout(asked)
         if isinstance(engine, SupportsNodeFit) and request.local_fit != "exact":
             worker, nodes, note = engine.fit_nodes(worker, nodes)
@@ -134,7 +134,7 @@ class Planner:
     def _memory(self) -> MemoryPolicy:
         """Memory policy of the call, or else of the configuration."""
         asked = self.request.memory
-        with as_the_user_has_it():
+        with user_settings():
             policy = config.memory_policy() if asked is None else asked
             if asked is None and (note := config_memory.note_dask_thresholds()):
                 self.notes.append(note)

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hyperplane.engines import records, registry
-from hyperplane.engines.base import Started
+from hyperplane.engines.base import StartedCluster
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -70,7 +70,7 @@ def _notebook_cell() -> tuple[str, int]:
     return cell, int(getattr(shell, "execution_count", 0) or 0)
 
 
-def remember_cluster(location: CodeLocation, name: str, started: Started) -> None:
+def remember_cluster(location: CodeLocation, name: str, started: StartedCluster) -> None:
     """Record a cluster that a call has started, and drop closed ones from the list."""
     _started[:] = [each for each in _started if _is_open(each)]
     _started.append(
@@ -109,7 +109,7 @@ def close_previous_clusters(location: CodeLocation, name: str | None) -> list[st
     return closed
 
 
-def _close_of_other_process(record: records.Record) -> None:
+def _close_of_other_process(record: records.ClusterRecord) -> None:
     """Close a cluster that another process of this user runs."""
     from hyperplane import config
 

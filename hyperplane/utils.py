@@ -108,7 +108,7 @@ class SlackHelper:
         SlackError
             When Slack refuses the message or cannot be reached.
         """
-        slack.by_token(self._token, message, channel)
+        slack.send_with_token(self._token, message, channel)
 
     @check_call
     def post_table(self, message_dict: Mapping[str, Any], channel: str = "") -> None:
@@ -126,7 +126,7 @@ class SlackHelper:
         RequestError, SlackError
             As for :meth:`post_message`.
         """
-        slack.by_token(self._token, slack.table(message_dict), channel)
+        slack.send_with_token(self._token, slack.format_table(message_dict), channel)
 
 
 @check_call
@@ -147,7 +147,7 @@ def post_message(message: str, channel: str = "") -> None:
     SlackError
         When the server refuses the message or cannot be reached.
     """
-    slack.by_webhook(os.environ.get("WEBHOOK_URL", ""), message, channel)
+    slack.send_to_webhook(os.environ.get("WEBHOOK_URL", ""), message, channel)
 
 
 @check_call
@@ -166,7 +166,9 @@ def post_table(message_dict: Mapping[str, Any], channel: str = "") -> None:
     RequestError, SlackError
         As for :func:`post_message`.
     """
-    slack.by_webhook(os.environ.get("WEBHOOK_URL", ""), slack.table(message_dict), channel)
+    slack.send_to_webhook(
+        os.environ.get("WEBHOOK_URL", ""), slack.format_table(message_dict), channel
+    )
 
 
 def __dir__() -> list[str]:

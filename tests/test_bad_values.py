@@ -43,8 +43,8 @@ MADE_HERE = (
     "hyperplane.errors.UnknownName",
     "hyperplane.asl.commands.Command", "hyperplane.asl.events.Event",
     "hyperplane.asl.reading.Machine", "hyperplane.jobs.Attempt", "hyperplane.jobs.Job",
-    "hyperplane.jobs.Submitted", "hyperplane.storage.Cleaned", "hyperplane.storage.SaveResult",
-    "hyperplane.errors.check",
+    "hyperplane.jobs.Submitted", "hyperplane.storage.CleanupReport",
+    "hyperplane.storage.SaveResult", "hyperplane.errors.check",
 )  # fmt: skip
 #: Modules without functions to check: programs, modules that are not provided, the configuration,
 #: which is not on a reference page.

@@ -25,8 +25,8 @@ MODULES = [
 ]
 #: Classes that users do not create.
 RESULTS = {
-    "Attempt", "ClusterPlan", "Event", "Machine", "Cleaned", "Job", "SaveResult", "SizingAdvice",
-    "Submitted",
+    "Attempt", "ClusterPlan", "Event", "Machine", "CleanupReport", "Job", "SaveResult",
+    "SizingAdvice", "Submitted",
 }  # fmt: skip
 REFERENCE = Path(hyperplane.__file__).parents[1] / "docs" / "reference"
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import hyperplane
 from hyperplane import announce, cluster, started_clusters
-from hyperplane.engines import machine, promised, records
-from hyperplane.engines.base import Started
+from hyperplane.engines import machine, promised_memory, records
+from hyperplane.engines.base import StartedCluster
 from hyperplane.errors import RequestError
 from hyperplane.sizing.machine_fit import fit_machine
 from hyperplane.spec.capacity import MachineCapacity
@@ -25,7 +25,7 @@ GB = 10**9
 SMALL: dict[str, Any] = {"num_workers": 1, "nprocs": 1, "nthreads": 1, "ram_gb_per_proc": 0.3}
 
 
-def _record(ram_gb: float, name: str = "open-one", **others: Any) -> records.Record:
+def _record(ram_gb: float, name: str = "open-one", **others: Any) -> records.ClusterRecord:
     fields: dict[str, Any] = {
         "name": name,
         "engine": "local",
@@ -37,7 +37,7 @@ def _record(ram_gb: float, name: str = "open-one", **others: Any) -> records.Rec
         "threads": 1,
         "ram_gb": ram_gb,
     }
-    return records.Record(**{**fields, **others})
+    return records.ClusterRecord(**{**fields, **others})
 
 
 class TestPromised:
@@ -47,8 +47,8 @@ class TestPromised:
     )
     def test_what_is_left_beside_an_open_cluster(self, monkeypatch, used, left):
         # 25 GB are free, and 21 GB are allocated to a cluster that uses a part of them.
-        monkeypatch.setattr(promised, "_used_by", lambda pid: used * GB)
-        given = promised.left_of(25 * GB, 0.9, [_record(21)])
+        monkeypatch.setattr(promised_memory, "_used_by", lambda pid: used * GB)
+        given = promised_memory.unpromised_memory(25 * GB, 0.9, [_record(21)])
         assert given == pytest.approx(left * GB)
 
     @given(
@@ -56,11 +56,11 @@ class TestPromised:
     )
     def test_together_they_have_what_there_is_and_a_tenth(self, free, sizes, used):
         clusters = [_record(size, pid=number) for number, size in enumerate(sizes)]
-        original, promised._used_by = promised._used_by, lambda pid: used
+        original, promised_memory._used_by = promised_memory._used_by, lambda pid: used
         try:
-            left = promised.left_of(free, 0.9, clusters)
+            left = promised_memory.unpromised_memory(free, 0.9, clusters)
         finally:
-            promised._used_by = original
+            promised_memory._used_by = original
         total = sum(size * GB for size in sizes)
         there = free + min(used * len(sizes), total)
         assert 0 <= left <= free * 0.9 + 1
@@ -75,7 +75,7 @@ class TestPromised:
         ]
         monkeypatch.setattr(records, "read_all", lambda starting: found)
         monkeypatch.setattr(machine, "free_ram", lambda: 25 * GB)
-        monkeypatch.setattr(promised, "_used_by", lambda pid: 0)
+        monkeypatch.setattr(promised_memory, "_used_by", lambda pid: 0)
         plan = hyperplane.plan_cluster(num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=90)
         assert plan.total_ram == pytest.approx(18.5 * GB)
         assert "18.5 GB free less a reserve and less 4 GB of mine, gpus, which are open: " in (
@@ -112,12 +112,12 @@ class Fake:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Started]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[StartedCluster]:
     """The stand-in pairs that initialize_cluster has returned."""
     found: list[Any] = []
 
     def start(plan: hyperplane.ClusterPlan) -> Any:
-        found.append(Started(Fake(), Fake()))  # type: ignore[arg-type]
+        found.append(StartedCluster(Fake(), Fake()))  # type: ignore[arg-type]
         return found[-1]
 
     monkeypatch.setattr(started_clusters, "_started", [])
@@ -234,7 +234,7 @@ def test_a_real_cluster_is_replaced() -> None:
         client, running = hyperplane.initialize_cluster(**SMALL, replace=True)
         names.append(running.name)
         assert [record.name for record in records.read_all()] == names[-1:]
-        assert promised._used_by(os.getpid()) > 10**7
+        assert promised_memory._used_by(os.getpid()) > 10**7
     client.close()
     running.close()
     assert names[0] != names[1]

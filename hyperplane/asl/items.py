@@ -18,9 +18,9 @@ from hyperplane.asl.retry_catch import RUNTIME
 from hyperplane.asl.templates import fill_template
 from hyperplane.errors import Fault, StorageError, check
 from hyperplane.public_calls import check_call
-from hyperplane.stores.contact import StoreUnreachable, waiting
-from hyperplane.stores.listing import place_of
-from hyperplane.stores.secrets import shown
+from hyperplane.stores.listing import resolve_location
+from hyperplane.stores.reachability import StoreUnreachable, monitor_request
+from hyperplane.stores.redaction import redact_url
 
 _DELIMITERS = {"COMMA": ",", "PIPE": "|", "SEMICOLON": ";", "SPACE": " ", "TAB": "\t"}
 
@@ -65,15 +65,15 @@ def object_reader(root: str) -> Callable[[Any], str]:
         if ".." in path.split("/") or path.startswith("/"):
             raise ValueError(f"{path} is outside the folder of the objects")
         url = f"{root}/{path}"
-        store = place_of(url).store
+        store = resolve_location(url).store
         try:
             with (
-                waiting(store, url),
+                monitor_request(store, url),
                 fsspec.open(url, "rt", encoding="utf-8-sig", newline="") as file,
             ):
                 return str(file.read())
         except StoreUnreachable as error:
-            raise StorageError(shown(url), str(error)) from error
+            raise StorageError(redact_url(url), str(error)) from error
 
     return read
 

@@ -20,10 +20,10 @@ from hyperplane.errors import Fault, RequestError
 from hyperplane.optional import need
 from hyperplane.sizing.footers import decoded_size
 from hyperplane.stores import listing
-from hyperplane.stores.contact import has_answered, waiting
-from hyperplane.stores.naming import DAMAGE, format_of, unpacked
-from hyperplane.stores.places import File, Place
-from hyperplane.stores.secrets import said, shown
+from hyperplane.stores.file_names import DAMAGE_ERRORS, decompress, detect_format
+from hyperplane.stores.locations import File, Location
+from hyperplane.stores.reachability import has_answered, monitor_request
+from hyperplane.stores.redaction import describe_error, redact_url
 from hyperplane.units import format_bytes, plural
 
 #: Bytes of uncompressed text read from each sampled file.
@@ -50,7 +50,7 @@ _FORMATS = {
     ".zarr": "zarr",
 }
 #: RecursionError: JSON may nest lists more deeply than Python's decoder supports.
-_UNREADABLE: tuple[type[Exception], ...] = (*DAMAGE, RecursionError)
+_UNREADABLE: tuple[type[Exception], ...] = (*DAMAGE_ERRORS, RecursionError)
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
 
@@ -61,7 +61,7 @@ def measure_files(urls: str | Sequence[str]) -> tuple[int, str]:
     """
     try:
         zarrs, files = _find_files([urls] if isinstance(urls, str) else urls)
-        kind = format_of(files, _FORMATS, urls=urls) if files else ""
+        kind = detect_format(files, _FORMATS, urls=urls) if files else ""
     except RequestError as error:
         or_else = "a size such as '100GB', or "
         faults = [replace(f, where="data", allowed=or_else + f.allowed) for f in error.faults]
@@ -69,8 +69,8 @@ def measure_files(urls: str | Sequence[str]) -> tuple[int, str]:
     try:
         return _MEASURES[kind](files) if files else _measure_zarr(zarrs)
     except _UNREADABLE as error:
-        allowed = f"readable files ({said(error)})"
-        asked = shown(urls) if isinstance(urls, str) else list(map(shown, urls))
+        allowed = f"readable files ({describe_error(error)})"
+        asked = redact_url(urls) if isinstance(urls, str) else list(map(redact_url, urls))
         raise RequestError([Fault("data", repr(asked)[:200], allowed)]) from error
 
 
@@ -80,18 +80,18 @@ def _find_files(urls: Sequence[str]) -> tuple[list[str], list[File]]:
     others = [url for url in urls if not stores[url]]
     zarrs = list(dict.fromkeys(store for found in stores.values() for store in found))
     if zarrs and others:
-        asked = f"{shown(zarrs[0])!r}, which is Zarr, and {shown(others[0])!r}"
+        asked = f"{redact_url(zarrs[0])!r}, which is Zarr, and {redact_url(others[0])!r}"
         raise RequestError([Fault("urls", asked, "data of one format")])
-    return zarrs, listing.find(others) if others else []
+    return zarrs, listing.find_files(others) if others else []
 
 
 def _find_zarr_stores(url: str) -> list[str]:
     """URLs of the Zarr stores that one URL names; empty if it names files."""
-    place = listing.place_of(url)
+    place = listing.resolve_location(url)
     if not listing.is_glob(place.path):
         return [url] if _is_zarr(place) else []
-    places = listing.named(url)
-    with ThreadPoolExecutor(listing.AT_ONCE) as pool:
+    places = listing.find_entries(url)
+    with ThreadPoolExecutor(listing.MAX_THREADS) as pool:
         answers = list(pool.map(_is_zarr, places))
     zarrs = [place for place, is_zarr in zip(places, answers, strict=True) if is_zarr]
     others = [place for place, is_zarr in zip(places, answers, strict=True) if not is_zarr]
@@ -104,13 +104,13 @@ def _find_zarr_stores(url: str) -> list[str]:
     return [place.address for place in zarrs]
 
 
-def _is_zarr(place: Place) -> bool:
+def _is_zarr(place: Location) -> bool:
     if isinstance(place, File):
         return False
     url = place.address
     for mark in _ZARR_MARKS:
         try:
-            with waiting(place.store, url):
+            with monitor_request(place.store, url):
                 place.store.system.info(f"{place.path.rstrip('/')}/{mark}")
             return True
         except Exception:  # noqa: BLE001 - each file system raises its own
@@ -193,9 +193,9 @@ def _text_measure(
 def _read_sample(file: File) -> tuple[bytes, float]:
     """Complete lines from the start of a file, and their size in the file."""
     with file.store.system.open(file.path, "rb") as raw:
-        if file.packing:
+        if file.compression:
             counting = _CountingReader(raw)
-            with unpacked(counting, file.packing) as opened:
+            with decompress(counting, file.compression) as opened:
                 sample: bytes = opened.read(SAMPLE)
                 length = len(sample) + len(opened.read(UNPACKED))
             packing = min(counting.count, file.size) / max(1, length)

@@ -8,7 +8,7 @@ from typing import ClassVar, cast
 import dask.config
 import yaml
 
-from hyperplane.engines.base import Availability, Feature, SchedulerPlace, Started
+from hyperplane.engines.base import Availability, Feature, SchedulerPlace, StartedCluster
 from hyperplane.engines.gpu_layout import one_process_per_gpu
 from hyperplane.errors import Fault
 from hyperplane.spec.capacity import MachineCapacity
@@ -75,17 +75,17 @@ class GatewayEngine:
 
     def render(self, plan: ClusterPlan) -> str:
         """What would be asked of which server, as YAML; no password is in it."""
-        from hyperplane.engines.gateway.options import described
+        from hyperplane.engines.gateway.options import describe
 
-        return yaml.safe_dump(described(plan), sort_keys=False, width=100)
+        return yaml.safe_dump(describe(plan), sort_keys=False, width=100)
 
-    def start(self, plan: ClusterPlan) -> Started:
+    def start(self, plan: ClusterPlan) -> StartedCluster:
         """Have the server start the cluster; return when every worker is there."""
         from hyperplane.engines.gateway.start import start
 
         return start(plan)
 
-    def connect(self, name: str, settings: EngineSettings) -> Started:
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
         """Attach to a cluster of this user, by the plan's name or the gateway's own."""
         from hyperplane.engines.gateway.connect import connect
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperplane.spec.settings.base import EngineSettings, PatientSettings, RemoteSettings
+from hyperplane.spec.settings.base import EngineSettings, RemoteSettings, StartupSettings
 from hyperplane.spec.settings.cuda import CudaSettings
 from hyperplane.spec.settings.gateway import GatewaySettings
 from hyperplane.spec.settings.jobs import JobSettings
@@ -30,8 +30,8 @@ __all__ = [
     "KubernetesJobSettings",
     "KubernetesSettings",
     "LocalSettings",
-    "PatientSettings",
     "RemoteSettings",
     "SlurmSettings",
     "SshSettings",
+    "StartupSettings",
 ]

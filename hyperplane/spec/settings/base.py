@@ -65,7 +65,7 @@ class EngineSettings(BaseModel):
             ) from error
 
 
-class PatientSettings(EngineSettings):
+class StartupSettings(EngineSettings):
     """How long is waited for workers; ``config/engines.yaml`` explains each."""
 
     lost_worker_timeout: Duration = "300s"
@@ -73,7 +73,7 @@ class PatientSettings(EngineSettings):
     worker_ttl: Duration = "60s"
 
 
-class RemoteSettings(PatientSettings):
+class RemoteSettings(StartupSettings):
     """Settings of engines whose workers run on other machines; see ``config/engines.yaml``."""
 
     idle_timeout: Duration | None = "30 minutes"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from hyperplane.spec.settings.base import PatientSettings
+from hyperplane.spec.settings.base import StartupSettings
 from hyperplane.units import gb_to_bytes
 
 
@@ -33,7 +33,7 @@ Folder = Annotated[str, AfterValidator(_folder)]
 _ALLOCATORS = ("rmm_pool_fraction", "rmm_pool_gb", "rmm_async")
 
 
-class CudaSettings(PatientSettings):
+class CudaSettings(StartupSettings):
     """Settings of the cuda engine; ``config/engines.yaml`` explains each."""
 
     rmm_pool_fraction: GpuFraction | None = None
