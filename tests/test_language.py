@@ -23,13 +23,15 @@ ROOT = Path(__file__).parents[1]
 
 #: Paths that are not revised yet. Remove a path when it is done; the list must become empty.
 PENDING: tuple[str, ...] = (
-    *(f"hyperplane/{name}/" for name in ("cli", "collections", "demo", "engines", "guard")),
-    *(f"hyperplane/{name}/" for name in ("jobs", "shards", "storage", "stores")),
-    *(f"tests/{name}/" for name in ("cli", "collections", "demo", "engines", "jobs", "programs")),
+    *("hyperplane/engines/", "hyperplane/jobs/definition/", "hyperplane/jobs/runners/"),
+    "hyperplane/jobs/processes.py",  # its class Command has the name of the public one of asl
+    *("hyperplane/storage/attempts.py", "docs/reference/files.md", "scripts/engines/"),
+    *(f"tests/{name}/" for name in ("collections", "compat", "engines", "jobs", "programs")),
     *(f"tests/{name}/" for name in ("shards", "storage", "stores")),
-    *("tests/kept_zygote.py", "tests/test_dask_notices.py", "tests/users.py"),
-    *("config/", "docs/", "notebooks/", "scripts/", "README.md"),
+    *("tests/shared_forkserver.py", "tests/test_dask_notices.py", "tests/users.py"),
 )
+#: Public names of classes, which stay although they are participles.
+PUBLIC_NAMES = frozenset({"Submitted"})
 
 #: Exceptions: path and word in lower case ("*" for all) of quotations and data that are not prose.
 QUOTED: frozenset[tuple[str, str]] = frozenset({("tests/test_language.py", "*")})
@@ -46,7 +48,7 @@ WORDS = {
     r"st(?:ands?|ood) there": "'is there', 'exists' or 'is in the file'",
     r"all the same": "'nevertheless', 'anyway' or nothing",
     r"at that(?= *(?:[.,;:!?)]|$))": "leave it out",
-    r"of (?:its|their|his|her|your|one's) own": "'separate', 'own' before the noun, or nothing",
+    r"of (?:its|their) own": "'separate', 'own' before the noun, or nothing",
 }
 
 #: Words that are not names of classes and modules, because they do not say what the thing is.
@@ -221,7 +223,7 @@ def test_classes_and_modules_are_named_after_things():
         Hit(_name(file), line, problem)
         for file in PACKAGE
         for line, name in [*_classes(file), (1, file.stem)]
-        if (problem := name_problem(name))
+        if name not in PUBLIC_NAMES and (problem := name_problem(name))
     ]
     assert not (report := _report(hits)), report
 

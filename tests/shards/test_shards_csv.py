@@ -225,7 +225,7 @@ def test_what_cannot_be_shared_is_refused(tmp_path):
     with pytest.raises(RequestError, match="shard_files"):
         shard_rows(tmp_path / "a.avro", 2, 0)
     (tmp_path / "a.csv").write_text("a\n1\n")
-    with pytest.raises(RequestError, match="idx = 2: allowed is 0 to 1"):
+    with pytest.raises(RequestError, match="idx = 2: expected 0 to 1"):
         shard_rows(tmp_path / "a.csv", 2, 2)
     with pytest.raises(RequestError) as raised:
         shard_rows(tmp_path / "a.csv", 0, -1)

@@ -26,66 +26,66 @@ pipeline:
 
 #: What is put into the task, and what the fault says; True where the schema can tell as well.
 IN_A_TASK = [
-    ("port: 0", "tasks[0].port = 0: allowed is at least 1", True),
-    ("port: 65536", "tasks[0].port = 65536: allowed is at most 65535", True),
-    ("port: http", "tasks[0].port = 'http': allowed is a number", True),
-    ("port: true", "tasks[0].port = True: allowed is a whole number", True),
-    ("port: 010", "tasks[0].port = '010': allowed is a number without", False),
-    ("port: '80'", "tasks[0].port = '80': allowed is a number without", True),
-    ("resources: {cores: '2'}", "resources.cores = '2': allowed is a number", True),
-    ("chunks: 0", "tasks[0].chunks = 0: allowed is at least 1", True),
-    ("chunks: 100001", "tasks[0].chunks = 100001: allowed is at most 100000", True),
-    ("chunks: 2.5", "tasks[0].chunks = 2.5: allowed is a whole number", True),
-    ("foreach: []", "tasks[0].foreach = []: allowed is a list of 1 to 100000 values", True),
-    ("foreach: abc", "tasks[0].foreach = 'abc': allowed is a list", True),
-    ("foreach: [a, [b]]", "tasks[0].foreach[1] = ['b']: allowed is text", True),
-    ("foreach: ['']", "tasks[0].foreach[0] = '': allowed is text that is not empty", False),
+    ("port: 0", "tasks[0].port = 0: expected at least 1", True),
+    ("port: 65536", "tasks[0].port = 65536: expected at most 65535", True),
+    ("port: http", "tasks[0].port = 'http': expected a number", True),
+    ("port: true", "tasks[0].port = True: expected a whole number", True),
+    ("port: 010", "tasks[0].port = '010': expected a number without", False),
+    ("port: '80'", "tasks[0].port = '80': expected a number without", True),
+    ("resources: {cores: '2'}", "resources.cores = '2': expected a number", True),
+    ("chunks: 0", "tasks[0].chunks = 0: expected at least 1", True),
+    ("chunks: 100001", "tasks[0].chunks = 100001: expected at most 100000", True),
+    ("chunks: 2.5", "tasks[0].chunks = 2.5: expected a whole number", True),
+    ("foreach: []", "tasks[0].foreach = []: expected a list of 1 to 100000 values", True),
+    ("foreach: abc", "tasks[0].foreach = 'abc': expected a list", True),
+    ("foreach: [a, [b]]", "tasks[0].foreach[1] = ['b']: expected text", True),
+    ("foreach: ['']", "tasks[0].foreach[0] = '': expected text that is not empty", False),
     ("max_parallel: 2", "max_parallel = a step that is not fanned out", True),
     ("output: out", "output = a step that is not fanned out", True),
     ("split: 2", "split = a step that is not fanned out", True),
-    ("retries: 11", "tasks[0].retries = 11: allowed is at most 10", True),
-    ("retries: -1", "tasks[0].retries = -1: allowed is at least 0", True),
-    ("timeout: 0", "tasks[0].timeout = 0: allowed is more than 0", True),
-    ("timeout: -1", "tasks[0].timeout = -1: allowed is seconds, more than 0", True),
-    ("timeout: soon", "tasks[0].timeout = 'soon': allowed is seconds", True),
-    ("timeout: 1:30", "tasks[0].timeout = '1:30': allowed is seconds", False),
+    ("retries: 11", "tasks[0].retries = 11: expected at most 10", True),
+    ("retries: -1", "tasks[0].retries = -1: expected at least 0", True),
+    ("timeout: 0", "tasks[0].timeout = 0: expected more than 0", True),
+    ("timeout: -1", "tasks[0].timeout = -1: expected seconds, more than 0", True),
+    ("timeout: soon", "tasks[0].timeout = 'soon': expected seconds", True),
+    ("timeout: 1:30", "tasks[0].timeout = '1:30': expected seconds", False),
     ("timeout: .inf", "tasks[0].timeout = '.inf'", False),
     ("timeout: 1e999", "tasks[0].timeout = inf", False),
-    ("resources: {cpu: 1}", "resources.cpu = 1: allowed is one of pool, cores, ram_gb, gpus", True),
+    ("resources: {cpu: 1}", "resources.cpu = 1: expected one of pool, cores, ram_gb, gpus", True),
     ("resources: {ram: 1}", "ram_gb, gpus; did you mean ram_gb?", True),
-    ("resources: {cores: 0}", "resources.cores = 0: allowed is more than 0", True),
+    ("resources: {cores: 0}", "resources.cores = 0: expected more than 0", True),
     ("resources: {ram_gb: much}", "resources.ram_gb = 'much'", True),
-    ("resources: {gpus: -1}", "resources.gpus = -1: allowed is at least 0", True),
+    ("resources: {gpus: -1}", "resources.gpus = -1: expected at least 0", True),
     ("resources: {pool: a, cores: 1}", "resources.pool = 'a' beside cores", True),
     ("resources: 4", "tasks[0].resources = 4", True),
-    ("cluster: {n_workers: 2}", "cluster.n_workers = 2: allowed is one of num_workers, ", True),
-    ("cluster: {nprocs: 0}", "cluster.nprocs = 0: allowed is at least 1", False),
-    ("cluster: big", "tasks[0].cluster = 'big': allowed is a mapping", True),
-    ("env: {A-B: c}", "tasks[0].env.A-B = a value not shown here: allowed is a name of", True),
+    ("cluster: {n_workers: 2}", "cluster.n_workers = 2: expected one of num_workers, ", True),
+    ("cluster: {nprocs: 0}", "cluster.nprocs = 0: expected at least 1", False),
+    ("cluster: big", "tasks[0].cluster = 'big': expected a mapping", True),
+    ("env: {A-B: c}", "tasks[0].env.A-B = a value not shown here: expected a name of", True),
     ("env: {HYPERPLANE_JOB_ID: c}", "does not begin with HYPERPLANE_JOB_", True),
     ("env: {hyperplane_job_id: c}", "does not begin with HYPERPLANE_JOB_", False),
-    ("env: [A]", "tasks[0].env = a value not shown here: allowed is a mapping", True),
-    ("secrets: {A: hunter2}", "secrets = a value not shown here: allowed is a list", True),
-    ("secrets: [../etc]", "secrets[0] = a value not shown here: allowed is the name", True),
+    ("env: [A]", "tasks[0].env = a value not shown here: expected a mapping", True),
+    ("secrets: {A: hunter2}", "secrets = a value not shown here: expected a list", True),
+    ("secrets: [../etc]", "secrets[0] = a value not shown here: expected the name", True),
     ("more_memory: 2", "more_memory = a step whose memory is not said", True),
-    ("more_memory: 1", "tasks[0].more_memory = 1: allowed is more than 1", True),
+    ("more_memory: 1", "tasks[0].more_memory = 1: expected more than 1", True),
     (
         "resources: {ram_gb: 1}\n    more_memory: 17",
-        "more_memory = 17: allowed is at most 16",
+        "more_memory = 17: expected at most 16",
         True,
     ),
     ("resources: {ram_gb: 1}\n    retries: 0\n    more_memory: 2", "with retries: 0", True),
-    ("command: [ls]", "command = a key of another type: allowed is bash_script_path", True),
-    ("py_path: a.sh", "py_path = a key of another type: allowed is bash_script_path", True),
-    ("notebook_output_path: o", "notebook_output_path = 'o': allowed is nothing here", True),
-    ("kernel: ir", "tasks[0].kernel = 'ir': allowed is nothing here; only notebooks", True),
-    ("depends_on:", "tasks[0].depends_on = nothing: allowed is a list of names", True),
-    ("depends_on: b", "tasks[0].depends_on = 'b': allowed is a list", True),
-    ("depends_on: [a]", "tasks[0].depends_on[0] = 'a': allowed is the name of another", False),
-    ("depends_on: [b]", "tasks[0].depends_on[0] = 'b': allowed is the name of a step", False),
+    ("command: [ls]", "command = a key of another type: expected bash_script_path", True),
+    ("py_path: a.sh", "py_path = a key of another type: expected bash_script_path", True),
+    ("notebook_output_path: o", "notebook_output_path = 'o': expected nothing here", True),
+    ("kernel: ir", "tasks[0].kernel = 'ir': expected nothing here; only notebooks", True),
+    ("depends_on:", "tasks[0].depends_on is not set; expected a list of names", True),
+    ("depends_on: b", "tasks[0].depends_on = 'b': expected a list", True),
+    ("depends_on: [a]", "tasks[0].depends_on[0] = 'a': expected the name of another", False),
+    ("depends_on: [b]", "tasks[0].depends_on[0] = 'b': expected the name of a step", False),
     ("depend_on: []", "did you mean depends_on?", True),
-    ("working_dir: gone", "tasks[0].working_dir = 'gone': allowed is a folder that is", False),
-    ("working_dir: ..", "tasks[0].working_dir = '..': allowed is a path inside", False),
+    ("working_dir: gone", "tasks[0].working_dir = 'gone': expected a folder that is", False),
+    ("working_dir: ..", "tasks[0].working_dir = '..': expected a path inside", False),
     ("bash_script_path: b.sh", "'bash_script_path' again, first in line 6", False),
     ("bash-script-path: b.sh", "bash-script-path = again, first in line 6", True),
     ("port: &x 80", "the anchor or alias 'x'", False),
@@ -93,8 +93,8 @@ IN_A_TASK = [
     ("port: !!int 80", "the tag 'tag:yaml.org,2002:int'", False),
     ("port: !!python/object:os.system {}", "the tag 'tag:yaml.org,2002:python/object", True),
     ("? [a]\n    : b", "a list or mapping as a key", True),
-    ('"a\\e[31mb": 1', "'tasks[0].a\\x1b[31mb' = a key: allowed is no such key", True),
-    ("port: [", "allowed is YAML", True),
+    ('"a\\e[31mb": 1', "'tasks[0].a\\x1b[31mb' = a key: no such key", True),
+    ("port: [", "expected YAML", True),
 ]
 
 
@@ -134,35 +134,35 @@ def test_the_schema_refuses_it_as_well(line):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "p.yaml line 1 = no mapping: allowed is one key, pipeline"),
-        ("- a", "no mapping: allowed is one key, pipeline"),
-        ("name: x\ntasks: []", "line 1: pipeline = nothing: allowed is a mapping"),
+        ("", "p.yaml line 1 = no mapping: expected one key, pipeline"),
+        ("- a", "no mapping: expected one key, pipeline"),
+        ("name: x\ntasks: []", "line 1: pipeline is not set; expected a mapping"),
         ("pipeline:\n  name: x\nname: y", "line 3: name = again, first in line 2"),
         ("pipeline:\n  name: x\n  name: [y]", "line 3 = 'name' again, first in line 2"),
         ("pipeline: [a]", "line 1: pipeline = no mapping"),
-        ("pipeline:\n  name: x", "tasks = nothing: allowed is a list with at least one task"),
+        ("pipeline:\n  name: x", "tasks is not set; expected a list with at least one task"),
         ("pipeline:\n  tasks:\n    a: b", "line 2: tasks = no list"),
-        ("pipeline:\n  tasks: [a]", "line 2: tasks[0] = no mapping: allowed is name, type"),
-        ("pipeline:\n  tasks: [{}]", "line 2: tasks[0].name = nothing: allowed is a value"),
-        ("pipeline:\n  tasks: [{type: bash}]", "tasks[0].bash_script_path = nothing"),
-        ("pipeline:\n  tasks: [{type: [a]}]", "tasks[0].type = no text: allowed is one of"),
-        ("pipeline:\n  tasks: [{type: pyton}]", "'pyton': allowed is one of 'jupyter notebook'"),
+        ("pipeline:\n  tasks: [a]", "line 2: tasks[0] = no mapping: expected name, type"),
+        ("pipeline:\n  tasks: [{}]", "line 2: tasks[0].name is not set; expected a value"),
+        ("pipeline:\n  tasks: [{type: bash}]", "tasks[0].bash_script_path is not set"),
+        ("pipeline:\n  tasks: [{type: [a]}]", "tasks[0].type = no text: expected one of"),
+        ("pipeline:\n  tasks: [{type: pyton}]", "'pyton': expected one of 'jupyter notebook'"),
         ("pipeline:\n  tasks: [{type: pyton}]", "did you mean python"),
         (
             "pipeline:\n  tasks: [{type: command, command: ls -l}]",
             "write the words as a list",
         ),
         ("pipeline:\n  tasks: [{name: a, type: command, command: ['']}]", "the name of a program"),
-        ("pipeline:\n  name:", "name = nothing: allowed is a value"),
-        ("pipeline:\n  name: [x]", "line 2: name = ['x']: allowed is text"),
+        ("pipeline:\n  name:", "name is not set; expected a value"),
+        ("pipeline:\n  name: [x]", "line 2: name = ['x']: expected text"),
         ("pipeline:\n  name: '" + "x" * 129 + "'", "text of 1 to 128 characters"),
         ('pipeline:\n  name: "a\\nb"', "in one line, without control characters"),
-        ("pipeline:\n  requirements: r.txt", "line 2: requirements = 'r.txt': allowed is a file"),
+        ("pipeline:\n  requirements: r.txt", "line 2: requirements = 'r.txt': expected a file"),
         ("pipeline:\n  reqirements: r.txt", "did you mean requirements?"),
-        ("a: b\n---\nc: d", "a second document: allowed is one document"),
+        ("a: b\n---\nc: d", "a second document: expected one document"),
         ("pipeline:\n  name:\n\tA: b", "line 3 = a tab in the indentation, and it can be"),
         ("pipeline:\n  env: {\n\tA: b", "a tab in the indentation, and it cannot be read"),
-        ("pipeline: \x07", "allowed is YAML"),
+        ("pipeline: \x07", "expected YAML"),
     ],
 )
 def test_a_fault_of_the_whole_file(folder, text, told):
@@ -194,7 +194,10 @@ pipeline:
     depends_on: [for]
 """,
     )
-    told = [line.split("p.yaml line ")[1].split(" = ")[0] for line in message.splitlines()[1:]]
+    told = [
+        re.split(" = | is not set", line.split("p.yaml line ")[1])[0]
+        for line in message.splitlines()[1:]
+    ]
     assert told == [
         "2: pipeline.nam",
         "2: name",
@@ -210,13 +213,13 @@ pipeline:
         "19: tasks[3].depends_on[0]",
     ]
     assert "three -> two -> three" in message or "two -> three -> two" in message
-    assert "'b.sh': allowed is a file that is there" in message
+    assert "'b.sh': expected a file that is there" in message
     assert "did you mean a.sh?" in message
 
 
 def test_of_a_key_given_twice_the_first_is_read(folder):
     message = refused(folder, TASK.format("port: 0\n    port: 80"))
-    assert "tasks[0].port = 0: allowed is at least 1" in message
+    assert "tasks[0].port = 0: expected at least 1" in message
 
 
 def test_what_is_long_is_shortened(folder):
