@@ -80,11 +80,11 @@ def _papermill(notebook: Path) -> float:
 
 def _many(count: int, at_most: int = 100) -> dict[str, float]:
     from hyperplane.jobs import Pipeline, Step, submit
-    from hyperplane.jobs.home import the_store
+    from hyperplane.jobs.home import open_store
     from hyperplane.jobs.states import OPEN
 
     made = Pipeline.from_steps("m", [Step(name="s", kind="command", argv=("sleep", "0.1"))])
-    store, began, submitting = the_store(), time.perf_counter(), 0.0
+    store, began, submitting = open_store(), time.perf_counter(), 0.0
     jobs = []
     while len(jobs) < count:
         free = at_most - len(store.find(statuses=OPEN))

@@ -1,13 +1,13 @@
-"""Helpers for Dask arrays: many Zarr stores as one data set, and chunks of a good size.
+"""Helpers for Dask arrays: open many Zarr stores as one data set, choose chunk sizes.
 
-The extra ``array`` brings what they need: ``pip install 'hyperplane[array]'``.
+They require the extra ``array``: ``pip install 'hyperplane[array]'``.
 """
 
 from __future__ import annotations
 
-from hyperplane.collections.arrays.many import open_zarr_many
-from hyperplane.collections.arrays.proposing import propose_chunks
-from hyperplane.collections.arrays.rechunking import rechunk
+from hyperplane.collections.arrays.open_many import open_zarr_many
+from hyperplane.collections.arrays.propose_chunks import propose_chunks
+from hyperplane.collections.arrays.rechunk import rechunk
 
 __all__ = ["open_zarr_many", "propose_chunks", "rechunk"]
 

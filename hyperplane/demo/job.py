@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 TOP = 10
 LATE_MINUTES = 15
 
-#: Whether each column ascends when flights are ranked from long to short. It holds every column
-#: of the result, so that two flights that tie in all of them are the same row: there is only one
-#: right answer, however the rows are spread over partitions.
+#: Sort order of flights: column -> ascending. It has every column of the result, so that the result
+#: does not depend on how the rows are spread over partitions: flights that tie are equal rows.
 RANKING = {
     "distance": False,
     "air_time": False,
@@ -77,18 +76,7 @@ def lazy_results(flights: dd.DataFrame) -> tuple[dd.DataFrame, dd.DataFrame, dd.
 
 
 def lazy_longest(flights: dd.DataFrame) -> dd.DataFrame:
-    """The longest departures: ten of each partition, then ten of those.
-
-    Parameters
-    ----------
-    flights : dask.dataframe.DataFrame
-        With the columns of :data:`hyperplane.demo.data.COLUMNS`.
-
-    Returns
-    -------
-    dask.dataframe.DataFrame
-        One partition.
-    """
+    """Return the longest departures: ten of each partition, then ten of those."""
     columns = ["origin", *RANKING]
     departed = flights[flights["dep_time"].notnull()][columns]
     longest: dd.DataFrame = departed.reduction(_longest, aggregate=_longest)
@@ -101,17 +89,7 @@ def _longest(flights: pd.DataFrame) -> pd.DataFrame:
 
 
 def finish(longest: pd.DataFrame, daily: pd.DataFrame, hours: pd.DataFrame) -> Results:
-    """Bring the computed tables into the shape in which they are shown and saved.
-
-    Parameters
-    ----------
-    longest, daily, hours : pandas.DataFrame
-        What :func:`lazy_results` gives when it is computed.
-
-    Returns
-    -------
-    Results
-    """
+    """Reshape the computed collections of :func:`lazy_results` for display and saving."""
     import pandas as pd
 
     days = daily.reset_index()
@@ -123,17 +101,7 @@ def finish(longest: pd.DataFrame, daily: pd.DataFrame, hours: pd.DataFrame) -> R
 
 
 def results_in_pandas(flights: pd.DataFrame) -> Results:
-    """The same results from plain pandas, written in another way so as to be a check.
-
-    Parameters
-    ----------
-    flights : pandas.DataFrame
-        With the columns of :data:`hyperplane.demo.data.COLUMNS`.
-
-    Returns
-    -------
-    Results
-    """
+    """Return the results of plain pandas, by other operations than on the cluster."""
     import pandas as pd
 
     departed = flights.dropna(subset=["dep_time"])[["origin", *RANKING]]

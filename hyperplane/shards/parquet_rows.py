@@ -1,4 +1,4 @@
-"""A share of the rows of Parquet: the row groups that hold them, and of these the rows."""
+"""The Parquet rows of one shard: the row groups that hold them, and the rows of those."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from hyperplane.collections.frames.sources.parquet import ParquetPart, Piece
-from hyperplane.shards.identity import Shard, rows_of
+from hyperplane.collections.frames.sources.parquet_partition import ParquetPartition, RowGroupRange
+from hyperplane.shards.identity import Shard, row_range
 
 
 @dataclass(frozen=True)
-class Rows(Piece):
-    """Some rows of neighbouring row groups.
+class ParquetRowRange(RowGroupRange):
+    """A range of rows within adjacent row groups.
 
     Parameters
     ----------
     skip : int
-        Rows of the first row group that are left out.
+        Rows of the first row group before the range.
     """
 
     skip: int = 0
@@ -29,59 +29,56 @@ class Rows(Piece):
         return self.start - self.skip
 
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
-        """Some raw columns."""
+        """Return raw columns."""
         raw = super().fetch(names)
-        # From the disk Polars takes these rows only; elsewhere row groups come whole.
+        # From local disk Polars reads only these rows; from a store, whole row groups.
         return (
-            raw if self.file.store.local and not self.by_arrow else raw.slice(self.skip, self.rows)
+            raw
+            if self.file.store.local and not self.use_pyarrow
+            else raw.slice(self.skip, self.rows)
         )
 
 
-def share(parts: Sequence[ParquetPart], shard: Shard) -> ParquetPart | None:
-    """The rows of one shard.
+def select_rows(parts: Sequence[ParquetPartition], shard: Shard) -> ParquetPartition | None:
+    """Return the rows of one shard; None if it has none.
 
-    Parameters
-    ----------
-    parts : sequence of ParquetPart
-        All files, divided into row groups.
-    shard : Shard
-        Which share.
-
-    Returns
-    -------
-    ParquetPart or None
-        None when nothing is left for this shard.
+    ``parts`` are all files, divided into row groups.
     """
     pieces = [piece for part in parts for piece in part.pieces if piece.rows]
-    first, last = rows_of(shard, sum(piece.rows for piece in pieces))
-    mine: list[Rows] = []
+    first, last = row_range(shard, sum(piece.rows for piece in pieces))
+    mine: list[ParquetRowRange] = []
     before = 0
     for piece in pieces:
         start, stop = max(first - before, 0), min(last - before, piece.rows)
         before += piece.rows
         if start < stop:
-            mine.append(_rows(piece, start, stop))
-            if len(mine) > 1 and _go_on(mine[-2], mine[-1]):
-                one, other = mine[-2:]
-                groups, rows = one.groups + other.groups, one.rows + other.rows
-                mine[-2:] = [replace(one, groups=groups, rows=rows)]
+            mine.append(_slice_piece(piece, start, stop))
+            if len(mine) > 1 and _is_adjacent(mine[-2], mine[-1]):
+                first_range, next_range = mine[-2:]
+                groups, rows = (
+                    first_range.groups + next_range.groups,
+                    first_range.rows + next_range.rows,
+                )
+                mine[-2:] = [replace(first_range, groups=groups, rows=rows)]
     return replace(parts[0], pieces=tuple(mine)) if mine else None
 
 
-def _rows(piece: Piece, start: int, stop: int) -> Rows:
-    return Rows(
+def _slice_piece(piece: RowGroupRange, start: int, stop: int) -> ParquetRowRange:
+    """Return rows ``start`` to before ``stop`` of a piece."""
+    return ParquetRowRange(
         piece.file,
         piece.groups,
         piece.start + start,
         stop - start,
         whole=False,
-        likes=None,
-        recipe=piece.recipe,
-        by_arrow=piece.by_arrow,
+        schema_id=None,
+        mapping=piece.mapping,
+        use_pyarrow=piece.use_pyarrow,
         index=piece.index,
         skip=start,
     )
 
 
-def _go_on(one: Rows, other: Rows) -> bool:
+def _is_adjacent(one: ParquetRowRange, other: ParquetRowRange) -> bool:
+    """Return whether one range ends where the other begins, in the same file."""
     return one.file is other.file and one.start + one.rows == other.start

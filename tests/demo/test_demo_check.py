@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from hyperplane.demo import job
-from hyperplane.demo.check import Mismatch, compare
+from hyperplane.demo.check import ResultMismatch, compare
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def put(row: int, column: int, value: object) -> Callable[[pd.DataFrame], None]:
 def test_a_planted_difference_is_named(
     right: job.Results, table: str, change: Callable[[pd.DataFrame], object], said: str
 ) -> None:
-    with pytest.raises(Mismatch, match=f"(?s){table}: .*") as caught:
+    with pytest.raises(ResultMismatch, match=f"(?s){table}: .*") as caught:
         compare(planted(right, table, change), right)
     assert said in str(caught.value)
 
@@ -69,7 +69,7 @@ def test_a_planted_difference_is_named(
 def test_every_table_that_differs_is_named(right: job.Results) -> None:
     wrong = planted(right, "hours", lambda t: t * 2)
     wrong = planted(wrong, "departures", lambda t: t + 1)
-    with pytest.raises(Mismatch) as caught:
+    with pytest.raises(ResultMismatch) as caught:
         compare(wrong, right)
     assert "hours: " in str(caught.value)
     assert "departures: " in str(caught.value)

@@ -16,7 +16,7 @@ from hyperplane.demo import data
 from hyperplane.errors import MissingPackage, RequestError
 
 FLIGHTS = 336_776
-NOBODY = 2**22 + 1  # above the largest process id that Linux gives
+UNUSED_PID = 2**22 + 1  # above the largest process id that Linux gives
 
 
 def test_every_flight_of_every_month_is_written(parquet: Path, published: pd.DataFrame) -> None:
@@ -78,7 +78,7 @@ data.prepare(Path(sys.argv[1]))
 def test_parts_of_dead_runs_only_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dead, alive = (tmp_path / f".flights-part-{pid}" for pid in (NOBODY, os.getppid()))
+    dead, alive = (tmp_path / f".flights-part-{pid}" for pid in (UNUSED_PID, os.getppid()))
     for part in (dead, alive):
         part.mkdir()
         (part / "flights-01.parquet").write_bytes(b"PAR1")

@@ -46,7 +46,7 @@ def test_shares_of_any_records_are_the_whole(tmp_path_factory, records, n, newli
 def test_only_the_own_bytes_are_read(monkeypatch):
     store = fresh()
     monkeypatch.setattr(samples, "HEAD", 10_000)
-    monkeypatch.setattr(samples, "INSIDE", 2_000)
+    monkeypatch.setattr(samples, "EXCERPT", 2_000)
     text = "".join(f'{{"n": {n}, "s": "w\\n"}}\n' for n in range(100_000)).encode()
     store.pipe_file("/big.jsonl", text)
     rows = []

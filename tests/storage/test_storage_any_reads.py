@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from scale import scaled
 
 import hyperplane
-from hyperplane.collections.frames.sources import plan, samples
+from hyperplane.collections.frames.sources import partition_sizes, samples
 from hyperplane.errors import HyperplaneError
 
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch):
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
         yield
 
@@ -82,7 +82,7 @@ def test_json_lines(tmp_path_factory, case, head, size):
         (folder / f"{number}.jsonl").write_text(lines)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(samples, "HEAD", head)
-        patch.setattr(samples, "INSIDE", 0)
+        patch.setattr(samples, "EXCERPT", 0)
         try:
             found = hyperplane.dataframe.read(folder, partition_size=size)
             made = found.compute()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import hyperplane
 from hyperplane import dataframe
 from hyperplane.collections.frames.sources import avro_counts, avro_schema
-from hyperplane.collections.frames.sources.avro_counts import RecordCounts, WrongCount
+from hyperplane.collections.frames.sources.avro_counts import RecordCountCheck, WrongRecordCount
 from hyperplane.errors import ReadError
 
 MARK = b"S" * 16
@@ -68,15 +68,15 @@ WRONG = {
     "null": (record("null"), [(2**40, b"")], "without any bytes"),
     "many blocks": (record("null"), [(400_000, b"")] * 3, "1200000 records without any bytes"),
     "fixed of 0": (record({**FIXED, "size": 0}), [(2**40, b"")], "without any bytes"),
-    "int": (record("int"), [(2**40, b"\2\2")], "2 bytes says that it holds 1099511627776 rec"),
-    "union": (record(["null", "string"]), [(3, b"\0\0")], "says that it holds 3 records"),
-    "double": (record("double", "int"), [(2, b"\0" * 17)], "17 bytes says that it holds 2 rec"),
-    "negative": (record("int"), [(-5, b"\2\2")], "says that it holds -5 records"),
-    "fixed": (record(FIXED), [(1, b"ab")], "says that it holds 1 records"),
+    "int": (record("int"), [(2**40, b"\2\2")], "2 bytes declares 1099511627776 rec"),
+    "union": (record(["null", "string"]), [(3, b"\0\0")], "declares 3 records"),
+    "double": (record("double", "int"), [(2, b"\0" * 17)], "17 bytes declares 2 rec"),
+    "negative": (record("int"), [(-5, b"\2\2")], "declares -5 records"),
+    "fixed": (record(FIXED), [(1, b"ab")], "declares 1 records"),
     "arrays": (record({"type": "array", "items": "null"}), [(1, number(2**40) + b"\0")],
-               "items without bytes"),
-    "itself": (ITSELF, [(1, b"\2\2")], "holds itself"),
-    "deep": (record(DEEP), [(1, b"\0")], "nested more than 50 deep"),
+               "items of zero bytes"),
+    "itself": (ITSELF, [(1, b"\2\2")], "contains itself"),
+    "deep": (record(DEEP), [(1, b"\0")], "nested more than 50 levels deep"),
 }  # fmt: skip
 
 
@@ -95,15 +95,15 @@ def test_records_that_refer_to_each_other_are_read_up_to_a_limit(load, tmp_path,
         kinds.append(record(f"r{place - 1}", f"r{place - 1}") | {"name": f"r{place}"})
     path = written(tmp_path / "x.avro", {**record(*kinds), "name": "all"})
     assert len(load(path)) == 0
-    monkeypatch.setattr(avro_schema, "_MOST", 100)
-    with pytest.raises(ReadError, match="makes more than 100 types"):
+    monkeypatch.setattr(avro_schema, "_MAX_TYPES", 100)
+    with pytest.raises(ReadError, match="expand to more than 100 types"):
         load(path)
 
 
 @pytest.mark.parametrize("load", [hyperplane.load, read])
 def test_packed_blocks_are_compared_unpacked(load, tmp_path):
     blocks = [(2**31, b"\0" * 5_000_000)]
-    with pytest.raises(ReadError, match="5000000 bytes says that it holds 2147483648 records"):
+    with pytest.raises(ReadError, match="5000000 bytes declares 2147483648 records"):
         load(written(tmp_path / "x.avro", record("int"), *blocks, codec="deflate"))
 
 
@@ -116,7 +116,7 @@ def test_a_block_that_packs_well_is_read(tmp_path):
 
 @pytest.mark.parametrize("load", [hyperplane.load, read])
 def test_records_without_bytes_are_read_up_to_the_limit(load, tmp_path, monkeypatch):
-    monkeypatch.setattr(avro_counts, "MOST_EMPTY", 3)
+    monkeypatch.setattr(avro_counts, "MAX_EMPTY_RECORDS", 3)
     path = written(tmp_path / "x.avro", record("null"), (2, b""), (1, b""))
     assert len(load(path)) == 3
 
@@ -153,10 +153,10 @@ def test_the_smallest_records_are_never_refused(held, count):
     for _ in range(count):
         fastavro.schemaless_writer(opened, parsed, {"f0": value})
     size = len(opened.getvalue())
-    counts = RecordCounts(schema)
+    counts = RecordCountCheck(schema)
     counts.check(count, size)
     if size:
-        with pytest.raises(WrongCount):
+        with pytest.raises(WrongRecordCount):
             counts.check(count + size + 1, size)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hyperplane.collections.arrays.urls import listed, nested
+from hyperplane.collections.arrays.urls import expand_urls, flatten_nested_urls
 from hyperplane.errors import RequestError
 
 SIGNED = "https://me:secret@host/a.zarr?sig=secret"
@@ -10,13 +10,13 @@ SIGNED = "https://me:secret@host/a.zarr?sig=secret"
 
 def test_a_signed_url_in_a_chain_is_no_glob():
     url = "simplecache::https://host/a.zarr?sig=b"
-    assert listed(url, None) == [url]
+    assert expand_urls(url, None) == [url]
 
 
 @pytest.mark.parametrize("url", ["zip://*.zarr::https://host/a.zip", "simplecache::gs://b/*.zarr"])
 def test_a_glob_in_a_chain_is_refused(url):
-    with pytest.raises(RequestError, match="one URL a store, where URLs are chained"):
-        listed(url, None)
+    with pytest.raises(RequestError, match="one URL for each store"):
+        expand_urls(url, None)
 
 
 def test_linked_stores_are_stores(tmp_path):
@@ -24,22 +24,25 @@ def test_linked_stores_are_stores(tmp_path):
     for name in ("a10.zarr", "a2.zarr"):
         (tmp_path / "real" / name).mkdir()
         (tmp_path / name).symlink_to(tmp_path / "real" / name)
-    assert listed(f"{tmp_path}/*.zarr", None) == [f"{tmp_path}/a2.zarr", f"{tmp_path}/a10.zarr"]
+    assert expand_urls(f"{tmp_path}/*.zarr", None) == [
+        f"{tmp_path}/a2.zarr",
+        f"{tmp_path}/a10.zarr",
+    ]
     (tmp_path / "broken.zarr").symlink_to(tmp_path / "gone")
     with pytest.raises(RequestError, match="it leads to"):
-        listed(f"{tmp_path}/*.zarr", None)
+        expand_urls(f"{tmp_path}/*.zarr", None)
 
 
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda: listed({SIGNED: 1}, None),
-        lambda: listed([(SIGNED,)], None),
-        lambda: listed(SIGNED.encode(), None),
-        lambda: listed(f"simplecache::{SIGNED.replace('a.zarr', '*.zarr')}", None),
-        lambda: nested([[SIGNED], SIGNED]),
-        lambda: nested([[SIGNED], [[SIGNED]]]),
-        lambda: nested({SIGNED: 1}),
+        lambda: expand_urls({SIGNED: 1}, None),
+        lambda: expand_urls([(SIGNED,)], None),
+        lambda: expand_urls(SIGNED.encode(), None),
+        lambda: expand_urls(f"simplecache::{SIGNED.replace('a.zarr', '*.zarr')}", None),
+        lambda: flatten_nested_urls([[SIGNED], SIGNED]),
+        lambda: flatten_nested_urls([[SIGNED], [[SIGNED]]]),
+        lambda: flatten_nested_urls({SIGNED: 1}),
     ],
 )
 def test_what_is_no_store_is_refused_without_its_secrets(ask):

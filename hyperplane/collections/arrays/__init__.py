@@ -1,1 +1,1 @@
-"""What ``hyperplane.array`` is made of."""
+"""Implementation of ``hyperplane.array``: Zarr stores, chunk sizes and rechunking."""

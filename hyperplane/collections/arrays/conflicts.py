@@ -1,148 +1,149 @@
-"""Why data sets cannot be combined: which two stores, and which variable."""
+"""Compare variables that several stores share, without loading large ones in the client.
+
+xarray compares such variables one by one in the client and keeps the loaded values. Here all
+comparisons are one Dask computation that returns only booleans.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import xarray as xr
+from dask.base import compute
 
+from hyperplane.collections.arrays.combine_errors import is_same_attrs
+from hyperplane.collections.arrays.open_stores import READER_THREADS
+from hyperplane.collections.arrays.stored_variable import StoredVariable
 from hyperplane.errors import Fault, RequestError
+from hyperplane.units import parse_bytes
 
-#: What xarray raises when data sets do not go together.
-REFUSALS = (ValueError, KeyError, TypeError, IndexError)
-#: Ways of combining attributes that can fail.
-STRICT_ATTRS = ("identical", "no_conflicts")
+#: Up to this many bytes are compared in the client, with one thread per store.
+MAX_LOCAL_COMPARE = parse_bytes("64MB")
+#: Values of ``compat`` that are evaluated here; xarray evaluates the others.
+COMPARED_COMPAT = ("broadcast_equals", "equals", "identical", "no_conflicts")
 
-
-def combined_attrs(attrs: Sequence[Mapping[Any, Any]], combine_attrs: Any) -> dict[Any, Any]:
-    """Attributes of several data sets as one, as xarray combines them."""
-    if isinstance(combine_attrs, str) and combine_attrs != "drop":
-        with suppress(ValueError):  # of arrays it is not plain whether they are equal
-            if all(one == attrs[0] for one in attrs[1:]):
-                return dict(attrs[0])
-    merged = xr.merge([xr.Dataset(attrs=one) for one in attrs], combine_attrs=combine_attrs)
-    return dict(merged.attrs)
+#: Returns the stored variable behind a variable; None if it was modified since opening.
+StoredVariableLookup = Callable[[xr.Variable], StoredVariable | None]
 
 
-def explained(
-    error: Exception, datasets: Sequence[xr.Dataset], stores: Sequence[str], rules: Any
-) -> RequestError:
-    """The error of xarray in words that name the stores.
+@dataclass
+class _VariablePair:
+    """A variable of the first data set that has it, and the same one of another data set."""
+
+    name: Hashable
+    first: int
+    other: int
+    mine: xr.Variable
+    theirs: xr.Variable
+    equal: bool = False
+    agree: bool = False
+
+
+def resolve_conflicts(
+    datasets: Sequence[xr.Dataset],
+    stores: Sequence[str],
+    names: Iterable[Hashable],
+    compat: str,
+    find_stored: StoredVariableLookup,
+) -> list[xr.Dataset]:
+    """Return the data sets with each agreeing variable kept in the first one only.
+
+    Variables that cannot be compared here stay in all data sets.
 
     Parameters
     ----------
-    error : Exception
-        What xarray raised.
     datasets : sequence of xarray.Dataset
-        What was to be combined.
+        Aligned data sets of Dask arrays.
     stores : sequence of str
-        The names of their stores.
-    rules : Rules
-        How they were to be combined.
+        The names of their stores, for messages.
+    names : iterable of hashable
+        The variables that have to agree.
+    compat : str
+        The comparison, as in :func:`xarray.merge`.
+    behind : callable
+        What a variable reads, or None if it was changed since it was opened.
+
+    Raises
+    ------
+    RequestError
+        When variables differ, with one fault for each variable and pair of stores.
     """
-    faults = _attrs(datasets, stores, rules.combine_attrs)
-    if not faults and rules.join == "exact":
-        faults = _indexes(datasets, stores)
-    if not faults:
-        faults = _values(datasets, stores, rules)
-    if not faults:
-        faults = _missing(datasets, stores)
-    if not faults:
-        text = " ".join(str(error).split())[:300]
-        named = ", ".join(repr(store) for store in stores[:2])
-        faults = [
-            Fault("urls", f"{len(stores)} stores ({named}, ...)", "what xarray combines", text)
-        ]
-    return RequestError(faults)
+    if compat not in COMPARED_COMPAT:
+        return list(datasets)
+    pairs = [pair for name in names for pair in _pair_variables(datasets, name, compat)]
+    _compare_all(pairs, compat, find_stored)
+    faults = [_make_fault(pair, stores, compat) for pair in pairs if not pair.agree]
+    if faults:
+        raise RequestError(faults)
+    resolved = list(datasets)
+    for pair in pairs:
+        if not pair.equal:  # possible with compat='no_conflicts' only
+            mine = resolved[pair.first][pair.name].variable
+            filled = mine.fillna(datasets[pair.other][pair.name].variable)
+            resolved[pair.first] = resolved[pair.first].assign({str(pair.name): filled})
+        resolved[pair.other] = resolved[pair.other].drop_vars([pair.name])
+    return resolved
 
 
-def _attrs(datasets: Sequence[xr.Dataset], stores: Sequence[str], how: Any) -> list[Fault]:
-    if how not in STRICT_ATTRS:
-        return []
-    owners: dict[str, list[tuple[int, Mapping[Any, Any]]]] = {"the data set": []}
-    for number, one in enumerate(datasets):
-        owners["the data set"].append((number, one.attrs))
-        for name, variable in one.variables.items():
-            owners.setdefault(f"variable {name!r}", []).append((number, variable.attrs))
-    faults = []
-    for owner, held in owners.items():
-        found = _first_clash(held, how)
-        if found is not None:
-            key, (first, mine), (other, theirs) = found
-            asked = f"{mine} in {stores[first]!r}, {theirs} in {stores[other]!r}"
-            allowed = f"attributes that agree (combine_attrs={how!r})"
-            advice = "combine_attrs='drop_conflicts' leaves out those that differ"
-            faults.append(Fault(f"attribute {key!r} of {owner}", asked, allowed, advice))
-    return faults
+def _pair_variables(
+    datasets: Sequence[xr.Dataset], name: Hashable, compat: str
+) -> list[_VariablePair]:
+    """Pair the first variable with each other one; empty if xarray has to compare them."""
+    holders = [number for number, one in enumerate(datasets) if name in one.variables]
+    first, *others = holders
+    mine = datasets[first].variables[name]
+    pairs = []
+    for other in others:
+        theirs = datasets[other].variables[name]
+        if mine.dims != theirs.dims or mine.shape != theirs.shape:
+            return []
+        if compat == "identical" and not is_same_attrs(mine.attrs, theirs.attrs):
+            return []
+        pairs.append(_VariablePair(name, first, other, mine, theirs))
+    return pairs
 
 
-def _first_clash(held: Sequence[tuple[int, Mapping[Any, Any]]], how: str) -> Any:
-    """The first attribute that two data sets do not agree about, and what each of them says."""
-    for key in dict.fromkeys(key for _, attrs in held for key in attrs):
-        said = [
-            (number, {key: attrs[key]} if key in attrs else {})
-            for number, attrs in held
-            if key in attrs or how == "identical"
-        ]
-        first, mine = said[0]
-        for other, theirs in said[1:]:
-            if not same_attrs(mine, theirs):
-                return key, (first, _word(mine)), (other, _word(theirs))
-    return None
+def _compare_lazily(mine: xr.Variable, theirs: xr.Variable, compat: str) -> tuple[Any, Any]:
+    """Return lazy booleans: whether the values are equal, and whether ``compat`` accepts them."""
+    same = mine == theirs
+    missing, missing_there = mine.isnull(), theirs.isnull()
+    equal = (same | (missing & missing_there)).all().data
+    if compat != "no_conflicts":
+        return True, equal
+    # With different dtypes fillna is needed anyway, because it determines the result's dtype.
+    return mine.dtype == theirs.dtype and equal, (same | missing | missing_there).all().data
 
 
-def same_attrs(mine: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> bool:
-    """Whether attributes are equal, as xarray compares them."""
-    return bool(xr.Variable((), 0, mine).identical(xr.Variable((), 0, theirs)))
+def _compare_all(
+    pairs: Sequence[_VariablePair], compat: str, find_stored: StoredVariableLookup
+) -> None:
+    """Compare all pairs in one computation."""
+    variables = {id(one): one for pair in pairs for one in (pair.mine, pair.theirs)}
+    if sum(one.nbytes for one in variables.values()) <= MAX_LOCAL_COMPARE:
+        with ThreadPoolExecutor(READER_THREADS) as readers:
+            loaded = readers.map(lambda one: _load(one, find_stored), variables.values())
+            variables = dict(zip(variables, loaded, strict=True))
+    comparisons = [
+        _compare_lazily(variables[id(pair.mine)], variables[id(pair.theirs)], compat)
+        for pair in pairs
+    ]
+    (results,) = compute(comparisons)
+    for pair, (equal, agree) in zip(pairs, results, strict=True):
+        pair.equal, pair.agree = bool(equal), bool(agree)
 
 
-def _word(said: Mapping[Any, Any]) -> str:
-    return repr(next(iter(said.values())))[:60] if said else "nothing"
+def _load(variable: xr.Variable, find_stored: StoredVariableLookup) -> xr.Variable:
+    part = find_stored(variable)
+    return variable.compute() if part is None else part.load()
 
 
-def _indexes(datasets: Sequence[xr.Dataset], stores: Sequence[str]) -> list[Fault]:
-    faults = []
-    seen: dict[Hashable, int] = {}
-    for number, one in enumerate(datasets):
-        for name, index in one.indexes.items():
-            first = seen.setdefault(name, number)
-            if not index.equals(datasets[first].indexes[name]):
-                asked = f"different in {stores[first]!r} and {stores[number]!r}"
-                advice = "join='outer' takes all labels"
-                faults.append(Fault(f"index {name!r}", asked, "equal (join='exact')", advice))
-                break
-    return faults
-
-
-def _values(datasets: Sequence[xr.Dataset], stores: Sequence[str], rules: Any) -> list[Fault]:
-    """The first two stores whose variable xarray refuses to merge; these alone are compared."""
-    names = dict.fromkeys(name for one in datasets for name in one.variables)
-    for name in names:
-        holders = [number for number, one in enumerate(datasets) if name in one.variables]
-        first = holders[0]
-        for other in holders[1:]:
-            pair = [datasets[number][[name]] for number in (first, other)]
-            try:
-                xr.merge(pair, compat=rules.compat, join=rules.join, combine_attrs="drop")
-            except REFUSALS:
-                shapes = " and ".join(
-                    f"{dict(one.sizes)} in {stores[number]!r}"
-                    for one, number in zip(pair, (first, other), strict=True)
-                )
-                allowed = f"variables that agree (compat={rules.compat!r}, join={rules.join!r})"
-                return [Fault(f"variable {name!r}", shapes, allowed)]
-    return []
-
-
-def _missing(datasets: Sequence[xr.Dataset], stores: Sequence[str]) -> list[Fault]:
-    names = dict.fromkeys(name for one in datasets for name in one.variables)
-    faults = []
-    for name in names:
-        there = [store for store, one in zip(stores, datasets, strict=True) if name in one]
-        gone = [store for store, one in zip(stores, datasets, strict=True) if name not in one]
-        if gone:
-            asked = f"in {there[0]!r}, not in {gone[0]!r}"
-            faults.append(Fault(f"variable {name!r}", asked, "in all stores, for this combination"))
-    return faults
+def _make_fault(pair: _VariablePair, stores: Sequence[str], compat: str) -> Fault:
+    return Fault(
+        f"variable {pair.name!r}",
+        f"different values in {stores[pair.first]!r} and {stores[pair.other]!r}",
+        f"values that agree (compat={compat!r})",
+        "compat='override' takes the values of the first store",
+    )

@@ -1,4 +1,4 @@
-"""What was given as stores: a URL, a glob, or a list of them, nested for a grid of stores."""
+"""Parse the ``urls`` argument: a URL, a glob, a list of them, or nested lists."""
 
 from __future__ import annotations
 
@@ -8,70 +8,80 @@ from dataclasses import replace
 from typing import Any
 
 from hyperplane.errors import Fault, RequestError
-from hyperplane.stores.listing import is_glob, named
-from hyperplane.stores.secrets import given
+from hyperplane.stores.listing import find_entries, is_glob
+from hyperplane.stores.redaction import describe_url
 from hyperplane.units import is_iterable
 
 _ALLOWED = "a path, URL or glob of Zarr stores, or a list of them"
 
 
-def listed(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
-    """One URL for each store, globs expanded in the natural order of their names.
+def expand_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
+    """Return one URL for each store, with globs expanded in natural order of the names.
 
     Raises
     ------
     RequestError
-        When something is no URL, or a glob finds nothing.
+        When an entry is not a URL, or a glob has no match.
     """
     several = [urls] if isinstance(urls, str | os.PathLike) else urls
     if isinstance(several, Mapping | bytes) or not is_iterable(several):
-        raise RequestError([Fault("urls", given(urls), _ALLOWED)])
+        raise RequestError([Fault("urls", describe_url(urls), _ALLOWED)])
     found: list[str] = []
     faults: list[Fault] = []
-    for number, one in enumerate(several):
+    for number, url_or_list in enumerate(several):
         where = "urls" if isinstance(urls, str | os.PathLike) else f"urls[{number}]"
         try:
-            found += _stores(one, where, storage_options)
+            found += _expand_url(url_or_list, where, storage_options)
         except RequestError as error:
             faults += error.faults
     if not found and not faults:
-        faults = [Fault("urls", given(urls), _ALLOWED + "; here is none")]
+        faults = [Fault("urls", describe_url(urls), _ALLOWED + "; the list is empty")]
     if faults:
         raise RequestError(faults)
     return found
 
 
-def nested(urls: Any) -> Any:
-    """A nested list of URLs as lists of text, its depth, and the URLs in a row.
+def flatten_nested_urls(urls: Any) -> Any:
+    """Return nested URLs as lists of text, their depth, and a flat list.
 
     Examples
     --------
-    >>> nested([["a", "b"], ["c", "d"]])
+    >>> flatten_nested_urls([["a", "b"], ["c", "d"]])
     ([['a', 'b'], ['c', 'd']], 2, ['a', 'b', 'c', 'd'])
     """
     if isinstance(urls, str | os.PathLike) or not isinstance(urls, Sequence) or not urls:
-        allowed = "a list of paths or URLs, or lists of such lists of one depth"
-        raise RequestError([Fault("urls", given(urls), allowed)])
-    if all(isinstance(one, str | os.PathLike) for one in urls):
-        row = [os.fspath(one) for one in urls]
+        allowed = "a list of paths or URLs, or nested lists of equal depth"
+        raise RequestError([Fault("urls", describe_url(urls), allowed)])
+    if all(isinstance(url_or_list, str | os.PathLike) for url_or_list in urls):
+        row = [os.fspath(url_or_list) for url_or_list in urls]
         return row, 1, row
-    inner = [nested(one) for one in urls]
+    inner = [flatten_nested_urls(url_or_list) for url_or_list in urls]
     depths = {depth for _, depth, _ in inner}
     if len(depths) > 1:
-        raise RequestError([Fault("urls", given(urls), "lists of one depth")])
-    tree = [one for one, _, _ in inner]
+        raise RequestError([Fault("urls", describe_url(urls), "nested lists of equal depth")])
+    tree = [url_or_list for url_or_list, _, _ in inner]
     return tree, depths.pop() + 1, [url for _, _, row in inner for url in row]
 
 
-def _stores(one: Any, where: str, storage_options: Mapping[str, Any] | None) -> list[str]:
-    if not isinstance(one, str | os.PathLike) or not os.fspath(one):
-        raise RequestError([Fault(where, given(one), _ALLOWED)])
-    url = os.fspath(one)
+def _expand_url(
+    url_or_list: Any, where: str, storage_options: Mapping[str, Any] | None
+) -> list[str]:
+    if not isinstance(url_or_list, str | os.PathLike) or not os.fspath(url_or_list):
+        raise RequestError([Fault(where, describe_url(url_or_list), _ALLOWED)])
+    url = os.fspath(url_or_list)
     if not is_glob(url):
         return [url]
     if "::" in url:
-        raise RequestError([Fault(where, given(url), "one URL a store, where URLs are chained")])
+        raise RequestError(
+            [
+                Fault(
+                    where,
+                    describe_url(url),
+                    "one URL for each store; globs in chained URLs (::) are not supported",
+                )
+            ]
+        )
     try:
-        return [place.address for place in named(url, storage_options)]
+        return [place.address for place in find_entries(url, storage_options)]
     except RequestError as error:
         raise RequestError([replace(fault, where=where) for fault in error.faults]) from error

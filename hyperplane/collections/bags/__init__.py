@@ -1,1 +1,1 @@
-"""What ``hyperplane.bag`` is made of."""
+"""Implementation of ``hyperplane.bag``: records from files, selected, counted and tabulated."""

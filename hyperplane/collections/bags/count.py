@@ -1,4 +1,4 @@
-"""``count_by``: how many records have each value."""
+"""``count_by``: the number of records for each value of a field."""
 
 from __future__ import annotations
 
@@ -14,17 +14,23 @@ from dask.bag import Bag
 from dask.base import tokenize
 from pyarrow import compute
 
-from hyperplane.collections.bags.fields import Fields, Getter, Where
-from hyperplane.collections.bags.files import Part
-from hyperplane.collections.bags.graph import bag_faults, graph_of, reading_of
-from hyperplane.collections.bags.kernel import TRIES, Filter, columns, ended_chunks, type_of
-from hyperplane.collections.bags.records import Source, Tally, parse
+from hyperplane.collections.bags.fields import FieldGetter, FieldSelection, RecordFilter
+from hyperplane.collections.bags.files import BagPartition
+from hyperplane.collections.bags.graph import find_bag_faults, get_bag_source, make_graph
+from hyperplane.collections.bags.kernel import (
+    MAX_REFUSALS,
+    ColumnFilter,
+    infer_arrow_type,
+    iterate_chunks,
+    read_columns,
+)
+from hyperplane.collections.bags.records import LineCounter, ReadSettings, parse_lines
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 
-#: Partial counts that are put together at once.
+#: Number of partial counts that one task merges.
 SPLIT_EVERY = 8
-#: Values that are counted at once, so that one that cannot be hashed slows down few others.
+#: Number of values counted at once; an unhashable value slows down only its own batch.
 BATCH = 10_000
 
 Counts = dict[Any, int]
@@ -32,29 +38,28 @@ Counts = dict[Any, int]
 
 @check_call
 def count_by(bag: Bag, key: str | Callable[[Any], Any]) -> Bag:
-    """How many records have each value of a field, most frequent first.
+    """Count the records for each value of a field, most frequent first.
 
     Parameters
     ----------
     bag : dask.bag.Bag
-        Of mappings; with a function as ``key``, of anything.
+        Records that are mappings; any items if ``key`` is a function.
     key : str or callable
         Path of a field, as in :func:`select`, or a function of a record. A missing field counts
-        as None, so that a misspelt name gives ``[(None, n)]``. Lists and mappings are counted
-        too; NaN counts as one value. Values are equal as in Python: 1, 1.0 and True are one
-        value, shown as it came first.
+        as None, so a misspelled name gives ``[(None, n)]``. Lists and mappings are counted too;
+        NaN counts as one value. Values are compared as in Python: 1, 1.0 and True are one value,
+        returned in the form of its first occurrence.
 
     Returns
     -------
     dask.bag.Bag
-        One partition of pairs ``(value, count)`` in descending order of the counts, and of
-        first appearance where these are equal. ``dict(counts.compute())`` is a mapping, if all
-        values can be keys.
+        One partition of pairs ``(value, count)``, sorted by descending count, then by first
+        occurrence. ``dict(counts.compute())`` is a mapping if all values are hashable.
 
     Raises
     ------
     RequestError
-        When the key is neither.
+        When ``bag`` is not a bag, or ``key`` is neither text nor a function.
 
     Examples
     --------
@@ -63,18 +68,18 @@ def count_by(bag: Bag, key: str | Callable[[Any], Any]) -> Bag:
     >>> count_by(bag, "type").compute(scheduler="sync")
     [('b', 2), ('a', 1), (None, 1)]
     """
-    faults = bag_faults(bag)
-    check(faults + _key_faults(key))
+    faults = find_bag_faults(bag)
+    check(faults + _find_key_faults(key))
     name = f"count-by-{tokenize(bag, key)}"
     partial = f"{name}-part"
-    reading = reading_of(bag)
-    path = _path_in_file(key, reading.fields) if reading and reading.source.kind == "json" else None
+    source = get_bag_source(bag)
+    path = _path_in_files(key, source.fields) if source and source.settings.kind == "json" else None
     tasks: dict[Any, Any] = {}
-    if reading is not None and path is not None and Filter(reading.where).is_whole:
+    if source is not None and path is not None and ColumnFilter(source.where).is_whole:
         dependencies = []
-        for i, part in enumerate(reading.parts):
-            arguments = (reading.source, part, reading.where, path)
-            tasks[partial, i] = Task((partial, i), _count_part, *arguments)
+        for i, part in enumerate(source.parts):
+            arguments = (source.settings, part, source.where, path)
+            tasks[partial, i] = Task((partial, i), _count_partition, *arguments)
     else:
         dependencies = [bag]
         for i in range(bag.npartitions):
@@ -85,137 +90,151 @@ def count_by(bag: Bag, key: str | Callable[[Any], Any]) -> Bag:
         above = [(f"{name}-{depth}", i) for i in range(-(-len(level) // SPLIT_EVERY))]
         for new in above:
             some = level[new[1] * SPLIT_EVERY : (new[1] + 1) * SPLIT_EVERY]
-            tasks[new] = Task(new, _together, List(*map(TaskRef, some)))
+            tasks[new] = Task(new, _merge_counts, List(*map(TaskRef, some)))
         level, depth = above, depth + 1
-    tasks[name, 0] = Task((name, 0), _in_order, List(*map(TaskRef, level)))
-    return Bag(graph_of(name, tasks, dependencies), name, 1)
+    tasks[name, 0] = Task((name, 0), _sort_counts, List(*map(TaskRef, level)))
+    return Bag(make_graph(name, tasks, dependencies), name, 1)
 
 
-def _key_faults(key: Any) -> list[Fault]:
+def _find_key_faults(key: Any) -> list[Fault]:
     if isinstance(key, str) or callable(key):
         return []
     return [Fault("key", repr(key)[:80], "the name of a field, or a function of a record")]
 
 
-def _path_in_file(key: Any, fields: Fields | None) -> str | None:
-    """Where the key stands in the lines of the files; None if it is not a field of them."""
+def _path_in_files(key: Any, fields: FieldSelection | None) -> str | None:
+    """Return the path of the key in the files; None if it is not a field of their lines."""
     if not isinstance(key, str) or fields is None:
         return key if isinstance(key, str) else None
     return dict(fields.pairs).get(key)
 
 
-class Unhashable:
-    """A list, mapping or set as a key, equal to others as Python's ``==`` says."""
+class HashableKey:
+    """Hashable wrapper of a list, mapping or set, with the equality of Python."""
 
     __slots__ = ("frozen", "value")
 
     def __init__(self, value: Any) -> None:
-        self.value, self.frozen = value, _frozen(value)
+        self.value, self.frozen = value, _freeze(value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Unhashable) and self.frozen == other.frozen
+        return isinstance(other, HashableKey) and self.frozen == other.frozen
 
     def __hash__(self) -> int:
         return hash(self.frozen)
 
     def __reduce__(self) -> Any:
-        return Unhashable, (self.value,)
+        return HashableKey, (self.value,)
 
 
-def _frozen(value: Any) -> Any:
+def _freeze(value: Any) -> Any:
     if isinstance(value, dict):
-        return dict, frozenset((name, _frozen(inner)) for name, inner in value.items())
+        return dict, frozenset((name, _freeze(inner)) for name, inner in value.items())
     if isinstance(value, (list, tuple)):
-        return type(value), tuple(map(_frozen, value))
+        return type(value), tuple(map(_freeze, value))
     if isinstance(value, set):
         return frozenset(value)
     return value
 
 
-def _key(value: Any) -> Any:
+def _make_hashable(value: Any) -> Any:
     try:
         hash(value)
     except TypeError:
-        return Unhashable(value)
+        return HashableKey(value)
     return math.nan if isinstance(value, float) and math.isnan(value) else value
 
 
 def _count_values(part: Iterable[Any], key: Any) -> Counts:
     if isinstance(key, str):
-        get = Getter(key)
-        return _counted(get(record, None) for record in part)
-    return _counted(map(key, part))
+        get = FieldGetter(key)
+        return _count_in_batches(get(record, None) for record in part)
+    return _count_in_batches(map(key, part))
 
 
-def _counted(values: Iterable[Any]) -> Counts:
+def _count_in_batches(values: Iterable[Any]) -> Counts:
     counts: Counts = {}
     rest: Iterator[Any] = iter(values)
     while batch := list(islice(rest, BATCH)):
         try:
-            these: Counts = Counter(batch)
+            chunk_counts: Counts = Counter(batch)
         except TypeError:
-            these = Counter(map(_key, batch))
-        _add(counts, these)
+            chunk_counts = Counter(map(_make_hashable, batch))
+        _add_counts(counts, chunk_counts)
     return counts
 
 
-def _add(counts: Counts, more: Counts) -> None:
+def _add_counts(counts: Counts, more: Counts) -> None:
     for value, count in more.items():
         key = math.nan if isinstance(value, float) and value != value else value
         counts[key] = counts.get(key, 0) + count
 
 
-def _together(some: list[Counts]) -> Counts:
+def _merge_counts(some: list[Counts]) -> Counts:
     counts: Counts = {}
     for more in some:
-        _add(counts, more)
+        _add_counts(counts, more)
     return counts
 
 
-def _in_order(some: list[Counts]) -> list[tuple[Any, int]]:
-    counts = _together(some)
+def _sort_counts(some: list[Counts]) -> list[tuple[Any, int]]:
+    counts = _merge_counts(some)
     ordered = sorted(counts.items(), key=lambda pair: -pair[1])
-    return [(k.value if isinstance(k, Unhashable) else k, count) for k, count in ordered]
+    return [(k.value if isinstance(k, HashableKey) else k, count) for k, count in ordered]
 
 
-def _count_part(source: Source, part: Part, where: Where | None, path: str) -> Counts:
-    """Counts of a partition of files, from columns where they tell what records would."""
-    tally = Tally(source, part)
-    conditions = Filter(where)
-    matches, get = where.test() if where else None, Getter(path)
+def _count_partition(
+    settings: ReadSettings, part: BagPartition, where: RecordFilter | None, path: str
+) -> Counts:
+    """Count a partition of files, from Arrow columns where these give the same result."""
+    counter = LineCounter(settings, part)
+    conditions = ColumnFilter(where)
+    matches, get = where.make_predicate() if where else None, FieldGetter(path)
     counts: Counts = {}
-    tries, kind = TRIES, None
-    for span, place, chunk in ended_chunks(source, part):
-        these = None
-        if tries:
-            kind = kind or conditions.types.get(path) or _kind_of(source, span, place, chunk, get)
-            these = _from_columns(source, chunk, conditions, path, kind, tally)
-            tries -= these is None
-        if these is None:
-            found = parse(source, span, place, chunk, tally)
+    refusals_left, kind = MAX_REFUSALS, None
+    for span, place, chunk in iterate_chunks(settings, part):
+        chunk_counts = None
+        if refusals_left:
+            kind = (
+                kind or conditions.types.get(path) or _infer_kind(settings, span, place, chunk, get)
+            )
+            chunk_counts = _count_columns(settings, chunk, conditions, path, kind, counter)
+            refusals_left -= chunk_counts is None
+        if chunk_counts is None:
+            found = parse_lines(settings, span, place, chunk, counter)
             kept = filter(matches, found) if matches else found
-            these = _counted(get(record, None) for record in kept)
-        _add(counts, these)
-    tally.close()
+            chunk_counts = _count_in_batches(get(record, None) for record in kept)
+        _add_counts(counts, chunk_counts)
+    counter.close()
     return counts
 
 
-def _kind_of(source: Source, span: Any, place: int, chunk: bytes, get: Getter) -> Any:
-    """The type of the first value, to be tried for the others; text when that is null."""
+def _infer_kind(
+    settings: ReadSettings, span: Any, place: int, chunk: bytes, get: FieldGetter
+) -> Any:
+    """Return the type of the first value, to try on the others; string if that is null."""
     first = chunk[: chunk.index(b"\n") + 1]
-    for record in parse(source, span, place, first, Tally(source, ())):
+    for record in parse_lines(settings, span, place, first, LineCounter(settings, ())):
         value = get(record, None)
-        return pa.string() if value is None else type_of([value])
+        return pa.string() if value is None else infer_arrow_type([value])
     return None
 
 
-def _from_columns(
-    source: Source, chunk: bytes, conditions: Filter, path: str, kind: Any, tally: Tally
+def _count_columns(
+    settings: ReadSettings,
+    chunk: bytes,
+    conditions: ColumnFilter,
+    path: str,
+    kind: Any,
+    counter: LineCounter,
 ) -> Counts | None:
-    if kind is None or (found := columns(source, chunk, {**conditions.types, path: kind})) is None:
+    if (
+        kind is None
+        or (found := read_columns(settings, chunk, {**conditions.types, path: kind})) is None
+    ):
         return None
     values, mask = found[path], conditions.mask(found)
-    tally.good += len(values)
+    counter.good += len(values)
     counted = compute.value_counts(values if mask is None else values.filter(mask))
     keys, counts = counted.flatten()
     return dict(zip(keys.to_pylist(), counts.to_pylist(), strict=True))

@@ -1,4 +1,4 @@
-"""Fields of records by path, conditions on them, and records made of some of them."""
+"""Access to fields by path, conditions on fields, and selections of fields."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from hyperplane.errors import Fault
 from hyperplane.units import is_iterable
 
-#: What a getter gives for a field that a record does not have.
+#: Value of a field that a record does not have, as opposed to None for null.
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING"})()
 
 
-class Getter:
-    """The value at a path of a record: the field of that very name, or the nested one.
+class FieldGetter:
+    """Returns the value at a path: the field of exactly that name, else the nested field.
 
     Examples
     --------
-    >>> Getter("user.id")({"user": {"id": 7}}), Getter("user.id")({"user.id": 8})
+    >>> FieldGetter("user.id")({"user": {"id": 7}}), FieldGetter("user.id")({"user.id": 8})
     (7, 8)
-    >>> Getter("user.id")({"user": "x"}, None) is None
+    >>> FieldGetter("user.id")({"user": "x"}, None) is None
     True
     """
 
@@ -31,7 +31,7 @@ class Getter:
         self.parts = path.split(".")
 
     def __call__(self, record: Any, default: Any = MISSING) -> Any:
-        """The value, or the default when there is none."""
+        """Return the value, or ``default`` if the record has none."""
         if not isinstance(record, dict):
             return default
         if self.path in record:
@@ -45,32 +45,32 @@ class Getter:
         return record
 
     def __reduce__(self) -> Any:
-        return Getter, (self.path,)
+        return FieldGetter, (self.path,)
 
 
 @dataclass(frozen=True)
-class OneOf:
-    """A condition: the value equals one of these."""
+class OneOfCondition:
+    """A condition that is true if the value equals one of ``values``."""
 
     values: Any
 
     def __call__(self, value: Any) -> bool:
-        """Whether it does."""
+        """Whether ``value`` is one of the values."""
         try:
             return value in self.values
-        except TypeError:  # a list or mapping, which equals nothing in a set
+        except TypeError:  # unhashable, so not equal to any element of a set
             return False
 
 
 @dataclass(frozen=True)
-class Where:
-    """All conditions hold: pairs of a path and a :class:`OneOf` or a callable."""
+class RecordFilter:
+    """Conjunction of conditions: pairs of a path and a :class:`OneOfCondition` or a function."""
 
     conditions: tuple[tuple[str, Callable[[Any], Any]], ...]
 
-    def test(self) -> Callable[[Any], bool]:
-        """A function of a record."""
-        tests = [(Getter(path), condition) for path, condition in self.conditions]
+    def make_predicate(self) -> Callable[[Any], bool]:
+        """Return a function that tells whether a record meets all conditions."""
+        tests = [(FieldGetter(path), condition) for path, condition in self.conditions]
 
         def matches(record: Any) -> bool:
             for get, condition in tests:
@@ -83,19 +83,19 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Fields:
-    """New records of some fields: pairs of the new name and the path."""
+class FieldSelection:
+    """Fields of the new records, as pairs of the new name and the path."""
 
     pairs: tuple[tuple[str, str], ...]
 
-    def projection(self) -> Callable[[Any], dict[str, Any]]:
-        """A function of a record; a missing field is None."""
-        getters = [(name, Getter(path)) for name, path in self.pairs]
+    def make_projection(self) -> Callable[[Any], dict[str, Any]]:
+        """Return a function that makes the new record of a record; missing fields are None."""
+        getters = [(name, FieldGetter(path)) for name, path in self.pairs]
         return lambda record: {name: get(record, None) for name, get in getters}
 
 
-def read_where(where: Any) -> tuple[Any, list[Fault]]:
-    """A :class:`Where`, a callable or None, and what is wrong with what was given."""
+def parse_where(where: Any) -> tuple[Any, list[Fault]]:
+    """Parse ``where`` into a :class:`RecordFilter`, a function or None, and faults."""
     if where is None or callable(where):
         return where, []
     allowed = "a function of a record, or a mapping of field names to values"
@@ -106,20 +106,22 @@ def read_where(where: Any) -> tuple[Any, list[Fault]]:
         for name in where
         if not isinstance(name, str)
     ]
-    return Where(tuple((name, _condition(value)) for name, value in where.items())), faults
+    return RecordFilter(
+        tuple((name, _make_condition(value)) for name, value in where.items())
+    ), faults
 
 
-def _condition(value: Any) -> Callable[[Any], Any]:
+def _make_condition(value: Any) -> Callable[[Any], Any]:
     if callable(value):
         return value
     several = isinstance(value, (list, tuple, set, frozenset))
     values = list(value) if several else [value]
-    if all(isinstance(one, Hashable) and _hashes(one) for one in values):
-        return OneOf(frozenset(values))
-    return OneOf(values)
+    if all(isinstance(one, Hashable) and _is_hashable(one) for one in values):
+        return OneOfCondition(frozenset(values))
+    return OneOfCondition(values)
 
 
-def _hashes(value: Any) -> bool:
+def _is_hashable(value: Any) -> bool:
     try:
         hash(value)
     except TypeError:  # a tuple of lists
@@ -127,8 +129,8 @@ def _hashes(value: Any) -> bool:
     return True
 
 
-def read_fields(fields: Any) -> tuple[Fields | None, list[Fault]]:
-    """The fields, or None for all, and what is wrong with what was given."""
+def parse_fields(fields: Any) -> tuple[FieldSelection | None, list[Fault]]:
+    """Parse ``fields`` into a :class:`FieldSelection`, or None for all fields, and faults."""
     if fields is None:
         return None, []
     allowed = "a list of field names, or a mapping of new names to field names"
@@ -137,9 +139,9 @@ def read_fields(fields: Any) -> tuple[Fields | None, list[Fault]]:
         return None, [Fault("fields", repr(fields)[:80], allowed, advice)]
     try:
         pairs = tuple(fields.items() if isinstance(fields, Mapping) else ((n, n) for n in fields))
-    except TypeError:  # an array of no dimension says that it can be gone through
+    except TypeError:  # a zero-dimensional array passes the check for iterables
         return None, [Fault("fields", repr(fields)[:80], allowed)]
-    # By their texts: not all of them can be keys.
+    # Deduplicated by repr, because some values are unhashable.
     wrong = dict.fromkeys(repr(name)[:80] for pair in pairs for name in pair if not _is_text(name))
     faults = [Fault("fields", name, "names of fields as text") for name in wrong]
     names = [name for name, _ in pairs if _is_text(name)]
@@ -148,8 +150,8 @@ def read_fields(fields: Any) -> tuple[Fields | None, list[Fault]]:
         for name in sorted({name for name in names if names.count(name) > 1})
     ]
     if not pairs:
-        faults.append(Fault("fields", repr(fields), f"{allowed}; this one is empty"))
-    return Fields(pairs), faults
+        faults.append(Fault("fields", repr(fields), f"{allowed}, with at least one field"))
+    return FieldSelection(pairs), faults
 
 
 def _is_text(name: Any) -> bool:

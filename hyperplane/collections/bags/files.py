@@ -1,4 +1,4 @@
-"""Which files there are, and how they are cut or joined into partitions."""
+"""List the files of a bag and divide them into partitions."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from hyperplane.collections.active_cluster import count_threads
 from hyperplane.errors import Fault, RequestError
 from hyperplane.stores import listing
-from hyperplane.stores.naming import format_of
-from hyperplane.stores.places import File
+from hyperplane.stores.file_names import detect_format
+from hyperplane.stores.locations import File
 
-#: Bytes of text in a partition, at most and at least, when the caller does not say.
-LARGEST, SMALLEST = 64_000_000, 8_000_000
-#: Partitions for each thread that are useful: the slow ones do not hold up the rest.
-PER_THREAD = 4
-#: To open a file takes as long as to read about so many bytes.
-OPENING = 250_000
-#: Text is about so many times larger than its packed form.
-UNPACKED = 5
+#: Default maximum and minimum bytes of text in a partition.
+MAX_PARTITION, MIN_PARTITION = 64_000_000, 8_000_000
+#: Partitions per thread, so that slow partitions do not leave threads idle.
+PARTITIONS_PER_THREAD = 4
+#: Opening a file takes about as long as reading this many bytes.
+OPEN_COST = 250_000
+#: Assumed ratio of the sizes of uncompressed and compressed text.
+COMPRESSION_RATIO = 5
 
 FORMATS = {
     ".jsonl": "json",
@@ -33,8 +33,8 @@ FORMATS = {
 
 
 @dataclass(frozen=True)
-class Span:
-    """The lines of a file that begin in ``[start, end)``; all of the file when ``end`` is None."""
+class TextByteRange:
+    """The lines of a file that start in bytes ``[start, end)``; the whole file if end is None."""
 
     path: str
     packing: str = ""
@@ -42,45 +42,44 @@ class Span:
     end: int | None = None
 
 
-Part = tuple[Span, ...]
+BagPartition = tuple[TextByteRange, ...]
 
 
-def find(
+def find_files(
     urls: Any, storage_options: Mapping[str, Any] | None, kind: str | None
 ) -> tuple[list[File], str]:
-    """The files in order, all on one store, and the format of what the URLs name.
+    """Return the files in order and their format; all files must be on one file system.
 
     Raises
     ------
     RequestError
-        With every URL that names nothing, and every file whose format is not known.
+        With every URL that matches no file, and every file of unknown format.
     """
-    found = listing.find(urls, storage_options, sized=False)
+    found = listing.find_files(urls, storage_options, sized=False)
     first = {file.store.system: file for file in reversed(found)}
     if len(first) > 1:
         asked = " and ".join(repr(file.url) for file in reversed(first.values()))
-        advice = "make one bag for each store"
-        raise RequestError([Fault("urls", asked, "all URLs on one store", advice)])
-    return found, kind if kind is not None else format_of(
+        advice = "make one bag for each and join them with dask.bag.concat"
+        raise RequestError([Fault("urls", asked, "URLs of one file system", advice)])
+    return found, kind if kind is not None else detect_format(
         found, FORMATS, "or write format='json' or format='text'"
     )
 
 
-def weight(file: File) -> int:
-    """What it takes to read a file, as bytes of text."""
-    size = file.size if file.sized else LARGEST
-    return OPENING + size * (UNPACKED if file.packing else 1)
+def estimate_cost(file: File) -> int:
+    """Return the cost of reading a file, in bytes of text."""
+    size = file.size if file.sized else MAX_PARTITION
+    return OPEN_COST + size * (COMPRESSION_RATIO if file.compression else 1)
 
 
-def split(files: Sequence[File], blocksize: int | None) -> list[Part]:
-    """Cut large files and join small ones into partitions of about one size, in their order.
+def split_into_partitions(files: Sequence[File], blocksize: int | None) -> list[BagPartition]:
+    """Divide large files and join small ones into partitions of similar size, in order.
 
     Parameters
     ----------
     files : sequence of File
     blocksize : int, optional
-        Bytes of text in a partition. By default a partition for each of four turns of every
-        thread, but no fewer than 8 and no more than 64 MB.
+        Bytes of text in a partition. By default four partitions per thread, of 8 to 64 MB.
 
     Returns
     -------
@@ -88,31 +87,34 @@ def split(files: Sequence[File], blocksize: int | None) -> list[Part]:
 
     Examples
     --------
-    >>> from hyperplane.stores.places import Store
+    >>> from hyperplane.stores.locations import Store
     >>> here = Store("file", "file:///", {})
     >>> small = [File(here, f"{i}.txt", 1000, "") for i in range(500)]
-    >>> [len(part) for part in split(small, 50_000_000)]
+    >>> [len(part) for part in split_into_partitions(small, 50_000_000)]
     [199, 199, 102]
-    >>> [(span.start, span.end) for (span,) in split([File(here, "a", 250, "")], 100)]
+    >>> large = [File(here, "a", 250, "")]
+    >>> [(span.start, span.end) for (span,) in split_into_partitions(large, 100)]
     [(0, 83), (83, 166), (166, 250)]
     """
-    target = blocksize or _target(sum(map(weight, files)))
-    parts: list[Part] = []
-    joined: list[Span] = []
+    target = blocksize or _choose_blocksize(sum(map(estimate_cost, files)))
+    parts: list[BagPartition] = []
+    joined: list[TextByteRange] = []
     filled = 0
     for file in files:
-        if joined and filled + weight(file) > target:
+        if joined and filled + estimate_cost(file) > target:
             parts.append(tuple(joined))
             joined, filled = [], 0
-        if file.packing or not file.sized or file.size <= target:
-            joined.append(Span(file.path, file.packing))
-            filled += weight(file)
+        if file.compression or not file.sized or file.size <= target:
+            joined.append(TextByteRange(file.path, file.compression))
+            filled += estimate_cost(file)
         else:
             count = -(-file.size // target)
             edges = [file.size * cut // count for cut in range(count + 1)]
-            parts += [(Span(file.path, "", start, end),) for start, end in pairwise(edges)]
+            parts += [(TextByteRange(file.path, "", start, end),) for start, end in pairwise(edges)]
     return [*parts, tuple(joined)] if joined else parts
 
 
-def _target(total: int) -> int:
-    return min(LARGEST, max(SMALLEST, total // (PER_THREAD * count_threads())))
+def _choose_blocksize(total: int) -> int:
+    return min(
+        MAX_PARTITION, max(MIN_PARTITION, total // (PARTITIONS_PER_THREAD * count_threads()))
+    )

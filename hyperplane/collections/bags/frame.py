@@ -1,4 +1,4 @@
-"""``to_dataframe``: records as rows, of types that are inferred first and checked then."""
+"""``to_dataframe``: records as rows, with inferred and checked types."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dask._task_spec import Task, TaskRef
 from dask.bag import Bag
 from dask.base import tokenize
 
-from hyperplane.collections.bags.fields import MISSING, Getter, read_fields
-from hyperplane.collections.bags.graph import Reading, bag_faults, reading_of
-from hyperplane.collections.bags.rows import ReadFrame, arrays, frame
-from hyperplane.collections.bags.take import compute_heads, heads
+from hyperplane.collections.bags.fields import MISSING, FieldGetter, parse_fields
+from hyperplane.collections.bags.graph import BagSource, find_bag_faults, get_bag_source
+from hyperplane.collections.bags.rows import DataFrameReader, make_arrays, make_frame
+from hyperplane.collections.bags.take import compute_heads, make_heads
 from hyperplane.collections.bags.types import (
-    Column,
-    infer,
-    read_types,
+    BagColumn,
+    infer_type,
+    parse_types,
 )
 from hyperplane.collections.flags import find_flag_faults
 from hyperplane.errors import Fault, check
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from dask import dataframe as dd
 
-#: Partitions whose first records are looked at.
-LOOKED_AT = 4
+#: Number of partitions whose first records are sampled.
+SAMPLED_PARTITIONS = 4
 
 
 @check_call
@@ -44,12 +44,12 @@ def to_dataframe(
     sample: int = 1000,
     flatten: bool = False,
 ) -> dd.DataFrame:
-    """A Dask dataframe of records, with inferred and checked types.
+    """Convert a bag of records to a Dask dataframe with inferred and checked types.
 
-    The types come from the first records of up to four partitions, which are read **now**; the
-    rest is lazy. When it is computed, each value is checked: one that is not of its column's
-    type ends the compute with :class:`~hyperplane.errors.WrongType`, which names the field, the
-    value, its file and line (or its partition), and the ``types=`` to write.
+    The types are inferred from the first records of up to four partitions, which are read
+    **immediately**; the rest is lazy. During the computation each value is checked: one that is
+    not of its column's type raises :class:`~hyperplane.errors.WrongType`, which names the field,
+    the value, its file and line (or its partition), and the ``types=`` to pass.
 
     ================================  =====================================================
     values in the sample              type of the column
@@ -59,36 +59,36 @@ def to_dataframe(
     true, false                       bool; boolean if some are null or missing
     ISO dates and times               datetime64[us]; with a zone, datetime64[us, UTC]
     other text                        string (Arrow), null is NA
-    lists, mappings, only nulls       object: Python's objects, not checked
+    lists, mappings, only nulls       object: Python objects, not checked
     ================================  =====================================================
 
-    Anything else, such as numbers and text in one field, is refused until ``types`` decides it.
+    Anything else, such as numbers and text in one field, is an error unless ``types`` sets it.
 
     Parameters
     ----------
     bag : dask.bag.Bag
-        Of mappings.
+        Records that are mappings.
     fields : list of str or mapping of str to str, optional
-        Fields, or names of columns and fields, by path as in :func:`select`. By default all
-        fields that the sample holds, in order of appearance. A field that no record of the
-        sample has is refused, unless both ``fields`` and ``types`` name it.
+        Paths of fields, or a mapping of column names to paths, as in :func:`select`. By default
+        all fields of the sample, in order of appearance. A field that no record of the sample
+        has is an error, unless both ``fields`` and ``types`` name it.
     types : mapping of str to str, optional
-        Types of some columns, one of those above. With ``"string"``, what is no text becomes
-        text: 5 becomes ``"5"``, lists and mappings become JSON.
+        Types of some columns, one of those above. ``"string"`` also converts values that are
+        not text: 5 becomes ``"5"``, lists and mappings become JSON.
     sample : int
-        Records to look at.
+        Number of records in the sample.
     flatten : bool
-        Whether a mapping in a record becomes a column for each of its fields, ``"user.id"``.
+        Whether a nested mapping becomes a column for each of its fields, such as ``"user.id"``.
 
     Returns
     -------
     dask.dataframe.DataFrame
-        A partition for each of the bag; each counts its rows from 0.
+        One partition for each partition of the bag, each with an index from 0.
 
     Raises
     ------
     RequestError
-        With every argument that cannot be and every field whose type is not clear.
+        With every invalid argument and every field of ambiguous type.
 
     Examples
     --------
@@ -101,160 +101,170 @@ def to_dataframe(
     >>> frame.at.max().compute(scheduler="sync")
     Timestamp('2024-05-02 00:00:00')
     """
-    from dask import dataframe as dd  # here, for programs that make no dataframe
+    from dask import dataframe as dd  # slow import, not needed by other functions of bags
 
-    chosen, faults = read_fields(fields)
-    kinds, more = read_types(types)
+    chosen, faults = parse_fields(fields)
+    types_by_name, more = parse_types(types)
     count = whole_number(sample)
     if count is None or count < 1:
         more.append(Fault("sample", repr(sample)[:80], "a whole number from 1"))
-    more += bag_faults(bag) + find_flag_faults(flatten=flatten)
+    more += find_bag_faults(bag) + find_flag_faults(flatten=flatten)
     check([*faults, *more])
-    records = _sampled(bag, min(count or 1, sys.maxsize))
-    pairs = chosen.pairs if chosen else _pairs(records, flatten, kinds)
+    records = _read_sample(bag, min(count or 1, sys.maxsize))
+    pairs = chosen.pairs if chosen else _infer_pairs(records, flatten, types_by_name)
     if chosen:
-        check(_absent(records, [pair for pair in pairs if pair[0] not in kinds], "fields"))
-    decided = _columns(pairs, kinds, records)
-    meta = frame(decided, [[] for _ in decided])
-    reading = reading_of(bag)
-    in_file = _in_file(decided, reading)
-    if reading is not None and in_file is not None:
-        token = tokenize(reading.token, reading.where, in_file)
-        read = ReadFrame(reading.source, reading.where, in_file, token)
-        # Dask would make text of all objects, lists and mappings too.
+        check(
+            _find_absent_fields(
+                records, [pair for pair in pairs if pair[0] not in types_by_name], "fields"
+            )
+        )
+    columns = _decide_columns(pairs, types_by_name, records)
+    meta = make_frame(columns, [[] for _ in columns])
+    source = get_bag_source(bag)
+    file_columns = _resolve_paths(columns, source)
+    if source is not None and file_columns is not None:
+        token = tokenize(source.token, source.where, file_columns)
+        read = DataFrameReader(source.settings, source.where, file_columns, token)
+        # Otherwise Dask converts all object columns to text, including lists and mappings.
         with dask.config.set({"dataframe.convert-string": False}):
-            return dd.from_map(read, reading.parts, meta=meta, enforce_metadata=False)
+            return dd.from_map(read, source.parts, meta=meta, enforce_metadata=False)
     if not bag.npartitions:
         return dd.from_pandas(meta, npartitions=1)
-    return _from_bag(bag, decided, meta)
+    return _build_from_bag(bag, columns, meta)
 
 
-def _in_file(decided: list[Column], reading: Reading | None) -> tuple[Column, ...] | None:
-    """The columns with the paths that they have in the files; None if they are not there."""
-    if reading is None or reading.source.kind != "json":
+def _resolve_paths(
+    columns: list[BagColumn], source: BagSource | None
+) -> tuple[BagColumn, ...] | None:
+    """Return the columns with their paths in the files; None if they are not file fields."""
+    if source is None or source.settings.kind != "json":
         return None
-    if reading.fields is None:
-        return tuple(decided)
-    paths = dict(reading.fields.pairs)
-    if not all(column.path in paths for column in decided):
+    if source.fields is None:
+        return tuple(columns)
+    paths = dict(source.fields.pairs)
+    if not all(column.path in paths for column in columns):
         return None
-    return tuple(replace(column, path=paths[column.path]) for column in decided)
+    return tuple(replace(column, path=paths[column.path]) for column in columns)
 
 
-def _from_bag(bag: Bag, decided: list[Column], meta: pd.DataFrame) -> dd.DataFrame:
+def _build_from_bag(bag: Bag, columns: list[BagColumn], meta: pd.DataFrame) -> dd.DataFrame:
     from dask import dataframe as dd
 
-    name = f"to-dataframe-{tokenize(bag, decided)}"
+    name = f"to-dataframe-{tokenize(bag, columns)}"
     keys = [(name, i) for i in range(bag.npartitions)]
     tasks = dict(bag.dask)
     for i, key in enumerate(keys):
-        tasks[key] = Task(key, _frame_of, TaskRef((bag.name, i)), decided, i)
+        tasks[key] = Task(key, _make_partition, TaskRef((bag.name, i)), columns, i)
     tasks = dict(bag.__dask_optimize__(tasks, keys))
     divisions = [None] * (len(keys) + 1)
     return dd.from_graph(tasks, meta, divisions, keys, "to-dataframe")
 
 
-def _sampled(bag: Bag, count: int) -> list[Any]:
+def _read_sample(bag: Bag, count: int) -> list[Any]:
     if not bag.npartitions:
         return []
-    looked_at = min(LOOKED_AT, bag.npartitions)
-    tasks, name = heads(bag, -(-count // looked_at))
-    chosen = [step * bag.npartitions // looked_at for step in range(looked_at)]
+    sampled = min(SAMPLED_PARTITIONS, bag.npartitions)
+    tasks, name = make_heads(bag, -(-count // sampled))
+    chosen = [step * bag.npartitions // sampled for step in range(sampled)]
     records = [
         record for head in compute_heads(tasks, [(name, i) for i in chosen]) for record in head
     ]
     other = next((record for record in records if not isinstance(record, dict)), None)
     if other is not None:
-        asked = f"a bag that holds a {type(other).__name__}"
-        check([Fault("bag", asked, "a bag of mappings", "map each to a mapping first")])
+        given = f"a bag that holds a {type(other).__name__}"
+        check([Fault("bag", given, "a bag of mappings", "map each record to a mapping first")])
     return records
 
 
-def _pairs(
-    records: list[dict[str, Any]], flatten: bool, kinds: Mapping[str, str]
+def _infer_pairs(
+    records: list[dict[str, Any]], flatten: bool, types_by_name: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """Names and paths of the columns: what the sample holds, and what has a type."""
-    paths = _flat(records, "") if flatten else list(dict.fromkeys(k for r in records for k in r))
+    """Return names and paths of the columns: fields of the sample and keys of ``types``."""
+    paths = (
+        _flatten_paths(records, "")
+        if flatten
+        else list(dict.fromkeys(k for r in records for k in r))
+    )
     other = next((path for path in paths if not isinstance(path, str)), None)
     if other is not None:
-        check([Fault("bag", f"a field named {other!r}", "fields with names that are text")])
-    paths = list(dict.fromkeys([*paths, *kinds]))
-    check(_absent(records, [(path, path) for path in paths], "types"))
+        check([Fault("bag", f"a field named {other!r}", "fields whose names are text")])
+    paths = list(dict.fromkeys([*paths, *types_by_name]))
+    check(_find_absent_fields(records, [(path, path) for path in paths], "types"))
     if not paths:
-        asked = "a sample without fields"
-        check([Fault("bag", asked, "records", "write types={'name': 'string', ...}")])
+        given = "a bag whose sample has no fields"
+        check([Fault("bag", given, "records with fields", "write types={'name': 'string', ...}")])
     return tuple((path, path) for path in paths)
 
 
-def _absent(
+def _find_absent_fields(
     records: list[dict[str, Any]], pairs: Iterable[tuple[str, str]], where: str
 ) -> list[Fault]:
-    """A fault for each field that none of the records has; without records there is none."""
+    """Return a fault for each field that no record of a nonempty sample has."""
     if not records:
         return []
-    top = _names_in(records, "")
+    top = _sibling_paths(records, "")
     if not top:
         return []
     faults = []
     for name, path in pairs:
-        get = Getter(path)
+        get = FieldGetter(path)
         if any(get(record) is not MISSING for record in records):
             continue
-        known = dict.fromkeys([*top, *_names_in(records, path)])
+        known = dict.fromkeys([*top, *_sibling_paths(records, path)])
         near = difflib.get_close_matches(path, known, 3)
-        meant = f"did you mean {' or '.join(map(repr, near))}? if not, " if near else ""
+        meant = f"did you mean {' or '.join(map(repr, near))}? Otherwise " if near else ""
         advice = f"{meant}name a rare field in both fields= and types={{{name!r}: ...}}"
         allowed = f"a field of the {len(records):,} records of the sample"
         faults.append(Fault(where, repr(path), allowed, advice))
     return faults
 
 
-def _names_in(records: list[dict[str, Any]], path: str) -> list[str]:
-    """Paths of the fields beside a path, as they come; of an empty one, names of all fields."""
+def _sibling_paths(records: list[dict[str, Any]], path: str) -> list[str]:
+    """Return the paths of the fields at the same level as ``path``."""
     above, dot, _ = path.rpartition(".")
-    found = map(Getter(above), records) if dot else records
+    found = map(FieldGetter(above), records) if dot else records
     inner = [one for one in found if isinstance(one, dict)]
     return list(dict.fromkeys(f"{above}{dot}{name}" for one in inner for name in one))
 
 
-def _flat(records: list[dict[str, Any]], above: str) -> list[str]:
-    """Paths of all values; a field that is always a mapping stands for the fields in it."""
+def _flatten_paths(records: list[dict[str, Any]], above: str) -> list[str]:
+    """Return the paths of all values; always-nested fields are expanded."""
     paths: list[str] = []
     for name in dict.fromkeys(name for record in records for name in record):
         inner = [record[name] for record in records if record.get(name) is not None]
         nested = bool(inner) and all(isinstance(value, dict) and value for value in inner)
         if nested and "." not in name and not any("." in key for value in inner for key in value):
-            paths += _flat(inner, f"{above}{name}.")
+            paths += _flatten_paths(inner, f"{above}{name}.")
         else:
             paths.append(f"{above}{name}")
     return paths
 
 
-def _columns(
-    pairs: Sequence[tuple[str, str]], kinds: Mapping[str, str], records: list[Any]
-) -> list[Column]:
-    decided: list[Column] = []
+def _decide_columns(
+    pairs: Sequence[tuple[str, str]], types_by_name: Mapping[str, str], records: list[Any]
+) -> list[BagColumn]:
+    columns: list[BagColumn] = []
     names = [name for name, _ in pairs]
     faults = [
         Fault("types", repr(name), f"names of columns: {', '.join(names)}")
-        for name in kinds
+        for name in types_by_name
         if name not in names
     ]
     for name, path in pairs:
         kind: str | Fault
-        if name in kinds:
-            kind = kinds[name]
+        if name in types_by_name:
+            kind = types_by_name[name]
         else:
-            get = Getter(path)
-            kind = infer(name, [get(record, None) for record in records])
+            get = FieldGetter(path)
+            kind = infer_type(name, [get(record, None) for record in records])
         if isinstance(kind, Fault):
             faults.append(kind)
         else:
-            decided.append(Column(name, path, kind, name in kinds and kind == "string"))
+            columns.append(BagColumn(name, path, kind, name in types_by_name and kind == "string"))
     check(faults)
-    return decided
+    return columns
 
 
-def _frame_of(part: Iterable[Any], decided: list[Column], number: int) -> pd.DataFrame:
+def _make_partition(part: Iterable[Any], columns: list[BagColumn], number: int) -> pd.DataFrame:
     where = f"record {{}} of partition {number}".format
-    return frame(decided, [[values] for values in arrays(decided, list(part), where)])
+    return make_frame(columns, [[values] for values in make_arrays(columns, list(part), where)])

@@ -1,4 +1,4 @@
-"""Layers of Dask graphs: what a bag reads is written in its layer."""
+"""Dask graph layers of bags; the layer of a bag from files records what it reads."""
 
 from __future__ import annotations
 
@@ -12,69 +12,71 @@ from dask.bag.core import reify
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from hyperplane.collections.bags.files import Part
-from hyperplane.collections.bags.records import Source
+from hyperplane.collections.bags.files import BagPartition
+from hyperplane.collections.bags.records import ReadSettings
 from hyperplane.errors import Fault
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What a bag reads: from where, which part in each partition, and which records of them."""
+class BagSource:
+    """What a bag reads: settings, partitions, and the filter and fields applied to them."""
 
-    source: Source
-    parts: Sequence[Part]
+    settings: ReadSettings
+    parts: Sequence[BagPartition]
     where: Any = None
     fields: Any = None
     token: str = ""
 
 
-class ReadingLayer(MaterializedLayer):
-    """The layer of a bag that comes straight from files, so that helpers may read it their way."""
+class BagSourceLayer(MaterializedLayer):
+    """Layer of a bag read directly from files, so that helpers can replace the reading tasks."""
 
-    def __init__(self, tasks: dict[Any, Any], reading: Reading) -> None:
+    def __init__(self, tasks: dict[Any, Any], source: BagSource) -> None:
         super().__init__(tasks)
-        self.reading = reading
+        self.source = source
 
 
-def reading_of(bag: Bag) -> Reading | None:
-    """What the bag reads, if it comes straight from :func:`read_records`."""
+def get_bag_source(bag: Bag) -> BagSource | None:
+    """Return the source of a bag read directly from files, else None."""
     layer = bag.dask.layers.get(bag.name)
-    return layer.reading if isinstance(layer, ReadingLayer) else None
+    return layer.source if isinstance(layer, BagSourceLayer) else None
 
 
-def read_bag(label: str, function: Callable[..., Any], reading: Reading) -> Bag:
-    """A bag of which each partition is ``function(reading without its parts, part)``."""
-    name = f"{label}-{tokenize(reading.token, reading.where, reading.fields)}"
+def read_bag(label: str, function: Callable[..., Any], source: BagSource) -> Bag:
+    """Return a bag of ``function(settings, part, where, fields)`` for each part of a source."""
+    name = f"{label}-{tokenize(source.token, source.where, source.fields)}"
     tasks = {
-        (name, i): lazy((name, i), function, reading.source, part, reading.where, reading.fields)
-        for i, part in enumerate(reading.parts)
+        (name, i): lazy_task(
+            (name, i), function, source.settings, part, source.where, source.fields
+        )
+        for i, part in enumerate(source.parts)
     }
-    layer = ReadingLayer(tasks, reading)
+    layer = BagSourceLayer(tasks, source)
     return Bag(HighLevelGraph.from_collections(name, layer), name, len(tasks))
 
 
-def mapped(bag: Bag, label: str, function: Callable[..., Any], *arguments: Any) -> Bag:
-    """A bag of which each partition is ``function(partition, *arguments)``, an iterator."""
+def map_partitions(bag: Bag, label: str, function: Callable[..., Any], *arguments: Any) -> Bag:
+    """Return a bag of the iterators ``function(partition, *arguments)``."""
     name = f"{label}-{tokenize(bag, function, *arguments)}"
     tasks = {
-        (name, i): lazy((name, i), function, TaskRef((bag.name, i)), *arguments)
+        (name, i): lazy_task((name, i), function, TaskRef((bag.name, i)), *arguments)
         for i in range(bag.npartitions)
     }
-    return Bag(graph_of(name, tasks, [bag]), name, bag.npartitions)
+    return Bag(make_graph(name, tasks, [bag]), name, bag.npartitions)
 
 
-def graph_of(name: str, tasks: Any, below: Any) -> HighLevelGraph:
-    """A layer of tasks above collections; Dask's annotations know neither tasks nor bags."""
+def make_graph(name: str, tasks: Any, below: Any) -> HighLevelGraph:
+    """Return a graph with a layer of tasks; untyped, as Dask's type hints lack Task and Bag."""
     return HighLevelGraph.from_collections(name, tasks, below)
 
 
-def lazy(key: Any, function: Callable[..., Any], *arguments: Any) -> Task:
-    """A task whose iterator is made a list, unless the next task in line takes it as it comes."""
+def lazy_task(key: Any, function: Callable[..., Any], *arguments: Any) -> Task:
+    """Return a task whose iterator becomes a list, unless Dask fuses it with the next task."""
     return Task(key, reify, Task(None, function, *arguments))
 
 
-def bag_faults(bag: Any) -> list[Fault]:
-    """The fault of an argument that is no bag."""
+def find_bag_faults(bag: Any) -> list[Fault]:
+    """Return a fault if the argument is not a bag."""
     if isinstance(bag, Bag):
         return []
     return [Fault("bag", f"a {type(bag).__name__}", "a dask.bag.Bag")]

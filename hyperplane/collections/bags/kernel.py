@@ -1,9 +1,8 @@
-"""Columns of JSON lines without a Python object for each record.
+"""Parse JSON lines into Arrow columns, without a Python object for each record.
 
-PyArrow parses only the fields that are asked for, four times as fast as Python's own parser, and
-lets other threads run meanwhile. It is used only for chunks of which it gives what Python would
-give, whatever they hold; for all others the kernel answers None, and the caller takes the
-slow road.
+PyArrow parses only the requested fields, four times as fast as Python's parser, and releases the
+GIL. It is used only for chunks for which its result provably equals that of Python; for others
+the functions return None and the caller parses the lines with Python.
 """
 
 from __future__ import annotations
@@ -18,28 +17,28 @@ import pyarrow as pa
 from pyarrow import compute
 from pyarrow import json as arrow_json
 
-from hyperplane.collections.bags.fields import OneOf, Where
-from hyperplane.collections.bags.files import Part
+from hyperplane.collections.bags.fields import OneOfCondition, RecordFilter
+from hyperplane.collections.bags.files import BagPartition
 from hyperplane.collections.bags.lines import chunks
-from hyperplane.collections.bags.records import Source, Tally, parse
+from hyperplane.collections.bags.records import LineCounter, ReadSettings, parse_lines
 
-#: After so many chunks of a partition that it cannot do, the kernel is left alone.
-TRIES = 2
-#: Digits of a number that Python still reads; of longer ones it may refuse a line.
-LONGEST_LINE = 4300
-#: When more records than this match, to parse them all at once is faster.
-MOST = 0.5
+#: After this many unsuitable chunks of a partition the remaining ones are parsed by Python.
+MAX_REFUSALS = 2
+#: Longest line: Python refuses to parse integers of more digits than this.
+MAX_LINE = 4300
+#: If a larger share of the records matches, parsing all of them with Python is faster.
+MAX_MATCH_SHARE = 0.5
 
 _LINE_END, _OPENED, _CLOSED = b"\n{}"
-# PyArrow takes it for a number; Python reads Infinity, and not this.
+# PyArrow parses Inf as a number; Python accepts only Infinity.
 _INFINITY = b"Inf"
 _BEFORE_VALUE = np.frombuffer(b":,[ \t\r-", np.uint8)
 
 Types = Mapping[str, pa.DataType]
 
 
-def columns(source: Source, chunk: bytes, types: Types) -> dict[str, Any] | None:
-    """Columns of the chunk, one value for each line, or None if Python must look.
+def read_columns(settings: ReadSettings, chunk: bytes, types: Types) -> dict[str, Any] | None:
+    """Return Arrow columns by path, or None if Python has to parse the chunk.
 
     Parameters
     ----------
@@ -47,25 +46,21 @@ def columns(source: Source, chunk: bytes, types: Types) -> dict[str, Any] | None
     chunk : bytes
         Whole lines.
     types : mapping of str to pyarrow.DataType
-        Type of each path. A missing field and a null are both null.
-
-    Returns
-    -------
-    dict of str to pyarrow.Array, or None
+        Type of each path. Missing fields and nulls are both null.
     """
-    schema = _schema(types)
-    if schema is None or not _is_plain(source, chunk, types):
+    schema = _make_schema(types)
+    if schema is None or not _is_plain(settings, chunk, types):
         return None
     try:
-        table = _parsed(chunk, schema)
+        table = _parse_json(chunk, schema)
     except (pa.ArrowException, UnicodeError):
         return None
     if table.num_rows != chunk.count(b"\n"):
         return None  # several objects on a line
-    return {path: _column(table, path) for path in types}
+    return {path: _get_column(table, path) for path in types}
 
 
-def _parsed(chunk: bytes, schema: pa.Schema) -> pa.Table:
+def _parse_json(chunk: bytes, schema: pa.Schema) -> pa.Table:
     return arrow_json.read_json(
         pa.BufferReader(chunk),
         read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
@@ -75,8 +70,8 @@ def _parsed(chunk: bytes, schema: pa.Schema) -> pa.Table:
     )
 
 
-def _schema(types: Types) -> pa.Schema | None:
-    """The fields as nested structures; None if one is both a value and a structure."""
+def _make_schema(types: Types) -> pa.Schema | None:
+    """Return paths as a nested schema; None if a path is both a value and a structure."""
     tree: dict[str, Any] = {}
     for path, kind in types.items():
         *above, last = path.split(".")
@@ -89,23 +84,23 @@ def _schema(types: Types) -> pa.Schema | None:
             return None
         node[last] = kind
     try:
-        return pa.schema(_nested(tree))
+        return pa.schema(_make_fields(tree))
     except UnicodeError:
         return None
 
 
-def _nested(tree: Mapping[str, Any]) -> list[pa.Field]:
+def _make_fields(tree: Mapping[str, Any]) -> list[pa.Field]:
     return [
-        pa.field(name, pa.struct(_nested(kind)) if isinstance(kind, dict) else kind)
+        pa.field(name, pa.struct(_make_fields(kind)) if isinstance(kind, dict) else kind)
         for name, kind in tree.items()
     ]
 
 
-def _is_plain(source: Source, chunk: bytes, types: Types) -> bool:
-    """Whether each line is one that both parsers read alike, if PyArrow reads it at all."""
+def _is_plain(settings: ReadSettings, chunk: bytes, types: Types) -> bool:
+    """Whether both parsers give the same result for each line that PyArrow accepts."""
     return (
-        source.kind == "json"
-        and source.encoding == "utf-8"
+        settings.kind == "json"
+        and settings.encoding == "utf-8"
         and not (b"N" in chunk and b"-NaN" in chunk)
         and _has_plain_lines(np.frombuffer(chunk, np.uint8))
         and not (b"I" in chunk and _has_infinity(np.frombuffer(chunk, np.uint8)))
@@ -115,28 +110,28 @@ def _is_plain(source: Source, chunk: bytes, types: Types) -> bool:
 
 
 def _has_plain_lines(text: Any) -> bool:
-    """Whether each line begins and ends as an object does, and none is very long.
+    """Whether each line starts with "{", ends with "}" and is not too long.
 
-    Between "}" and "{" no value of JSON goes on: so no object spans lines.
+    No JSON value continues across "}", line end and "{", so no object spans lines.
     """
     ends = np.flatnonzero(text == _LINE_END)
     starts = np.concatenate(([0], ends[:-1] + 1))
     return bool(
         (text[starts] == _OPENED).all()
         and (text[ends - 1] == _CLOSED).all()
-        and (ends - starts).max() < LONGEST_LINE
+        and (ends - starts).max() < MAX_LINE
     )
 
 
 def _has_infinity(text: Any) -> bool:
-    """Whether the letters Inf stand in it, not in a text; a search for three takes ten times."""
+    """Whether ``Inf`` occurs as a value; comparing bytes is ten times as fast as a regex."""
     at = np.flatnonzero(text[1:-2] == _INFINITY[0]) + 1
     at = at[(text[at + 1] == _INFINITY[1]) & (text[at + 2] == _INFINITY[2])]
     return bool(np.isin(text[at - 1], _BEFORE_VALUE).any())
 
 
 def _has_dotted_name(chunk: bytes, types: Types) -> bool:
-    """Whether a field may have the very name of a path of nested ones."""
+    """Whether a field may be named exactly like a path of nested fields."""
     dotted = [path for path in types if "." in path]
     return bool(dotted) and (
         any(f'"{path}"'.encode(errors="replace") in chunk for path in dotted)
@@ -153,7 +148,7 @@ def _is_utf8(chunk: bytes) -> bool:
     return True
 
 
-def _column(table: pa.Table, path: str) -> pa.Array:
+def _get_column(table: pa.Table, path: str) -> pa.Array:
     name, *below = path.split(".")
     column = table.column(name).combine_chunks()
     for part in below:
@@ -161,8 +156,8 @@ def _column(table: pa.Table, path: str) -> pa.Array:
     return column
 
 
-def type_of(values: Any) -> pa.DataType | None:
-    """The one type of all values, if both sides compare values of that type alike."""
+def infer_arrow_type(values: Any) -> pa.DataType | None:
+    """Return the common type of the values if Arrow and Python compare it alike, else None."""
     kinds = {type(value) for value in values}
     if kinds == {str}:
         return pa.string()
@@ -173,58 +168,62 @@ def type_of(values: Any) -> pa.DataType | None:
     return None
 
 
-class Filter:
-    """The conditions of a :class:`Where` that can be answered from columns."""
+class ColumnFilter:
+    """The conditions of a :class:`RecordFilter` that can be evaluated on Arrow columns."""
 
-    def __init__(self, where: Where | None) -> None:
+    def __init__(self, where: RecordFilter | None) -> None:
         conditions = where.conditions if where else ()
         self.sets: dict[str, pa.Array] = {}
         for path, condition in conditions:
-            kind = type_of(condition.values) if isinstance(condition, OneOf) else None
-            if isinstance(condition, OneOf) and kind is not None:
-                # As JSON, because for pa.array PyArrow imports pandas, if there is one.
+            kind = (
+                infer_arrow_type(condition.values)
+                if isinstance(condition, OneOfCondition)
+                else None
+            )
+            if isinstance(condition, OneOfCondition) and kind is not None:
+                # Parsed from JSON, because pa.array imports pandas if that is installed.
                 lines = "".join(json.dumps({"v": value}) + "\n" for value in condition.values)
                 try:
-                    table = _parsed(lines.encode(), pa.schema([("v", kind)]))
-                except pa.ArrowInvalid:  # half of a pair of surrogates, which is no text
+                    table = _parse_json(lines.encode(), pa.schema([("v", kind)]))
+                except pa.ArrowInvalid:  # an unpaired surrogate
                     continue
                 self.sets[path] = table.column("v").combine_chunks()
         self.types = {path: values.type for path, values in self.sets.items()}
         self.is_whole = len(self.sets) == len(conditions)
 
-    def mask(self, found: Mapping[str, Any]) -> Any:
-        """Which lines meet these conditions; None when there are none."""
+    def mask(self, columns: Mapping[str, Any]) -> Any:
+        """Return a boolean mask of the lines that meet the conditions; None without conditions."""
         mask = None
         for path, values in self.sets.items():
-            this = compute.is_in(found[path], value_set=values)
+            this = compute.is_in(columns[path], value_set=values)
             mask = this if mask is None else compute.and_(mask, this)
         return mask
 
 
-def ended_chunks(source: Source, part: Part) -> Iterator[tuple[Any, int, bytes]]:
-    """Spans, places and chunks of a partition; the last line has an end too."""
+def iterate_chunks(settings: ReadSettings, part: BagPartition) -> Iterator[tuple[Any, int, bytes]]:
+    """Yield byte range, offset and chunk for a partition; every chunk ends with a line end."""
     for span in part:
-        for place, chunk in chunks(source.store, span):
+        for place, chunk in chunks(settings.store, span):
             yield span, place, chunk if chunk.endswith(b"\n") else chunk + b"\n"
 
 
-def matching(source: Source, part: Part, where: Where) -> Iterator[Any]:
-    """All records of a partition that match, and perhaps some that do not."""
-    tally = Tally(source, part)
-    conditions = Filter(where)
-    tries = TRIES if conditions.sets else 0
-    for span, place, chunk in ended_chunks(source, part):
-        found = columns(source, chunk, conditions.types) if tries else None
-        if found is None:
-            tries = max(0, tries - 1)
-            yield from parse(source, span, place, chunk, tally)
+def read_matching(settings: ReadSettings, part: BagPartition, where: RecordFilter) -> Iterator[Any]:
+    """Yield a superset of the matching records of a partition, pre-filtered with Arrow."""
+    counter = LineCounter(settings, part)
+    conditions = ColumnFilter(where)
+    refusals_left = MAX_REFUSALS if conditions.sets else 0
+    for span, place, chunk in iterate_chunks(settings, part):
+        columns = read_columns(settings, chunk, conditions.types) if refusals_left else None
+        if columns is None:
+            refusals_left = max(0, refusals_left - 1)
+            yield from parse_lines(settings, span, place, chunk, counter)
             continue
-        mask = conditions.mask(found)
+        mask = conditions.mask(columns)
         hits = mask.true_count
-        tally.good += len(mask) - hits
-        if hits > MOST * len(mask):
-            tries = 0
+        counter.good += len(mask) - hits
+        if hits > MAX_MATCH_SHARE * len(mask):
+            refusals_left = 0
         if hits:
             lines = compress(chunk.split(b"\n"), mask.to_pylist())
-            yield from parse(source, span, place, b"\n".join(lines), tally)
-    tally.close()
+            yield from parse_lines(settings, span, place, b"\n".join(lines), counter)
+    counter.close()

@@ -1,4 +1,4 @@
-"""Whole lines of a part of a file, in chunks of bytes."""
+"""Read whole lines of a byte range of a file, in chunks."""
 
 from __future__ import annotations
 
@@ -6,54 +6,54 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hyperplane.collections.bags.files import Span
+from hyperplane.collections.bags.files import TextByteRange
 from hyperplane.errors import ReadError
-from hyperplane.stores.naming import DAMAGE, unpacked
-from hyperplane.stores.secrets import said, shown
+from hyperplane.stores.file_names import DAMAGE_ERRORS, decompress
+from hyperplane.stores.redaction import describe_error, redact_url
 
-#: Bytes that are read and parsed at once; so a reader that stops early has read little.
+#: Bytes that are read and parsed at once; small, because some readers stop early.
 STEP = 1 << 20
 BOM = b"\xef\xbb\xbf"
 
 
 @contextmanager
-def _named(span: Span, store: Any) -> Iterator[None]:
-    """Say of which file a fault is, and what it means."""
+def _naming_file(span: TextByteRange, store: Any) -> Iterator[None]:
+    """Convert errors to a ReadError that names the file."""
     try:
         yield
     except ReadError:
         raise
     except FileNotFoundError as error:
-        gone = "it was there when the bag was made and is gone"
-        raise ReadError(shown(span.path), gone) from error
-    except DAMAGE as error:
+        gone = "the file is gone: it was deleted after the bag was made"
+        raise ReadError(redact_url(span.path), gone) from error
+    except DAMAGE_ERRORS as error:
         cut = isinstance(error, EOFError) or "runcated" in str(error)
-        wrong = _truncated(span) if cut else said(error, store.storage_options)
-        raise ReadError(shown(span.path), wrong) from error
+        wrong = _describe_truncation(span) if cut else describe_error(error, store.storage_options)
+        raise ReadError(redact_url(span.path), wrong) from error
 
 
-def _truncated(span: Span) -> str:
-    return f"its {span.packing} data stops before its end; the file is truncated, copy it again"
+def _describe_truncation(span: TextByteRange) -> str:
+    return f"its {span.packing} data ends early: the file is truncated; copy it again"
 
 
 @contextmanager
-def _opened(store: Any, span: Span) -> Iterator[Any]:
-    with store.open(span.path, "rb") as raw, unpacked(raw, span.packing) as opened:
+def _open_unpacked(store: Any, span: TextByteRange) -> Iterator[Any]:
+    with store.open(span.path, "rb") as raw, decompress(raw, span.packing) as opened:
         yield opened
 
 
-def chunks(store: Any, span: Span) -> Iterator[tuple[int, bytes]]:
-    """Chunks of whole lines, each with the place of its first byte in the unpacked file.
+def chunks(store: Any, span: TextByteRange) -> Iterator[tuple[int, bytes]]:
+    """Yield chunks of whole lines, each with its offset in the uncompressed file.
 
-    A line belongs to the span in which its first byte is. Only the last line of a file may lack
-    its line end. A byte order mark at the start of the file is no part of its first line.
+    A line belongs to the range that contains its first byte. Only the last line of a file may
+    lack its line end. A byte order mark at the start of the file is skipped.
 
     Raises
     ------
     ReadError
-        When the file cannot be read to the end of the span.
+        When the file cannot be read to the end of the range.
     """
-    with _named(span, store), _opened(store, span) as file:
+    with _naming_file(span, store), _open_unpacked(store, span) as file:
         for place, chunk in _whole_lines(file, span):
             if place == 0 and chunk.startswith(BOM):
                 place, chunk = len(BOM), chunk[len(BOM) :]
@@ -61,11 +61,11 @@ def chunks(store: Any, span: Span) -> Iterator[tuple[int, bytes]]:
                 yield place, chunk
 
 
-def _whole_lines(file: Any, span: Span) -> Iterator[tuple[int, bytes]]:
+def _whole_lines(file: Any, span: TextByteRange) -> Iterator[tuple[int, bytes]]:
     place, end = span.start, span.end
     skipping = place > 0
     if skipping:
-        place -= 1  # the byte before says whether a line begins here
+        place -= 1  # the preceding byte tells whether a line starts at place
         file.seek(place)
     pending: list[bytes] = []
     while block := file.read(STEP):
@@ -92,13 +92,13 @@ def _whole_lines(file: Any, span: Span) -> Iterator[tuple[int, bytes]]:
         yield place, b"".join(pending)
 
 
-def line_number(store: Any, span: Span, place: int) -> int:
-    """Number, from 1, of the line that begins at a place of the unpacked file.
+def line_number(store: Any, span: TextByteRange, place: int) -> int:
+    """Return the number, from 1, of the line at an offset of the uncompressed file.
 
-    Reads the file up to there.
+    Reads the file up to that offset.
     """
     number, left = 1, place
-    with _named(span, store), _opened(store, span) as file:
+    with _naming_file(span, store), _open_unpacked(store, span) as file:
         while left and (block := file.read(min(STEP, left))):
             number += block.count(b"\n")
             left -= len(block)

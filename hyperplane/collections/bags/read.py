@@ -1,4 +1,4 @@
-"""``read_records`` and ``bad_records``."""
+"""``read_records`` and ``bad_records``: bags of the records of text files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from hyperplane.collections.bags import files
-from hyperplane.collections.bags.files import Part
-from hyperplane.collections.bags.graph import Reading, lazy, read_bag, reading_of
+from hyperplane.collections.bags.files import BagPartition
+from hyperplane.collections.bags.graph import BagSource, get_bag_source, lazy_task, read_bag
 from hyperplane.collections.bags.lines import chunks
-from hyperplane.collections.bags.records import Bad, Source, Tally, parse, read_part
+from hyperplane.collections.bags.records import (
+    BadLine,
+    LineCounter,
+    ReadSettings,
+    parse_lines,
+    read_partition,
+)
 from hyperplane.collections.flags import is_one_of
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import check_call
@@ -34,47 +40,47 @@ def read_records(
     encoding: str = "utf-8",
     limit: float = 0.01,
 ) -> Bag:
-    r"""A bag of the records of JSON lines or text files.
+    r"""Read JSON lines or text files as a bag of records.
 
-    Large files are cut at line ends, small ones are joined, so that partitions are of about one
-    size; a packed file (``.gz``, ``.bz2``, ``.xz``, ``.zst``, ``.lz4``, ``.zip``) cannot be cut.
-    The order is that of the URLs, and within a glob or folder the natural one of the names:
-    ``part-2`` before ``part-10``. Blank lines of JSON are no records and are passed over; of text
+    Large files are divided at line ends and small ones joined, so that partitions have similar
+    sizes; a compressed file (``.gz``, ``.bz2``, ``.xz``, ``.zst``, ``.lz4``, ``.zip``) cannot be
+    divided. The order is that of the URLs, and within a glob or folder the natural order of the
+    names: ``part-2`` before ``part-10``. Blank lines of JSON files are skipped; in text files
     each line is a record, without its line end.
 
-    A line that is not of the encoding, not JSON or no JSON object is *bad*: it is left out, and a
-    :class:`~hyperplane.errors.BadLinesWarning` counts the bad lines of each partition when that
-    has been read to its end; it reaches the client from any worker. More of them than ``limit``
-    allows end the compute with :class:`~hyperplane.errors.BadLines`. :func:`bad_records` gives
-    all of them.
+    A line that cannot be decoded, is not JSON, or is not a JSON object is *bad*: it is left out,
+    and a :class:`~hyperplane.errors.BadLinesWarning` gives the number of bad lines at the end of
+    each partition; warnings of workers reach the client. If ``limit`` is exceeded, the
+    computation raises :class:`~hyperplane.errors.BadLines`. :func:`bad_records` returns all bad
+    lines.
 
     Parameters
     ----------
     urls : str, path or list of them
-        Files, globs, folders, or URLs that fsspec opens; all on one store. Each file is read once.
+        Files, globs, folders, or fsspec URLs; all on one file system. Each file is read once.
     format : {"json", "text"}, optional
-        By default what the names say: ``.jsonl``, ``.ndjson`` and ``.json`` are JSON with one
-        object a line; ``.txt``, ``.text`` and ``.log`` are text.
+        By default inferred from the suffix: ``.jsonl``, ``.ndjson`` and ``.json`` are JSON with
+        one object per line; ``.txt``, ``.text`` and ``.log`` are text.
     blocksize : int or str, optional
-        Bytes of text in a partition, such as ``"64MB"``. By default what makes four partitions
-        for each thread of the cluster, but no fewer than 8 MB and no more than 64 MB.
+        Bytes of text in a partition, such as ``"64MB"``. By default four partitions for each
+        thread of the cluster, but at least 8 MB and at most 64 MB.
     storage_options : mapping, optional
-        For the file system of the URLs.
+        Options of the fsspec file system.
     encoding : str
-        Of the text; a line end must be the one byte 0x0A in it.
+        Encoding of the text, in which a line end must be the single byte 0x0A.
     limit : float
-        The share of a partition's lines that may be bad, from 0 to 1. Unless it is 0, ten bad
-        lines pass whatever their share, if they are no more than half of the lines.
+        Maximum fraction of bad lines in a partition, from 0 to 1. Unless it is 0, ten bad lines
+        are always allowed if they are at most half of the lines.
 
     Returns
     -------
     dask.bag.Bag
-        Of mappings, or of text.
+        Mappings for JSON, text otherwise.
 
     Raises
     ------
     RequestError
-        With every URL that names no file, and every argument that cannot be.
+        With every URL that matches no file, and every invalid argument.
 
     Examples
     --------
@@ -84,28 +90,28 @@ def read_records(
     >>> read_records(folder / "*.jsonl").compute(scheduler="sync")
     [{'n': 1}, {'n': 2}]
     """
-    size, name, faults = _settings(format, blocksize, encoding, limit)
+    size, name, faults = _check_settings(format, blocksize, encoding, limit)
     try:
-        found, kind = files.find(urls, storage_options, format)
+        files_found, kind = files.find_files(urls, storage_options, format)
     except RequestError as error:
         raise RequestError([*faults, *error.faults]) from error.__cause__
     check(faults)
-    parts = files.split(found, size)
-    store = found[0].store
-    source = Source(store.system, kind, name, float(limit))
-    stamps = [(file.path, file.size, file.stamp) for file in found]
+    parts = files.split_into_partitions(files_found, size)
+    store = files_found[0].store
+    settings = ReadSettings(store.system, kind, name, float(limit))
+    stamps = [(file.path, file.size, file.stamp) for file in files_found]
     token = tokenize(stamps, parts, kind, name, limit, store)
-    return read_bag("read-records", _records, Reading(source, parts, token=token))
+    return read_bag("read-records", _records, BagSource(settings, parts, token=token))
 
 
-def _records(source: Source, part: Part, *_: Any) -> Iterator[Any]:
-    return read_part(source, part)
+def _records(settings: ReadSettings, part: BagPartition, *_: Any) -> Iterator[Any]:
+    return read_partition(settings, part)
 
 
-def _settings(
+def _check_settings(
     kind: Any, blocksize: Any, encoding: Any, limit: Any
 ) -> tuple[int | None, str, list[Fault]]:
-    """Block size in bytes, name of the encoding, and what is wrong with the arguments."""
+    """Return block size in bytes, normalized encoding name, and faults."""
     faults = []
     if not is_one_of(kind, (None, "json", "text")):
         faults.append(Fault("format", repr(kind)[:80], "'json' or 'text'"))
@@ -127,7 +133,7 @@ def _settings(
         allowed = "an encoding in which a line end is one byte, such as utf-8, cp1252 or shift_jis"
         faults.append(Fault("encoding", repr(encoding), allowed, "convert the files to utf-8"))
     if isinstance(limit, bool) or not isinstance(limit, Real) or not _is_share(limit):
-        faults.append(Fault("limit", repr(limit), "a share from 0 to 1, such as 0.01"))
+        faults.append(Fault("limit", repr(limit), "a fraction from 0 to 1, such as 0.01"))
     return size, name.replace("utf-8-sig", "utf-8"), faults
 
 
@@ -137,25 +143,25 @@ def _is_share(number: Any) -> bool:
 
 @check_call
 def bad_records(bag: Bag) -> Bag:
-    r"""The lines that :func:`read_records` leaves out, whatever their number.
+    r"""Return all bad lines that :func:`read_records` leaves out.
 
-    Lazy; to compute it reads the files again, and those that are cut into several partitions
-    twice, to count their lines.
+    The result is lazy. Computing it reads the files again; files that are divided into several
+    partitions are read twice, to count lines.
 
     Parameters
     ----------
     bag : dask.bag.Bag
-        From :func:`read_records`, or from :func:`select` straight after it.
+        From :func:`read_records`, or from :func:`select` applied directly to that.
 
     Returns
     -------
     dask.bag.Bag
-        Of mappings: ``file``, ``line`` (from 1), ``text`` and ``reason``.
+        Mappings with ``file``, ``line`` (from 1), ``text`` and ``reason``.
 
     Raises
     ------
     RequestError
-        When the bag does not come straight from files.
+        When the bag was not read directly from files.
 
     Examples
     --------
@@ -166,49 +172,61 @@ def bad_records(bag: Bag) -> Bag:
     ...     print(bad["line"], bad["text"], bad["reason"])
     2 {"n":  not JSON (Expecting value: line 1 column 6 (char 5))
     """
-    reading = reading_of(bag) if isinstance(bag, Bag) else None
-    if reading is None:
-        asked = f"a {type(bag).__name__} that does not come straight from files"
-        raise RequestError([Fault("bag", asked, "what read_records gave")])
-    token = tokenize(reading.token)
+    source = get_bag_source(bag) if isinstance(bag, Bag) else None
+    if source is None:
+        asked = f"a {type(bag).__name__} that was not read directly from files"
+        raise RequestError(
+            [
+                Fault(
+                    "bag",
+                    asked,
+                    "a bag from hyperplane.bag.read_records, or from select applied directly to it",
+                )
+            ]
+        )
+    token = tokenize(source.token)
     name, count = f"bad-records-{token}", f"count-lines-{token}"
     tasks: dict[Any, Any] = {}
-    for i, part in enumerate(reading.parts):
+    for i, part in enumerate(source.parts):
         before: Any = 0
         if part[0].start:
-            # A file that is cut fills its partitions alone, one after the other.
-            above = TaskRef((count, i - 1)) if reading.parts[i - 1][0].start else 0
-            tasks[count, i] = Task((count, i), _count, reading.source, reading.parts[i - 1], above)
+            # A divided file occupies consecutive partitions, without other files.
+            above = TaskRef((count, i - 1)) if source.parts[i - 1][0].start else 0
+            tasks[count, i] = Task(
+                (count, i), _count_lines_before, source.settings, source.parts[i - 1], above
+            )
             before = TaskRef((count, i))
-        tasks[name, i] = lazy((name, i), _bad_of, reading.source, part, before)
-    return Bag(HighLevelGraph.from_collections(name, tasks), name, len(reading.parts))
+        tasks[name, i] = lazy_task((name, i), _read_bad_lines, source.settings, part, before)
+    return Bag(HighLevelGraph.from_collections(name, tasks), name, len(source.parts))
 
 
-def _count(source: Source, part: Part, above: int) -> int:
-    """Lines of a file up to the end of a part of it."""
-    return above + sum(chunk.count(b"\n") for _, chunk in chunks(source.store, part[0]))
+def _count_lines_before(settings: ReadSettings, part: BagPartition, above: int) -> int:
+    """Return the number of lines of a file up to the end of a byte range."""
+    return above + sum(chunk.count(b"\n") for _, chunk in chunks(settings.store, part[0]))
 
 
-class _Collected(Tally):
-    """A tally that keeps all bad lines, and warns of none."""
+class _BadLineCollector(LineCounter):
+    """A line counter that collects all bad lines and does not warn."""
 
-    def __init__(self, source: Source, part: Part) -> None:
-        super().__init__(source, part)
-        self.all: list[Bad] = []
+    def __init__(self, settings: ReadSettings, part: BagPartition) -> None:
+        super().__init__(settings, part)
+        self.all: list[BadLine] = []
 
-    def add(self, bad: Bad) -> None:
+    def add(self, bad: BadLine) -> None:
         self.all.append(bad)
 
 
-def _bad_of(source: Source, part: Part, before: int) -> Iterator[dict[str, Any]]:
-    tally = _Collected(source, part)
+def _read_bad_lines(
+    settings: ReadSettings, part: BagPartition, before: int
+) -> Iterator[dict[str, Any]]:
+    counter = _BadLineCollector(settings, part)
     for span in part:
         line = 1 + (before if span.start else 0)
-        for place, chunk in chunks(source.store, span):
-            for _ in parse(source, span, place, chunk, tally):
-                pass  # the good ones
-            for bad in tally.all:
+        for place, chunk in chunks(settings.store, span):
+            for _ in parse_lines(settings, span, place, chunk, counter):
+                pass  # good records
+            for bad in counter.all:
                 text, reason = bad.text, bad.reason
                 yield {"file": span.path, "line": line + bad.after, "text": text, "reason": reason}
-            tally.all.clear()
+            counter.all.clear()
             line += chunk.count(b"\n")

@@ -1,4 +1,4 @@
-"""Records from lines; what is no record is counted, and named when asked."""
+"""Parse lines into records, and count and report bad lines."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from hyperplane.collections.bags.errors import cut, places
-from hyperplane.collections.bags.files import Part, Span
+from hyperplane.collections.bags.files import BagPartition, TextByteRange
 from hyperplane.collections.bags.lines import chunks, line_number
+from hyperplane.collections.bags.messages import describe_files, shorten
 from hyperplane.errors import BadLines, BadLinesWarning
 from hyperplane.units import plural
 
-#: Bad lines that pass in a small partition, as long as they are no more than half of it.
-FEW = 10
+#: Bad lines that are always allowed, if they are at most half of the partition.
+MIN_ALLOWED = 10
 _SPACE = " \t\r\n"
 
-# One call of the scanner itself; json.loads spends as long again around it on a short line.
+# Called directly, because json.loads takes twice as long for a short line.
 _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
-class Source:
+class ReadSettings:
     """How the files of a bag are read."""
 
     store: Any = field(repr=False)  # its options may hold secrets
@@ -33,56 +33,59 @@ class Source:
     limit: float
 
 
-class Bad(NamedTuple):
-    """A line that is no record: so many lines after the one that begins at ``place``."""
+class BadLine(NamedTuple):
+    """A bad line: ``after`` lines after the line at byte offset ``place``."""
 
-    span: Span
+    span: TextByteRange
     place: int
     after: int
     text: str
     reason: str
 
 
-class Tally:
-    """Counts the lines of a partition, and warns or raises when it ends."""
+class LineCounter:
+    """Counts the good and bad lines of a partition, and warns or raises at its end."""
 
-    def __init__(self, source: Source, part: Part) -> None:
-        self.source, self.part = source, part
+    def __init__(self, settings: ReadSettings, part: BagPartition) -> None:
+        self.settings, self.part = settings, part
         self.good = self.bad = 0
-        self.first: Bad | None = None
+        self.first: BadLine | None = None
 
-    def add(self, bad: Bad) -> None:
+    def add(self, bad: BadLine) -> None:
         """Count a bad line."""
         self.bad += 1
         self.first = self.first or bad
 
     def close(self) -> None:
-        """Say what was left out; raise when it is more than the limit allows."""
+        """Warn about bad lines, or raise BadLines if they exceed the limit."""
         if self.first is None:
             return
-        lines, limit = self.good + self.bad, self.source.limit
-        allowed = max(limit * lines, min(FEW, lines // 2) if limit else 0)
-        where = places([span.path for span in self.part])
-        said = f"{self.bad} of {plural(lines, 'line')} left out of {where}"
+        lines, limit = self.good + self.bad, self.settings.limit
+        allowed = max(limit * lines, min(MIN_ALLOWED, lines // 2) if limit else 0)
+        where = describe_files([span.path for span in self.part])
+        summary = f"{self.bad} of {plural(lines, 'line')} left out of {where}"
         if self.bad > allowed:
-            raise self._too_many(self.first, lines)
+            raise self._make_error(self.first, lines)
         first, span = self.first, self.first.span
-        # Not read again from the start of a large file for a warning.
-        at = f"near byte {first.place}" if span.start else f"line {self._number(first)}"
-        _warn(f"{said}; the first: {at} of {span.path}, {first.reason}: {cut(first.text)!r}")
+        # A line number would need reading a large file from its start, too slow for a warning.
+        at = f"near byte {first.place}" if span.start else f"line {self._line_number(first)}"
+        _warn(
+            f"{summary}; the first is {at} of {span.path}, {first.reason}: {shorten(first.text)!r}"
+        )
 
-    def _number(self, bad: Bad) -> int:
-        return line_number(self.source.store, bad.span, bad.place) + bad.after
+    def _line_number(self, bad: BadLine) -> int:
+        return line_number(self.settings.store, bad.span, bad.place) + bad.after
 
-    def _too_many(self, first: Bad, lines: int) -> BadLines:
-        number = self._number(first)
-        advice = "repair the file, or raise limit= if they may be left out"
+    def _make_error(self, first: BadLine, lines: int) -> BadLines:
+        number = self._line_number(first)
+        advice = "repair the file, or raise limit= to allow leaving them out"
         if first.text.lstrip().startswith("[") or first.text.strip() in {"{", "["}:
-            advice = "write one whole object per line: an array or indented JSON is no JSON lines"
+            advice = "write one object per line: a JSON array or indented JSON is not JSON lines"
         return BadLines(
-            f"{self.bad} of {plural(lines, 'line')} of a partition are no records, "
-            f"which is more than limit={self.source.limit:g} allows; the first: "
-            f"line {number} of {first.span.path}, {first.reason}: {cut(first.text)!r}; {advice}",
+            f"{self.bad} of {plural(lines, 'line')} of a partition are bad, "
+            f"more than limit={self.settings.limit:g} allows; the first is "
+            f"line {number} of {first.span.path}, {first.reason}: {shorten(first.text)!r}; "
+            f"{advice}",
             first.span.path,
             number,
             self.bad,
@@ -91,36 +94,40 @@ class Tally:
 
 
 def _warn(message: str) -> None:
-    """Warn here and, from a worker, at the client."""
+    """Warn in this process and, if it is a worker, also at the client."""
     distributed = sys.modules.get("distributed")
     warn: Callable[..., None] = distributed.warn if distributed else warnings.warn
     warn(message, BadLinesWarning)
 
 
-def read_part(source: Source, part: Part) -> Iterator[Any]:
-    """The records of a partition, as they are asked for."""
-    tally = Tally(source, part)
+def read_partition(settings: ReadSettings, part: BagPartition) -> Iterator[Any]:
+    """Yield the records of a partition, reading lazily."""
+    counter = LineCounter(settings, part)
     for span in part:
-        for place, chunk in chunks(source.store, span):
-            yield from parse(source, span, place, chunk, tally)
-    tally.close()
+        for place, chunk in chunks(settings.store, span):
+            yield from parse_lines(settings, span, place, chunk, counter)
+    counter.close()
 
 
-def parse(source: Source, span: Span, place: int, chunk: bytes, tally: Tally) -> Iterator[Any]:
-    """The records of a chunk of whole lines."""
+def parse_lines(
+    settings: ReadSettings, span: TextByteRange, place: int, chunk: bytes, counter: LineCounter
+) -> Iterator[Any]:
+    """Yield the records of a chunk of whole lines."""
     try:
-        text = chunk.decode(source.encoding)
+        text = chunk.decode(settings.encoding)
     except UnicodeDecodeError:
         text = None
     if text is None:
-        for number, line in enumerate(_split(chunk, b"\n")):
-            yield from _of_line(source, Bad(span, place, number, "", ""), line, tally)
+        for number, line in enumerate(_split_lines(chunk, b"\n")):
+            yield from _parse_bytes_line(
+                settings, BadLine(span, place, number, "", ""), line, counter
+            )
         return
-    lines = _split(text, "\n")
+    lines = _split_lines(text, "\n")
     if "\r" in text:
         lines = [line.removesuffix("\r") for line in lines]
-    if source.kind == "text":
-        tally.good += len(lines)
+    if settings.kind == "text":
+        counter.good += len(lines)
         yield from lines
     else:
         for number, line in enumerate(lines):
@@ -129,50 +136,52 @@ def parse(source: Source, span: Span, place: int, chunk: bytes, tally: Tally) ->
             except (StopIteration, ValueError, RecursionError):
                 record, end = None, -1
             if end == len(line) and type(record) is dict:
-                tally.good += 1
+                counter.good += 1
                 yield record
             else:
-                yield from _unusual(Bad(span, place, number, line, ""), tally)
+                yield from _parse_unusual_line(BadLine(span, place, number, line, ""), counter)
 
 
-def _split(text: Any, mark: Any) -> list[Any]:
-    """Lines without their ends; after the last line end there is no line."""
+def _split_lines(text: Any, mark: Any) -> list[Any]:
+    """Split into lines without line ends; nothing follows the last line end."""
     lines: list[Any] = text.split(mark)
     if not lines[-1]:
         lines.pop()
     return lines
 
 
-def _of_line(source: Source, bad: Bad, line: bytes, tally: Tally) -> Iterator[Any]:
-    """The record of a line in a chunk that is not all of the encoding."""
+def _parse_bytes_line(
+    settings: ReadSettings, bad: BadLine, line: bytes, counter: LineCounter
+) -> Iterator[Any]:
+    """Yield the record of a line from a chunk that could not be decoded as a whole."""
     try:
-        text = line.decode(source.encoding).removesuffix("\r")
+        text = line.decode(settings.encoding).removesuffix("\r")
     except UnicodeDecodeError as error:
-        text = line.decode(source.encoding, errors="backslashreplace").rstrip("\r")
-        tally.add(bad._replace(text=text, reason=f"not {source.encoding} ({error.reason})"))
+        text = line.decode(settings.encoding, errors="backslashreplace").rstrip("\r")
+        counter.add(bad._replace(text=text, reason=f"not {settings.encoding} ({error.reason})"))
         return
-    if source.kind == "text":
-        tally.good += 1
+    if settings.kind == "text":
+        counter.good += 1
         yield text
     else:
-        yield from _unusual(bad._replace(text=text), tally)
+        yield from _parse_unusual_line(bad._replace(text=text), counter)
 
 
-def _unusual(bad: Bad, tally: Tally) -> Iterator[dict[str, Any]]:
-    """The record of a line that has spaces around it, is blank, or is none."""
+def _parse_unusual_line(bad: BadLine, counter: LineCounter) -> Iterator[dict[str, Any]]:
+    """Yield the record of a line with surrounding space; none if it is blank or bad."""
     stripped = bad.text.strip(_SPACE)
     if not stripped:
         return
-    record = _read_json(stripped)
+    record = _parse_object(stripped)
     if isinstance(record, str):
-        tally.add(bad._replace(reason=record))
+        counter.add(bad._replace(reason=record))
     else:
-        tally.good += 1
+        counter.good += 1
         yield record
 
 
-def _read_json(text: str) -> dict[str, Any] | str:
-    """An object, or why the text is none."""
+def _parse_object(text: str) -> dict[str, Any] | str:
+    """Return the JSON object, or the reason why the text is not one."""
     try:
         record = json.loads(text)
     except RecursionError:
@@ -180,8 +189,14 @@ def _read_json(text: str) -> dict[str, Any] | str:
     except ValueError as error:
         return f"not JSON ({error})"
     if not isinstance(record, dict):
-        return f"JSON, but no object but {_KINDS.get(type(record), 'null')}"
+        return f"JSON, but {_JSON_NAMES.get(type(record), 'null')} instead of an object"
     return record
 
 
-_KINDS = {list: "an array", str: "text", int: "a number", float: "a number", bool: "a truth value"}
+_JSON_NAMES = {
+    list: "an array",
+    str: "text",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+}

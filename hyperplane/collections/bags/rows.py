@@ -1,4 +1,4 @@
-"""Records as the rows of pandas dataframes, a partition at a time."""
+"""Convert the records of a partition to a pandas dataframe."""
 
 from __future__ import annotations
 
@@ -9,76 +9,98 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import compute
 
-from hyperplane.collections.bags.fields import Getter, Where
-from hyperplane.collections.bags.files import Part
-from hyperplane.collections.bags.kernel import TRIES, Filter, columns, ended_chunks
+from hyperplane.collections.bags.fields import FieldGetter, RecordFilter
+from hyperplane.collections.bags.files import BagPartition
+from hyperplane.collections.bags.kernel import (
+    MAX_REFUSALS,
+    ColumnFilter,
+    iterate_chunks,
+    read_columns,
+)
 from hyperplane.collections.bags.lines import line_number
-from hyperplane.collections.bags.records import Source, Tally, parse
-from hyperplane.collections.bags.types import EXACT, Column, array, finished, series, takes_null
+from hyperplane.collections.bags.records import LineCounter, ReadSettings, parse_lines
+from hyperplane.collections.bags.types import (
+    MAX_EXACT,
+    BagColumn,
+    cast_to_column,
+    make_array,
+    make_series,
+    takes_null,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def frame(decided: Sequence[Column], pieces: Sequence[list[Any]]) -> pd.DataFrame:
-    """A pandas dataframe of columns, each in pieces."""
-    import pandas as pd  # here, for programs that make no dataframe
+def make_frame(decided: Sequence[BagColumn], pieces: Sequence[list[Any]]) -> pd.DataFrame:
+    """Return a pandas dataframe of columns, each given as a list of arrays."""
+    import pandas as pd  # slow import, not needed by other functions of bags
 
-    made = {c.name: series(c, its) for c, its in zip(decided, pieces, strict=True)}
+    made = {c.name: make_series(c, its) for c, its in zip(decided, pieces, strict=True)}
     return pd.DataFrame(made, columns=[column.name for column in decided])
 
 
-def arrays(decided: Sequence[Column], records: list[Any], where: Callable[[int], str]) -> list[Any]:
-    """The columns of records, checked; ``where`` names the place of a record."""
+def make_arrays(
+    decided: Sequence[BagColumn], records: list[Any], where: Callable[[int], str]
+) -> list[Any]:
+    """Return checked columns of records; ``where`` describes the location of a record."""
     found = []
     for column in decided:
-        get = Getter(column.path)
-        found.append(array(column, [get(record, None) for record in records], where))
+        get = FieldGetter(column.path)
+        found.append(make_array(column, [get(record, None) for record in records], where))
     return found
 
 
 @dataclass(frozen=True)
-class ReadFrame:
-    """Reads a partition of files as a pandas dataframe."""
+class DataFrameReader:
+    """Function for Dask that reads a partition of files as a pandas dataframe."""
 
-    source: Source
-    where: Where | None
-    decided: tuple[Column, ...]
+    settings: ReadSettings
+    where: RecordFilter | None
+    decided: tuple[BagColumn, ...]
     token: str
 
     def __dask_tokenize__(self) -> str:
         return self.token
 
-    def __call__(self, part: Part, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """A partition, with all columns or some."""
-        if columns is not None and not columns:  # the rows alone, to be counted
+    def __call__(self, part: BagPartition, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return a partition, with all columns or some."""
+        if columns is not None and not columns:  # only the number of rows is needed
             return self(part, [self.decided[0].name])[[]]
         by_name = {column.name: column for column in self.decided}
         decided = [by_name[name] for name in (by_name if columns is None else columns)]
-        source, where = self.source, self.where
-        tally = Tally(source, part)
-        conditions = Filter(where)
+        settings, where = self.settings, self.where
+        counter = LineCounter(settings, part)
+        conditions = ColumnFilter(where)
         pieces: list[list[Any]] = [[] for _ in decided]
-        tries = TRIES if conditions.is_whole else 0
-        for span, place, chunk in ended_chunks(source, part):
-            found = _from_columns(source, chunk, decided, conditions, tally) if tries else None
+        refusals_left = MAX_REFUSALS if conditions.is_whole else 0
+        for span, place, chunk in iterate_chunks(settings, part):
+            found = (
+                _parse_columns(settings, chunk, decided, conditions, counter)
+                if refusals_left
+                else None
+            )
             if found is None:
-                tries = max(0, tries - 1)
-                found = _from_records(source, span, place, chunk, decided, where, tally)
+                refusals_left = max(0, refusals_left - 1)
+                found = _parse_records(settings, span, place, chunk, decided, where, counter)
             for piece, values in zip(pieces, found, strict=True):
                 piece.append(values)
-        tally.close()
-        return frame(decided, pieces)
+        counter.close()
+        return make_frame(decided, pieces)
 
 
-def _from_columns(
-    source: Source, chunk: bytes, decided: Sequence[Column], conditions: Filter, tally: Tally
+def _parse_columns(
+    settings: ReadSettings,
+    chunk: bytes,
+    decided: Sequence[BagColumn],
+    conditions: ColumnFilter,
+    counter: LineCounter,
 ) -> list[Any] | None:
-    """Arrays of all columns; None when one may hold what is not of its type."""
+    """Return arrays of all columns; None if a value may not be of its column's type."""
     types = {**{column.path: column.arrow for column in decided}, **conditions.types}
     if None in types.values() or any(types[c.path] != c.arrow for c in decided):
         return None
-    found = columns(source, chunk, types)
+    found = read_columns(settings, chunk, types)
     if found is None:
         return None
     mask = conditions.mask(found)
@@ -88,40 +110,40 @@ def _from_columns(
         if values.null_count and not takes_null(column):
             return None
         if column.kind == "float64" and _may_be_inexact(values):
-            return None  # whole numbers of more digits
+            return None  # integers that float64 cannot represent exactly
         try:
-            made.append(finished(column, values))
+            made.append(cast_to_column(column, values))
         except pa.ArrowInvalid:
             return None
-    tally.good += chunk.count(b"\n")
+    counter.good += chunk.count(b"\n")
     return made
 
 
 def _may_be_inexact(values: Any) -> bool:
-    return bool(compute.any(compute.greater_equal(compute.abs(values), float(EXACT))).as_py())
+    return bool(compute.any(compute.greater_equal(compute.abs(values), float(MAX_EXACT))).as_py())
 
 
-def _from_records(
-    source: Source,
+def _parse_records(
+    settings: ReadSettings,
     span: Any,
     place: int,
     chunk: bytes,
-    decided: Sequence[Column],
-    where: Where | None,
-    tally: Tally,
+    decided: Sequence[BagColumn],
+    where: RecordFilter | None,
+    counter: LineCounter,
 ) -> list[Any]:
-    matches: Callable[[Any], bool] = where.test() if where else lambda record: True
-    records = list(filter(matches, parse(source, span, place, chunk, tally)))
+    matches: Callable[[Any], bool] = where.make_predicate() if where else lambda record: True
+    records = list(filter(matches, parse_lines(settings, span, place, chunk, counter)))
 
-    def named(position: int) -> str:
-        """The line of a record, found by going through the chunk again."""
-        number = line_number(source.store, span, place)
+    def locate(position: int) -> str:
+        """Return the line number of a record, found by parsing the chunk again."""
+        number = line_number(settings.store, span, place)
         for line in chunk.split(b"\n"):
-            found = parse(source, span, place, line + b"\n", Tally(source, ()))
+            found = parse_lines(settings, span, place, line + b"\n", LineCounter(settings, ()))
             position -= sum(map(matches, found))
             if position < 0:
                 break
             number += 1
         return f"line {number} of {span.path}"
 
-    return arrays(decided, records, named)
+    return make_arrays(decided, records, locate)

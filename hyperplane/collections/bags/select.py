@@ -1,4 +1,4 @@
-"""``select``: some records, and some fields of them."""
+"""``select``: records that meet conditions, and some of their fields."""
 
 from __future__ import annotations
 
@@ -8,11 +8,21 @@ from typing import Any
 
 from dask.bag import Bag
 
-from hyperplane.collections.bags.fields import Fields, Where, read_fields, read_where
-from hyperplane.collections.bags.files import Part
-from hyperplane.collections.bags.graph import bag_faults, mapped, read_bag, reading_of
-from hyperplane.collections.bags.kernel import matching
-from hyperplane.collections.bags.records import Source, read_part
+from hyperplane.collections.bags.fields import (
+    FieldSelection,
+    RecordFilter,
+    parse_fields,
+    parse_where,
+)
+from hyperplane.collections.bags.files import BagPartition
+from hyperplane.collections.bags.graph import (
+    find_bag_faults,
+    get_bag_source,
+    map_partitions,
+    read_bag,
+)
+from hyperplane.collections.bags.kernel import read_matching
+from hyperplane.collections.bags.records import ReadSettings, read_partition
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 
@@ -23,22 +33,22 @@ def select(
     where: Callable[[Any], Any] | Mapping[str, Any] | None = None,
     fields: Iterable[str] | Mapping[str, str] | None = None,
 ) -> Bag:
-    """The records that meet conditions, whole or with some of their fields.
+    """Select the records that meet conditions, whole or with some of their fields.
 
-    A field is named by its path: ``"user.id"`` is the field of that very name if the record has
-    one, else the field ``id`` of the mapping in ``user``. No record is read at the call, so that a
-    misspelt name is no error: nothing meets its condition, and as a field it is None everywhere.
+    A field is named by its path: ``"user.id"`` is the field of exactly that name if the record
+    has one, else the field ``id`` of the mapping in ``user``. The call reads no record, so a
+    misspelled name is not an error: no record meets its condition, and as a field it is None.
 
     Parameters
     ----------
     bag : dask.bag.Bag
-        Of mappings; with a function as ``where``, of anything.
+        Records that are mappings; any items if ``where`` is a function.
     where : callable or mapping, optional
-        A function of a record; or fields and what each must be: a value, a list, tuple or set of
-        values, or a function of the value. All must hold; a field that is missing meets nothing.
-        Values are equal as in Python: 1, 1.0 and True are.
+        A function of a record; or a mapping of fields to conditions: a value, a list, tuple or
+        set of values, or a function of the value. All conditions must hold; a missing field
+        meets none. Values are compared as in Python: 1, 1.0 and True are equal.
     fields : list of str or mapping of str to str, optional
-        Fields to keep, or new names and the fields for them. A missing field is None.
+        Fields to keep, or a mapping of new names to fields. A missing field is None.
 
     Returns
     -------
@@ -47,7 +57,7 @@ def select(
     Raises
     ------
     RequestError
-        With everything that is wrong with the arguments.
+        With every invalid argument.
 
     Examples
     --------
@@ -56,28 +66,36 @@ def select(
     >>> select(bag, {"n": [5, 6]}, {"who": "user.id"}).compute(scheduler="sync")
     [{'who': 1}, {'who': None}]
     """
-    condition, faults = read_where(where)
-    chosen, more = read_fields(fields)
-    faults += bag_faults(bag)
+    condition, faults = parse_where(where)
+    chosen, more = parse_fields(fields)
+    faults += find_bag_faults(bag)
     if where is None and fields is None:
-        faults.append(Fault("where and fields", "None", "one of them, or both"))
+        faults.append(Fault("where and fields", "None", "at least one of them"))
     check([*faults, *more])
-    reading = reading_of(bag)
-    if reading and isinstance(condition, Where) and reading.where is reading.fields is None:
-        narrowed = replace(reading, where=condition, fields=chosen)
-        return read_bag("select", _read_selected, narrowed)
-    return mapped(bag, "select", _selected, condition, chosen)
+    source = get_bag_source(bag)
+    if source and isinstance(condition, RecordFilter) and source.where is source.fields is None:
+        narrowed = replace(source, where=condition, fields=chosen)
+        return read_bag("select", _read_selection, narrowed)
+    return map_partitions(bag, "select", _select_records, condition, chosen)
 
 
-def _read_selected(
-    source: Source, part: Part, where: Where, fields: Fields | None
+def _read_selection(
+    settings: ReadSettings, part: BagPartition, where: RecordFilter, fields: FieldSelection | None
 ) -> Iterator[Any]:
-    found = matching(source, part, where) if source.kind == "json" else read_part(source, part)
-    return _selected(found, where, fields)
+    records = (
+        read_matching(settings, part, where)
+        if settings.kind == "json"
+        else read_partition(settings, part)
+    )
+    return _select_records(records, where, fields)
 
 
-def _selected(part: Iterable[Any], where: Any, fields: Fields | None) -> Iterator[Any]:
-    found: Iterable[Any] = part
+def _select_records(
+    part: Iterable[Any], where: Any, fields: FieldSelection | None
+) -> Iterator[Any]:
+    records: Iterable[Any] = part
     if where is not None:
-        found = filter(where.test() if isinstance(where, Where) else where, found)
-    return map(fields.projection(), found) if fields else iter(found)
+        records = filter(
+            where.make_predicate() if isinstance(where, RecordFilter) else where, records
+        )
+    return map(fields.make_projection(), records) if fields else iter(records)

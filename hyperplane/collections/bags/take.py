@@ -1,4 +1,4 @@
-"""``take``: the first records, from as few partitions as have them."""
+"""``take``: the first records, computing as few partitions as needed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dask.bag import Bag
 from dask.base import tokenize
 
 from hyperplane.collections.active_cluster import count_threads
-from hyperplane.collections.bags.graph import bag_faults, graph_of
-from hyperplane.collections.bags.parallel import quick_scheduler
+from hyperplane.collections.bags.graph import find_bag_faults, make_graph
+from hyperplane.collections.bags.scheduler import quick_scheduler
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.units import whole_number
@@ -22,31 +22,31 @@ from hyperplane.units import whole_number
 
 @check_call
 def take(bag: Bag, n: int) -> tuple[Any, ...]:
-    """The first ``n`` records, from as many partitions as it takes to find them.
+    """Compute the first ``n`` records, from as many partitions as needed.
 
-    Computes now, as the method ``take`` of a bag does; but that looks at the first partition
-    only. This one looks at one partition, then at two, four and so on, up to the threads of the
-    cluster at once, and stops when it has enough; inside a partition it stops there too. When
-    partitions share work, as after a shuffle, all that are left are computed at once, so that
-    the work is done twice at most.
+    The method ``take`` of a bag reads only the first partition by default. This function
+    computes one partition, then two, four and so on, up to one for each thread of the cluster,
+    and stops as soon as it has enough records, also within a partition. If partitions share
+    tasks, as after a shuffle, all remaining ones are computed together, so that shared tasks run
+    at most twice.
 
-    Without a cluster, and unless a scheduler is configured, it runs in threads of this process.
+    Without a cluster or a configured scheduler it runs in threads of this process.
 
     Parameters
     ----------
     bag : dask.bag.Bag
     n : int
-        How many, at most; fewer when the bag has no more.
+        Maximum number of records.
 
     Returns
     -------
     tuple
-        In the order of the bag.
+        The records in the order of the bag.
 
     Raises
     ------
     RequestError
-        When ``n`` is no whole number from 0.
+        When ``bag`` is not a bag, or ``n`` is not a whole number of at least 0.
 
     Examples
     --------
@@ -55,58 +55,58 @@ def take(bag: Bag, n: int) -> tuple[Any, ...]:
     >>> take(bag.filter(lambda number: number > 50), 3)
     (51, 52, 53)
     """
-    faults = bag_faults(bag)
+    faults = find_bag_faults(bag)
     count = whole_number(n)
     if count is None or count < 0:
         faults.append(Fault("n", repr(n)[:80], "a whole number from 0"))
     check(faults)
-    wanted = min(count or 0, sys.maxsize)  # a slice takes no larger number
+    wanted = min(count or 0, sys.maxsize)  # the largest bound that islice accepts
     if not wanted or not bag.npartitions:
         return ()
-    tasks, name = heads(bag, wanted)
+    tasks, name = make_heads(bag, wanted)
     shared = _is_shared(tasks, name)
     found: list[Any] = []
-    done, wave, most = 0, 1, count_threads()
+    done, wave, max_wave = 0, 1, count_threads()
     while len(found) < wanted and done < bag.npartitions:
         keys = [(name, i) for i in range(done, min(done + wave, bag.npartitions))]
         found += chain.from_iterable(compute_heads(tasks, keys))
         done += len(keys)
-        wave = bag.npartitions if shared else min(2 * wave, most)
+        wave = bag.npartitions if shared else min(2 * wave, max_wave)
     return tuple(found[:wanted])
 
 
-def heads(bag: Bag, count: int) -> tuple[dict[Any, Any], str]:
-    """An optimized graph with the first records of each partition, and its name."""
+def make_heads(bag: Bag, count: int) -> tuple[dict[Any, Any], str]:
+    """Return an optimized graph of the first records of each partition, and its name."""
     name = f"take-{tokenize(bag, count)}"
     tasks = {
-        (name, i): Task((name, i), _first, TaskRef((bag.name, i)), count)
+        (name, i): Task((name, i), _take_first, TaskRef((bag.name, i)), count)
         for i in range(bag.npartitions)
     }
-    first = Bag(graph_of(name, tasks, [bag]), name, bag.npartitions)
+    first = Bag(make_graph(name, tasks, [bag]), name, bag.npartitions)
     return dict(first.__dask_optimize__(first.dask, first.__dask_keys__())), name
 
 
 def compute_heads(tasks: dict[Any, Any], keys: list[Any]) -> list[list[Any]]:
-    """Compute some partitions of what :func:`heads` gave, each as a list."""
+    """Compute some keys of a graph of :func:`make_heads`, each as a list."""
     name = f"{keys[0][0]}-wave-{keys[0][1]}"
     needed = dict(cull(tasks, keys))
     for i, key in enumerate(keys):
-        needed[name, i] = Task((name, i), _one, TaskRef(key))
+        needed[name, i] = Task((name, i), _wrap_in_list, TaskRef(key))
     found: list[list[Any]] = Bag(needed, name, len(keys)).compute(**quick_scheduler())
     return found
 
 
-def _first(part: Iterable[Any], count: int) -> list[Any]:
+def _take_first(part: Iterable[Any], count: int) -> list[Any]:
     return list(islice(part, count))
 
 
-def _one(part: list[Any]) -> list[list[Any]]:
-    """A partition with one record, the list."""
+def _wrap_in_list(part: list[Any]) -> list[list[Any]]:
+    """Return a partition whose only item is the list."""
     return [part]
 
 
 def _is_shared(tasks: dict[Any, Any], name: str) -> bool:
-    """Whether two partitions need the same task."""
+    """Whether two partitions depend on the same task."""
     users: Counter[Any] = Counter()
     for head in tasks:
         if head[0] == name:

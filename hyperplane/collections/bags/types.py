@@ -1,4 +1,4 @@
-"""Types of columns: inferred from records, asked for, and checked value by value."""
+"""Column types of ``to_dataframe``: inference, parsing and checking of values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hyperplane.collections.bags.errors import cut
+from hyperplane.collections.bags.messages import shorten
 from hyperplane.errors import Fault, WrongType
 
 UTC = "datetime64[us, UTC]"
@@ -23,11 +23,11 @@ _ARROW: dict[str, pa.DataType] = {
     "datetime64[us]": pa.string(),
     UTC: pa.string(),
 }
-_STAMPS = {"datetime64[us]": pa.timestamp("us"), UTC: pa.timestamp("us", tz="UTC")}
-#: Whole numbers up to here are exact as floats.
-EXACT = 2**53
+_TIMESTAMPS = {"datetime64[us]": pa.timestamp("us"), UTC: pa.timestamp("us", tz="UTC")}
+#: Integers up to this absolute value are exact as float64.
+MAX_EXACT = 2**53
 _NULL = type(None)
-_TAKES: dict[str, set[type]] = {
+_ACCEPTED: dict[str, set[type]] = {
     "int64": {int},
     "Int64": {int, _NULL},
     "float64": {int, float, _NULL},
@@ -37,7 +37,7 @@ _TAKES: dict[str, set[type]] = {
     "datetime64[us]": {str, _NULL},
     UTC: {str, _NULL},
 }
-_NAMES = {
+_TYPE_NAMES = {
     **{name: name for name in [*_ARROW, "object"]},
     "int": "int64",
     "float": "float64",
@@ -48,8 +48,8 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column: its name, the path of its field, its type, and whether values become text."""
+class BagColumn:
+    """A column: its name, the path of its field, its type, and whether to convert to text."""
 
     name: str
     path: str
@@ -58,58 +58,60 @@ class Column:
 
     @property
     def arrow(self) -> pa.DataType | None:
-        """The type that a parser of JSON reads; None for Python objects."""
+        """The Arrow type to parse from JSON; None for Python objects."""
         return _ARROW.get(self.kind)
 
 
-def read_types(types: Any) -> tuple[dict[str, str], list[Fault]]:
-    """Kinds by name of column, and what is wrong with what was given."""
+def parse_types(types: Any) -> tuple[dict[str, str], list[Fault]]:
+    """Parse ``types`` into type names by column, and faults."""
     if types is None:
         return {}, []
     if not isinstance(types, Mapping):
-        return {}, [Fault("types", repr(types)[:80], "a mapping of names of columns to types")]
+        return {}, [Fault("types", repr(types)[:80], "a mapping of column names to types")]
     kinds: dict[str, str] = {}
     faults = []
     for name, kind in types.items():
-        known = _NAMES.get(kind.__name__ if isinstance(kind, type) else str(kind))
+        known = _TYPE_NAMES.get(kind.__name__ if isinstance(kind, type) else str(kind))
         if known is None or not isinstance(name, str):
-            faults.append(Fault(f"types[{name!r}]", repr(kind), ", ".join(dict.fromkeys(_NAMES))))
+            faults.append(
+                Fault(f"types[{name!r}]", repr(kind), ", ".join(dict.fromkeys(_TYPE_NAMES)))
+            )
         else:
             kinds[name] = known
     return kinds, faults
 
 
-def infer(name: str, values: Sequence[Any]) -> str | Fault:
-    """The type of a column, or why there is none.
+def infer_type(name: str, values: Sequence[Any]) -> str | Fault:
+    """Return the type of a column, or a fault if it is ambiguous.
 
     Examples
     --------
-    >>> infer("a", [1, None]), infer("a", [1, 2.5]), infer("a", ["2024-05-01", None])
+    >>> infer_type("a", [1, None]), infer_type("a", [1, 2.5]), infer_type("a", ["2024-05-01", None])
     ('Int64', 'float64', 'datetime64[us]')
-    >>> print(infer("id", [1, "x"]))
+    >>> print(infer_type("id", [1, "x"]))
     types['id'] = numbers such as 1, text such as "x": allowed is one type; write ...
     """
-    given = [value for value in values if value is not None]
-    some_null = len(given) < len(values)
-    found: dict[str, Any] = {}
-    for value in given:
-        found.setdefault(_family(value), value)
-    if set(found) == {"numbers", "fractions"}:
-        return "float64" if all(map(is_exact, given)) else "object"
-    if len(found) > 1:
-        both = ", ".join(f"{family} such as {as_json(value)}" for family, value in found.items())
-        nested = "values with parts" in found
+    values_given = [value for value in values if value is not None]
+    some_null = len(values_given) < len(values)
+    examples: dict[str, Any] = {}
+    for value in values_given:
+        examples.setdefault(_family(value), value)
+    if set(examples) == {"numbers", "fractions"}:
+        return "float64" if all(map(is_exact, values_given)) else "object"
+    if len(examples) > 1:
+        both = ", ".join(f"{family} such as {as_json(value)}" for family, value in examples.items())
+        nested = "values with parts" in examples
         advice = f"write types={{{name!r}: {'object' if nested else 'string'!r}}}"
         return Fault(f"types[{name!r}]", both, "one type", advice)
-    family = next(iter(found), "")
+    family = next(iter(examples), "")
     if family == "numbers":
-        if any(not -(2**63) <= value < 2**63 for value in given):
+        if any(not -(2**63) <= value < 2**63 for value in values_given):
             return "object"
         return "Int64" if some_null else "int64"
     if family == "truth values":
         return "boolean" if some_null else "bool"
     if family == "text":
-        return _infer_text(given)
+        return _infer_text(values_given)
     return "float64" if family == "fractions" else "object"
 
 
@@ -118,12 +120,12 @@ def _family(value: Any) -> str:
     return known.get(type(value), "values with parts")
 
 
-def _infer_text(given: list[str]) -> str:
+def _infer_text(values_given: list[str]) -> str:
     try:
-        text = pa.array(given, pa.string())
+        text = pa.array(values_given, pa.string())
     except UnicodeError:
         return "object"
-    for kind, stamp in _STAMPS.items():
+    for kind, stamp in _TIMESTAMPS.items():
         try:
             text.cast(stamp)
         except pa.ArrowInvalid:
@@ -133,48 +135,48 @@ def _infer_text(given: list[str]) -> str:
 
 
 def as_json(value: Any) -> str:
-    """A value as a message shows it."""
-    return cut(json.dumps(value, default=repr, ensure_ascii=False))
+    """Return a value as shortened JSON, for messages."""
+    return shorten(json.dumps(value, default=repr, ensure_ascii=False))
 
 
-def array(column: Column, values: list[Any], where: Any) -> Any:
-    """Values of a column as an Arrow array, or as they are when they are kept as objects.
+def make_array(column: BagColumn, values: list[Any], where: Any) -> Any:
+    """Return the values of a column as an Arrow array, or as they are for object columns.
 
     Parameters
     ----------
     column : Column
     values : list
-        None for what is missing.
+        None where missing.
     where : callable
-        The place of a value by its position, as text.
+        Describes the location of a value, given its position.
 
     Raises
     ------
     WrongType
-        At the first value that is not of the type.
+        For the first value that is not of the column's type.
     """
     if column.arrow is None:
         return values
     if column.to_text:
         values = [_text(value) for value in values]
-    if not set(map(type, values)) <= _TAKES[column.kind]:
-        takes = _TAKES[column.kind]
-        at = next(i for i, value in enumerate(values) if type(value) not in takes)
-        raise wrong(column, values[at], where(at))
+    if not set(map(type, values)) <= _ACCEPTED[column.kind]:
+        accepted = _ACCEPTED[column.kind]
+        at = next(i for i, value in enumerate(values) if type(value) not in accepted)
+        raise make_type_error(column, values[at], where(at))
     if column.kind == "float64":
         at = next((i for i, v in enumerate(values) if v is not None and not is_exact(v)), -1)
         if at >= 0:
-            raise wrong(column, values[at], where(at))
+            raise make_type_error(column, values[at], where(at))
     try:
-        return finished(column, _built(column, values))
+        return cast_to_column(column, _build_array(column, values))
     except (pa.ArrowInvalid, OverflowError, UnicodeError):
-        at = next(i for i, value in enumerate(values) if not _fits(column, value))
-        raise wrong(column, values[at], where(at)) from None
+        at = next(i for i, value in enumerate(values) if not _is_valid(column, value))
+        raise make_type_error(column, values[at], where(at)) from None
 
 
 def is_exact(value: int | float) -> bool:
-    """Whether a float holds the very number."""
-    if isinstance(value, float) or abs(value) <= EXACT:
+    """Whether float64 represents the number exactly."""
+    if isinstance(value, float) or abs(value) <= MAX_EXACT:
         return True
     try:
         return float(value) == value
@@ -186,32 +188,32 @@ def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value, default=str)
 
 
-def _built(column: Column, values: Iterable[Any]) -> pa.Array:
-    if column.kind == "float64":  # Arrow refuses whole numbers that a float does not hold exactly
+def _build_array(column: BagColumn, values: Iterable[Any]) -> pa.Array:
+    if column.kind == "float64":  # Arrow rejects some integers that are exact as float64
         values = [None if value is None else float(value) for value in values]
     return pa.array(values, column.arrow)
 
 
-def finished(column: Column, values: pa.Array) -> pa.Array:
-    """An array of the column's own type, from one of the type that is read."""
-    return values.cast(_STAMPS[column.kind]) if column.kind in _STAMPS else values
+def cast_to_column(column: BagColumn, values: pa.Array) -> pa.Array:
+    """Convert an array of the parsed type to the column's final type."""
+    return values.cast(_TIMESTAMPS[column.kind]) if column.kind in _TIMESTAMPS else values
 
 
-def takes_null(column: Column) -> bool:
-    """Whether a value may be missing."""
-    return column.arrow is None or _NULL in _TAKES[column.kind]
+def takes_null(column: BagColumn) -> bool:
+    """Whether the column's type allows missing values."""
+    return column.arrow is None or _NULL in _ACCEPTED[column.kind]
 
 
-def _fits(column: Column, value: Any) -> bool:
+def _is_valid(column: BagColumn, value: Any) -> bool:
     try:
-        finished(column, _built(column, [value]))
+        cast_to_column(column, _build_array(column, [value]))
     except (pa.ArrowInvalid, OverflowError, UnicodeError):
         return False
     return True
 
 
-def wrong(column: Column, value: Any, where: str) -> WrongType:
-    """The error for a value that is not of its column's type."""
+def make_type_error(column: BagColumn, value: Any, where: str) -> WrongType:
+    """Return the error for a value that is not of its column's type."""
     text = as_json(value)
     better = "string"
     if value is None:
@@ -223,20 +225,20 @@ def wrong(column: Column, value: Any, where: str) -> WrongType:
     elif type(value) is int and column.kind in ("int64", "Int64"):
         better = "object"  # too large
     message = (
-        f"field {column.path!r} of {where} is {text}, which is no {column.kind}, the type of its "
-        f"column; write types={{{column.name!r}: {better!r}}}"
+        f"field {column.path!r} of {where} is {text}, but the column's type is {column.kind}; "
+        f"write types={{{column.name!r}: {better!r}}}"
     )
     return WrongType(column.name, text, where, message)
 
 
-def series(column: Column, pieces: list[Any]) -> Any:
-    """A column of a pandas dataframe from arrays or lists of values."""
-    import pandas as pd  # here, for programs that make no dataframe
+def make_series(column: BagColumn, pieces: list[Any]) -> Any:
+    """Return a pandas series of arrays or lists of values."""
+    import pandas as pd  # slow import, not needed by other functions of bags
 
     if column.arrow is None:
         values = [value for piece in pieces for value in piece]
         return pd.Series(values, dtype=object)
-    kind = _STAMPS.get(column.kind, column.arrow)
+    kind = _TIMESTAMPS.get(column.kind, column.arrow)
     whole = pa.chunked_array(pieces, type=kind)
     nullable: dict[str, Any] = {"Int64": pd.Int64Dtype(), "boolean": pd.BooleanDtype()}
     nullable["string"] = pd.StringDtype("pyarrow")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -243,8 +244,13 @@ def _find_result_dtype(dtype: Any, function: str) -> Any:
         if function in ("first", "last", "min", "max"):
             return dtype  # as for NumPy's float16; pandas cannot group Arrow's
         dtype = pd.ArrowDtype(pa.float32())
-    if isinstance(dtype, pd.ArrowDtype) and pa.types.is_decimal(dtype.pyarrow_dtype):
+    arrow = dtype.pyarrow_dtype if isinstance(dtype, pd.ArrowDtype) else pa.null()
+    if pa.types.is_decimal(arrow):
+        if function in FLOAT64_FUNCTIONS:  # pandas 3.0 has no deviation of decimals
+            return pd.ArrowDtype(pa.float64())
         column = pd.Series([Decimal(0), Decimal(0)], dtype=dtype)
+    elif pa.types.is_date(arrow):  # pandas 3.0 makes nulls of dates without a value
+        column = pd.Series([date.min, date.min], dtype=dtype)
     elif not isinstance(dtype, pd.CategoricalDtype) and pd.api.types.is_numeric_dtype(dtype):
         column = values.astype(dtype)
     elif isinstance(dtype, pd.CategoricalDtype) or dtype.kind == "O":

@@ -19,10 +19,12 @@ from hyperplane.collections.frames.arguments import collect_faults, find_column_
 from hyperplane.collections.frames.convert import decode_categories
 from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.collections.frames.task_errors import run_in_partition
+from hyperplane.column_cast import cast_column
 from hyperplane.errors import DataError, Fault
 from hyperplane.public_calls import check_call
 
 _UNITS = ("s", "ms", "us", "ns")
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MAX_SHOWN = 5
 #: A UTC offset after a time of day; without a time of day, "-2026" is the year of a date.
 _OFFSET = r"(?:\d:\d\d(?:[.,]\d+)?|T\d{4,6}(?:[.,]\d+)?)\s*(?:Z|[+-]\d\d:?(?:\d\d)?)$"
@@ -219,12 +221,12 @@ def _convert_unit(times: Any, like: Any) -> Any:
     units = [each for each in _UNITS if each in (own, unit, "us")]
     for each in units[units.index(min(own, unit, key=_UNITS.index)) : units.index(own)]:
         try:
-            converted = times.astype(_replace_unit(like, each))
+            converted = cast_column(times, _replace_unit(like, each))
         except pa.ArrowException:  # Arrow refuses to truncate
             continue
-        if converted.astype(times.dtype).equals(times):
+        if cast_column(converted, times.dtype).equals(times):
             return converted
-    return times.astype(_replace_unit(like, own))
+    return cast_column(times, _replace_unit(like, own))
 
 
 def _replace_unit(dtype: Any, unit: str) -> str:
@@ -310,14 +312,23 @@ def _parse_numbers(values: pd.Series[Any], unit: str) -> pd.Series[Any]:
     # With an infinite number among them, pandas takes other numbers for out of bounds.
     finite = values.where(~values.isin([float("inf"), float("-inf")]))
     if not pd.api.types.is_float_dtype(finite.dtype):
-        return read(finite)
+        return _set_unit(read(finite), _get_result_unit(unit))
     # The same with a fraction among them, since it then converts all numbers to nanoseconds.
     numbers = finite.to_numpy("float64", na_value=float("nan"))
     fractions = pd.Series(numbers % 1 > 0, finite.index)
-    times = read(finite.mask(fractions)).dt.as_unit(_get_result_unit(unit))
+    times = _set_unit(read(finite.mask(fractions)), _get_result_unit(unit))
     if fractions.any():
-        times[fractions] = read(finite[fractions]).dt.as_unit(_get_result_unit(unit))
+        times[fractions] = _set_unit(read(finite[fractions]), _get_result_unit(unit))
     return times
+
+
+def _set_unit(times: Any, unit: str) -> Any:
+    """Return times in a unit; times out of its bounds become missing, as in pandas 3.1."""
+    factor = _PER_SECOND[unit] // _PER_SECOND[times.dt.unit]
+    if factor > 1:  # pandas 3.0 raises OutOfBoundsDatetime for all of them
+        ticks = times.astype("int64")
+        times = times.where(ticks.abs() <= np.iinfo("int64").max // factor)
+    return times.dt.as_unit(unit)
 
 
 def _parse_text(

@@ -16,7 +16,7 @@ from dask.base import is_dask_collection
 from dask.dataframe.dask_expr import _expr as nodes
 from dask.dataframe.dask_expr.io.io import FromMap
 
-from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.collections.frames.sources.reader import PartitionReader
 
 #: Maximum values of an ``isin`` of types whose values are compared one by one.
 _MAX_CONSTANTS = 100
@@ -33,9 +33,9 @@ def extract_filters(expr: Any) -> tuple[Any, pl.Expr | None] | None:
     """Return the reading step and the filters of a collection made by :func:`read`.
 
     None if the expression has other steps than filters and column selections above a
-    :class:`PartReader`.
+    :class:`PartitionReader`.
     """
-    if isinstance(expr, FromMap) and isinstance(expr.func, PartReader):
+    if isinstance(expr, FromMap) and isinstance(expr.func, PartitionReader):
         # Dask applies a selection of partitions (df.partitions[...]).
         return (expr, None) if expr.operand("_partitions") is None else None
     if isinstance(expr, nodes.Projection) and isinstance(expr.operand("columns"), list):

@@ -25,7 +25,7 @@ from hyperplane.collections.frames.column_names import escape
 from hyperplane.collections.frames.partitions import Bounds, ScannablePartition
 from hyperplane.collections.frames.shuffle_join import make_nullable, shuffle_join
 from hyperplane.collections.frames.source_collection import Frame, as_collection
-from hyperplane.collections.frames.sources.reader import of_parts
+from hyperplane.collections.frames.sources.reader import make_collection
 from hyperplane.errors import Fault, RequestError, check
 from hyperplane.public_calls import check_call, warn_caller
 
@@ -195,7 +195,7 @@ def join(
         JoinedPartition(part, right_partitions, left_where, right_where, tuple(keys), how, *names)
         for part in root.iterables[0]
     ]
-    return of_parts(parts, like, "join")
+    return make_collection(parts, like, "join")
 
 
 def _join_by_shuffle(

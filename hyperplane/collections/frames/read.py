@@ -11,19 +11,19 @@ from hyperplane.collections.frames.sources import (
     avro_plan,
     csv_plan,
     formats,
-    jsonl,
+    jsonl_plan,
     parquet_plan,
-    plan,
+    partition_sizes,
     types,
 )
-from hyperplane.collections.frames.sources.arguments import places_faults
-from hyperplane.collections.frames.sources.reader import of_parts
-from hyperplane.collections.frames.sources.request import OnError, Request, Table
+from hyperplane.collections.frames.sources.arguments import find_urls_faults
+from hyperplane.collections.frames.sources.reader import make_collection
+from hyperplane.collections.frames.sources.request import OnError, ReadPlan, ReadRequest
 from hyperplane.collections.frames.sources.text_plan import TextOptions
 from hyperplane.errors import Fault, check
 from hyperplane.public_calls import check_call
 from hyperplane.stores import listing
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -138,14 +138,16 @@ def read(
     >>> frame.compute().price.to_list()
     [9.5, 12.0]
     """
-    size, faults = plan.size_of(plan.USUAL if partition_size is None else partition_size)
-    faults += places_faults(urls)
+    size, faults = partition_sizes.parse_partition_size(
+        partition_sizes.DEFAULT_PARTITION_SIZE if partition_size is None else partition_size
+    )
+    faults += find_urls_faults(urls)
     faults += _find_choice_faults(schema=schema, decimals=decimals, on_error=on_error)
     check(faults)
-    files = listing.find(urls, storage_options)
+    files = listing.find_files(urls, storage_options)
     kind = formats.format_of(files, format, urls)
-    apart = partition_size is None
-    request = Request(columns, filters, size, schema, decimals, on_error, apart)
+    one_file_each = partition_size is None
+    request = ReadRequest(columns, filters, size, schema, decimals, on_error, one_file_each)
     table = plan_table(
         files,
         kind,
@@ -158,10 +160,10 @@ def read(
         multiline=multiline,
         na_values=na_values,
     )
-    return of_parts(table.parts, table.like, "read")
+    return make_collection(table.parts, table.like, "read")
 
 
-def plan_table(files: Sequence[File], kind: str, request: Request, **text: Any) -> Table:
+def plan_table(files: Sequence[File], kind: str, request: ReadRequest, **text: Any) -> ReadPlan:
     """Plan the partitions of files of one format; raises what :func:`read` raises.
 
     ``text`` has the arguments of :func:`read` for text files, None for those not given.
@@ -172,7 +174,7 @@ def plan_table(files: Sequence[File], kind: str, request: Request, **text: Any) 
         return parquet_plan.plan(files, request)
     if kind == "avro":
         return avro_plan.plan_files(files, request)
-    plan_text = csv_plan.plan if kind == "csv" else jsonl.plan
+    plan_text = csv_plan.plan if kind == "csv" else jsonl_plan.plan
     return plan_text(files, request, TextOptions(**given))
 
 

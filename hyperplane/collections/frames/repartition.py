@@ -15,7 +15,7 @@ from hyperplane.collections.frames.collection_size import (
     estimate_size_from_sample,
     measure_persisted_size,
 )
-from hyperplane.collections.frames.sources.plan import size_of
+from hyperplane.collections.frames.sources.partition_sizes import parse_partition_size
 from hyperplane.errors import Fault
 from hyperplane.parquet_index import check_index
 from hyperplane.public_calls import check_call
@@ -84,10 +84,10 @@ def repartition(
         if partition_size is None:
             wanted = _choose_partition_size()
         else:
-            wanted, size_faults = size_of(partition_size)
+            wanted, size_faults = parse_partition_size(partition_size)
             faults += size_faults
         if data_size is not None:
-            total, size_faults = size_of(data_size)
+            total, size_faults = parse_partition_size(data_size)
             faults += [replace(fault, where="data_size") for fault in size_faults]
         elif not faults:
             total = measure_persisted_size(df) or estimate_size_before_filters(df)

@@ -28,6 +28,7 @@ from hyperplane.collections.frames.convert import (
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.lossless_dtypes import nullable_dtype
 from hyperplane.collections.frames.task_errors import run_in_partition, run_task
+from hyperplane.column_cast import cast_column
 from hyperplane.errors import DataError
 
 #: Column with the number of the partition in which a row is joined.
@@ -159,7 +160,7 @@ def _cast_column(values: pd.Series[Any], declared: Any, name: str, is_key: bool)
     """Cast a column to its declared type; raise DataError if a value changes."""
     present = values.notna()
     try:
-        converted = values.astype(declared)
+        converted = cast_column(values, declared)
         restored = converted[present].astype(object)
         lost = np.array(
             [
@@ -236,7 +237,7 @@ def _merge_frames(
         whole = _get_numpy_dtype(dtype)
         was_whole = whole is not None and whole.kind in "iu"
         if is_half or (was_whole and one[key].dtype not in (dtype, left[key].dtype)):
-            result[key] = result[key].astype(dtype)
+            result[key] = cast_column(result[key], dtype)
     return result
 
 

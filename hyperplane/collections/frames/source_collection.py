@@ -20,7 +20,8 @@ from hyperplane.collections.frames.column_names import unescape
 from hyperplane.collections.frames.convert import from_pandas
 from hyperplane.collections.frames.partitions import ScannablePartition
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources.plan import USUAL
+from hyperplane.collections.frames.sources.partition_sizes import DEFAULT_PARTITION_SIZE
+from hyperplane.column_cast import cast_column
 from hyperplane.errors import DataError, Fault, RequestError
 from hyperplane.parquet_index import check_index
 
@@ -36,7 +37,9 @@ def as_collection(df: Frame) -> dd.DataFrame:
         When the argument is neither a Dask dataframe nor URLs.
     """
     if isinstance(df, (str, PathLike)) or (isinstance(df, (list, tuple)) and df):
-        return read(df, partition_size=USUAL)  # a given size has small files joined
+        return read(
+            df, partition_size=DEFAULT_PARTITION_SIZE
+        )  # a given size has small files joined
     if isinstance(df, dd.DataFrame):
         check_index(df, "df")
         # Partitions in GPU memory (cuDF) are converted to pandas by Dask.
@@ -160,13 +163,16 @@ def cast_exactly(values: pd.Series[Any], declared: Any) -> pd.Series[Any]:
         When values are not times, differ in having a time zone, or change by the cast.
     """
     if values.dtype == declared or values.isna().all():
-        return values.astype(declared)
+        return cast_column(values, declared)
     zones = [values.dt.tz if _is_time(values.dtype) else "", pd.Series(dtype=declared).dt.tz]
     converted = None
     if "" not in zones and (zones[0] is None) == (zones[1] is None):
         with suppress(ValueError, ArithmeticError, pa.ArrowException):
-            converted = values.astype(declared)
-    if converted is None or not (converted.astype(values.dtype).dropna() == values.dropna()).all():
+            converted = cast_column(values, declared)
+    if (
+        converted is None
+        or not (cast_column(converted, values.dtype).dropna() == values.dropna()).all()
+    ):
         present = values.dropna()
         lost = present if converted is None else present[converted[present.index] != present]
         raise DataError(

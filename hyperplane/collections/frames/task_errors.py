@@ -14,7 +14,7 @@ import pyarrow as pa
 from hyperplane.collections.frames.column_names import unescape
 from hyperplane.collections.frames.convert import from_pandas
 from hyperplane.collections.frames.kernels.concatenate import TypeConflict
-from hyperplane.collections.frames.sources.reader import reading
+from hyperplane.collections.frames.sources.reader import translate_read_errors
 from hyperplane.errors import DataError, HyperplaneError
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ def _run_naming_file(
 ) -> T:
     """Run a task on a partition of files; errors of libraries become ReadErrors with the file."""
     own_error: HyperplaneError | None = None
-    with reading(partition):
+    with translate_read_errors(partition):
         try:
             return function(partition, number, *arguments)
         except HyperplaneError as error:  # more precise than the ReadError of reading()

@@ -25,6 +25,7 @@ from hyperplane.errors import Fault, check
 
 Side = Literal["left", "right"]
 DAY = 86_400 * 10**9
+_HOUR = 3_600 * 10**9
 #: Maximum characters of a width.
 _MAX_LENGTH = 100
 #: Column of partial tables with the bin.
@@ -138,6 +139,9 @@ def parse_windows(
     zone = _get_zone(dtype)
     if width is not None and not (zone and isinstance(offset, pd.offsets.Day)):
         step = math.gcd(width, _get_midnight_step(zone))
+        if isinstance(offset, pd.offsets.Day):
+            # pandas 3.0 adds a window without rows before the first day closed on the right.
+            every = f"{width // _HOUR}h"
         return TimeWindows(time, every, closed, label, step, step == width, None, 0, width)
     fixed_offset = _get_fixed_offset(zone)
     exact = isinstance(offset, pd.offsets.Day) and offset.n == 1

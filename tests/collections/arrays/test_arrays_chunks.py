@@ -15,8 +15,16 @@ from hypothesis import strategies as st
 from zarr_stores import month, write
 
 from hyperplane.array import open_zarr_many, propose_chunks, rechunk
-from hyperplane.collections.arrays.chunking import TOGETHER, joined_length, proposed
-from hyperplane.collections.arrays.steps import largest, rechunk_peak, rechunk_steps
+from hyperplane.collections.arrays.chunk_sizes import (
+    MAX_JOINT_CHUNK,
+    choose_chunk_sizes,
+    choose_joint_chunk_length,
+)
+from hyperplane.collections.arrays.rechunk_steps import (
+    count_largest_chunk,
+    estimate_peak_bytes,
+    plan_rechunk_steps,
+)
 from hyperplane.errors import RequestError
 
 AXES = st.lists(
@@ -36,7 +44,7 @@ class TestProposed:
     def test_fits_and_keeps_whole_axes_and_stored_chunks(self, axes, elements):
         shape, units, whole = zip(*axes, strict=True)
         kept = [axis for axis, one in enumerate(whole) if one]
-        found = proposed(shape, units, kept, elements)
+        found = choose_chunk_sizes(shape, units, kept, elements)
         least = [n if w else min(n, u) for n, u, w in axes]
         if found is None:
             assert math.prod(least) > elements
@@ -50,7 +58,7 @@ class TestProposed:
     @example([(4, 1, False), (9, 1, False), (17, 1, False)], 384)
     def test_wastes_little(self, axes, elements):
         shape, _, _ = zip(*axes, strict=True)
-        found = proposed(shape, [1] * len(shape), [], elements)
+        found = choose_chunk_sizes(shape, [1] * len(shape), [], elements)
         for axis, size in enumerate(found):
             if size < shape[axis]:  # one chunk fewer along an axis would not have fitted
                 count = math.ceil(shape[axis] / size)
@@ -94,17 +102,17 @@ class TestProposed:
         assert fault(propose_chunks, (5, 5), dtype="f8", memory=0).where == "memory"
         assert fault(propose_chunks, (5, 5), dtype="f8", whole=2).where == "whole"
         array = xr.DataArray(np.zeros((5, 5)), dims=["y", "x"])
-        assert fault(propose_chunks, array, whole=0).allowed == "some of y, x"
+        assert fault(propose_chunks, array, whole=0).allowed == "one or more of y, x"
         too_small = fault(propose_chunks, (500, 500), dtype="f8", whole=0, memory="1kB")
         assert too_small.allowed.startswith("at least 4 kB")
 
 
 def test_small_stores_share_a_chunk_and_large_ones_do_not():
-    assert joined_length([10] * 3, 10, 8) == 30
-    assert joined_length([10] * 100, 10, 8) == 320
-    assert joined_length([31, 28, 31, 30], 31, TOGETHER) == 30
-    assert joined_length([365] * 10, 73, TOGETHER // 200) == 146
-    assert joined_length([0], 1, 8) == 1
+    assert choose_joint_chunk_length([10] * 3, 10, 8) == 30
+    assert choose_joint_chunk_length([10] * 100, 10, 8) == 320
+    assert choose_joint_chunk_length([31, 28, 31, 30], 31, MAX_JOINT_CHUNK) == 30
+    assert choose_joint_chunk_length([365] * 10, 73, MAX_JOINT_CHUNK // 200) == 146
+    assert choose_joint_chunk_length([0], 1, 8) == 1
 
 
 @st.composite
@@ -141,18 +149,18 @@ class TestRechunk:
                 for i, sizes in zip(index, new, strict=True)
             )
             touched = max(touched, sum(blocks[n] for n in np.unique(owner[box])))
-        assert rechunk_peak(old, new, 8) == 8 * (touched + largest(new))
+        assert estimate_peak_bytes(old, new, 8) == 8 * (touched + count_largest_chunk(new))
 
     @given(two_ways_to_cut(), st.integers(100, 10**5))
     def test_steps_stay_within_the_limit_and_end_at_the_new_chunks(self, cuts, limit):
         old, new = cuts
-        steps = rechunk_steps(old, new, 8, limit)
+        steps = plan_rechunk_steps(old, new, 8, limit)
         if steps is None:
-            assert rechunk_peak(old, new, 8) > limit
+            assert estimate_peak_bytes(old, new, 8) > limit
             return
         assert steps[-1] == new
         for before, after in zip([old, *steps], steps, strict=False):
-            assert rechunk_peak(before, after, 8) <= limit
+            assert estimate_peak_bytes(before, after, 8) <= limit
             assert [sum(sizes) for sizes in after] == [sum(sizes) for sizes in old]
 
     def test_goes_through_intermediate_chunks_only_when_it_has_to(self):

@@ -95,8 +95,8 @@ def test_all_broken_stores_at_once(tmp_path):
         repr(str(one)) for one in (no_json, short, empty, array, missing)
     ]
     assert "JSON" in found[0].advice
-    assert "nothing is there" in found[2].advice
-    assert "nothing is there" in found[4].advice
+    assert "no Zarr group exists there" in found[2].advice
+    assert "no Zarr group exists there" in found[4].advice
 
 
 def test_a_group_that_is_missing_and_one_that_is_an_array(tmp_path):

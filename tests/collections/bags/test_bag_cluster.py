@@ -34,7 +34,7 @@ def test_all_helpers_on_a_cluster(tmp_path):
     finally:
         client.close()
         cluster.close()
-    said = re.compile(r"1 of \d+ lines left out of .*a.jsonl; the first: .*: 'oops'")
+    said = re.compile(r"1 of \d+ lines left out of .*a.jsonl; the first is .*: 'oops'")
     assert all(said.match(str(warning.message)) for warning in ours(caught))
     assert {warning.category for warning in ours(caught)} == {BadLinesWarning}
 

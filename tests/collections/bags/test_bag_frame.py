@@ -194,7 +194,7 @@ def test_after_select_the_kernel_still_reads(tmp_path, monkeypatch):
         read_records(file_of(tmp_path, records)), {"type": "b"}, {"n": "n", "id": "user.id"}
     )
     frame = to_dataframe(bag)
-    monkeypatch.setattr("hyperplane.collections.bags.rows.parse", None)
+    monkeypatch.setattr("hyperplane.collections.bags.rows.parse_lines", None)
     made = frame.compute(scheduler="sync")
     assert made.n.tolist() == list(range(1, 100, 2))
     assert made.id.tolist() == [f"u{n}" for n in range(1, 100, 2)]
@@ -202,8 +202,10 @@ def test_after_select_the_kernel_still_reads(tmp_path, monkeypatch):
 
 def test_nothing_but_the_asked_columns_is_parsed(tmp_path, monkeypatch):
     seen = []
-    schema = kernel._schema
-    monkeypatch.setattr(kernel, "_schema", lambda types: seen.append(set(types)) or schema(types))
+    schema = kernel._make_schema
+    monkeypatch.setattr(
+        kernel, "_make_schema", lambda types: seen.append(set(types)) or schema(types)
+    )
     frame = to_dataframe(read_records(file_of(tmp_path, [{"a": 1, "b": 2, "c": [1]}] * 9)))
     assert frame[["a"]].sum().compute(scheduler="sync").a == 9
     assert seen == [{"a"}]
@@ -223,7 +225,7 @@ def test_bags_without_records_need_their_types(tmp_path):
     ("arguments", "said"),
     [
         ({"types": {"a": "complex"}}, "types\\['a'\\] = 'complex': allowed is int64"),
-        ({"types": 5}, "a mapping of names of columns"),
+        ({"types": 5}, "a mapping of column names to types"),
         ({"sample": 0}, "a whole number from 1"),
         ({"fields": ["a"], "types": {"b": "int64"}}, "names of columns: a"),
         ({"fields": "a", "types": 5, "sample": None}, "3 faults"),
@@ -237,5 +239,5 @@ def test_wrong_arguments_are_told(arguments, said):
 def test_bags_of_something_else_are_told():
     with pytest.raises(RequestError, match="a bag of mappings"):
         to_dataframe(db.from_sequence(["text"]))
-    with pytest.raises(RequestError, match="names that are text"):
+    with pytest.raises(RequestError, match="names are text"):
         to_dataframe(db.from_sequence([{1: 2}]))

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import Counter
 
 import numpy as np
 import pandas as pd
+from pandas_3_0 import IS_PANDAS_3_0
+
+
+def grouper(time, every, closed, label, zone=None):
+    """The windows of pandas 3.1, with any pandas.
+
+    pandas 3.0 puts a window without rows before the first day that is closed on the right.
+    """
+    days = re.fullmatch(r"(\d*)D", every)
+    if IS_PANDAS_3_0 and days and zone is None:
+        every = f"{24 * int(days[1] or 1)}h"
+    return pd.Grouper(key=time, freq=every, closed=closed, label=label)
 
 
 def window_agg(frame, time, every, agg, by=None, *, closed="right", label="right"):
     """Return the result of pandas with the groups that occur; None if pandas fails."""
-    grouper = pd.Grouper(key=time, freq=every, closed=closed, label=label)
-    return group_agg(frame, [*by, grouper] if by else grouper, agg)
+    windows = grouper(time, every, closed, label, frame[time].dt.tz)
+    return group_agg(frame, [*by, windows] if by else windows, agg)
 
 
 def group_agg(frame, by, agg):
@@ -31,8 +44,8 @@ def window_counts(frame, time, every, targets, by=(), *, closed="right", label="
     used = frame[[time, *by, *targets]].rename(columns=keys)
     dummies = pd.get_dummies(used, columns=list(targets))
     counted = [name for name in dummies.columns if name not in (time, *keys.values())]
-    grouper = pd.Grouper(key=time, freq=every, closed=closed, label=label)
-    groups = [*keys.values(), grouper] if keys else grouper
+    windows = grouper(time, every, closed, label, frame[time].dt.tz)
+    groups = [*keys.values(), windows] if keys else windows
     sums = dummies.groupby(groups, observed=True)[counted].sum()
     if keys:
         sums.index = sums.index.set_names([*keys, time])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hyperplane
-from hyperplane.collections.frames.sources.inference import distinct
+from hyperplane.collections.frames.sources.csv_inference import deduplicate_names
 from hyperplane.dataframe import read
 
 NAMES = ["a", "a.1", "a.2", "a.1.1", "", "Unnamed: 1", "Unnamed: 2", "Unnamed: 1.1"]
@@ -20,7 +20,9 @@ NAMES = ["a", "a.1", "a.2", "a.1.1", "", "Unnamed: 1", "Unnamed: 2", "Unnamed: 1
 @given(st.lists(st.sampled_from(NAMES), min_size=2, max_size=6))
 def test_names_are_those_of_pandas(names):
     header, row = ",".join(names), ",".join("1" * len(names))
-    assert list(distinct(names)) == list(pd.read_csv(io.StringIO(f"{header}\n{row}\n")).columns)
+    assert list(deduplicate_names(names)) == list(
+        pd.read_csv(io.StringIO(f"{header}\n{row}\n")).columns
+    )
 
 
 @pytest.mark.parametrize("header", ["a,b,a", "a,a,a.1", "a,,Unnamed: 1", ",,"])

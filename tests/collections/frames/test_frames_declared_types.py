@@ -419,6 +419,8 @@ def test_a_fraction_does_not_make_another_number_a_missing_time(dtype, unit):
     df = parts(pd.DataFrame({"at": values}, index=[0, 0, 1, 1]))
     made = to_datetime(df, "at", errors="coerce", unit=unit).compute()["at"].reset_index(drop=True)
     alone = pd.to_datetime(1e15, unit=unit, errors="coerce")
+    if unit == "s":  # beyond the times of microseconds; pandas 3.0 has one of seconds
+        alone = pd.NaT
     assert made.isna().to_list() == [False, alone is pd.NaT, True, False]
     assert made[1] is pd.NaT or made[1] == alone
     assert made[0] == pd.Timestamp(1.5, unit=unit).floor("ns" if unit == "ns" else "us")

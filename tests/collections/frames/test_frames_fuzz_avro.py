@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scale import scaled
 
 import hyperplane
-from hyperplane.collections.frames.sources import avro, plan
+from hyperplane.collections.frames.sources import avro_decoder, partition_sizes
 from hyperplane.errors import HyperplaneError
 
 QUICK = settings(
@@ -163,8 +163,8 @@ def test_avro(tmp_path_factory, case, codec, size):
             expected += list(fastavro.reader(file))
         names += [name for name in kinds if name not in names]
     with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="sync"):
-        patch.setattr(plan, "WORTHWHILE", 1)
-        patch.setattr(avro, "STEP", 64)
+        patch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
+        patch.setattr(avro_decoder, "STEP", 64)
         try:
             found = hyperplane.dataframe.read(folder, schema="union", partition_size=size)
             made = found.compute()

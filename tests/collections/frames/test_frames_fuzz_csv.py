@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scale import scaled
 
 import hyperplane
-from hyperplane.collections.frames.sources import plan, samples
+from hyperplane.collections.frames.sources import partition_sizes, samples
 from hyperplane.errors import HyperplaneError
 
 QUICK = settings(
@@ -138,9 +138,9 @@ def test_csv(tmp_path_factory, case, form, head, size, multiline):
     raw = pd.concat(expected, ignore_index=True) if expected else pd.DataFrame()
     texts = raw.astype(object).where(raw.notna(), None)
     with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="sync"):
-        patch.setattr(plan, "WORTHWHILE", 1)
+        patch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
         patch.setattr(samples, "HEAD", head)
-        patch.setattr(samples, "INSIDE", 0)
+        patch.setattr(samples, "EXCERPT", 0)
         try:
             found = hyperplane.dataframe.read(
                 folder, schema="union", partition_size=size, multiline=multiline

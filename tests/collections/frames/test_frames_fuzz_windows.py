@@ -6,6 +6,7 @@ import re
 from decimal import Decimal, InvalidOperation
 from functools import partial
 
+import frame_truth as truth
 import pandas as pd
 import pytest
 from awkward_checks import (
@@ -22,6 +23,7 @@ from frame_strategies import QUICK, functions_of
 from fuzz_calls import COMPARED, NO_ANSWER, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pandas_3_0 import IS_PANDAS_3_0
 from scale import scaled
 
 from hyperplane.dataframe import window_agg, window_counts
@@ -62,8 +64,15 @@ def window(draw, case):
     }
 
 
-def grouper(how):
-    return pd.Grouper(key=how["time"], freq=how["every"], closed=how["closed"], label=how["label"])
+def grouper(how, rows):
+    times = rows[how["time"]]
+    zone = times.dt.tz if pd.api.types.is_datetime64_any_dtype(times.dtype) else None
+    return truth.grouper(how["time"], how["every"], how["closed"], how["label"], zone)
+
+
+def named_index(groups, by, how):
+    """Return groups with the names of their keys, which pandas 3.0 leaves out for Arrow's times."""
+    return groups.rename_axis([*by, how["time"]]) if IS_PANDAS_3_0 else groups
 
 
 def rows_in_declared_zone(case, keys):
@@ -108,10 +117,12 @@ def check_agg(case, how, plain):
         return REFUSED
     spec, by = how["agg"], how["by"]
     whole = rows_in_declared_zone(case, by or [])
-    keys = [*by, grouper(how)] if by else grouper(how)
+    windows = grouper(how, whole)
+    keys = [*by, windows] if by else windows
     want = pandas_answer(lambda: whole.groupby(keys, observed=True).agg(spec))
-    if want is None:
+    if want is None or (IS_PANDAS_3_0 and whole.empty):
         return NO_ANSWER
+    want = named_index(want, by or [], how)
     most, short = largest(whole[list(spec)])
     inexact = [name for name in spec if spec[name] in INEXACT]
     loose = most * most + most, 1e-3 if short else 1e-9
@@ -123,6 +134,7 @@ def check_agg(case, how, plain):
     ):  # compared with pandas: plain Dask has no windows with keys, and other sides of windows
         rows = pd.concat(case.parts)
         own = pandas_answer(lambda: rows.groupby(keys, observed=True).agg(spec))
+        own = None if own is None else named_index(own, by or [], how)
         agree = lambda: same_groups(own, want, inexact, *loose)  # noqa: E731
         same_types(made, own, agree, [name for name in spec if spec[name] in COMPUTED])
     return COMPARED
@@ -169,10 +181,12 @@ def check_counts(case, how, plain):
     if "decimals" in column.kinds:  # of one scale per partition, as documented
         return NO_ANSWER
     counted = [name for name in dummies.columns if name not in (how["time"], *by)]
-    keys = [*by, grouper(how)] if by else grouper(how)
+    windows = grouper(how, whole)
+    keys = [*by, windows] if by else windows
     want = pandas_answer(lambda: dummies.groupby(keys, observed=True)[counted].sum())
-    if want is None:
+    if want is None or (IS_PANDAS_3_0 and whole.empty):
         return NO_ANSWER
+    want = named_index(want, by, how)
     if not column.honest:  # column names follow the types of partitions: 1 and 1.0
         want, made = (named_alike(target, counts) for counts in (want, made))
         if not want.columns.is_unique:

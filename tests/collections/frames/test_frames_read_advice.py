@@ -10,7 +10,7 @@ import pytest
 from hyperplane.collections.frames.join import join
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.sort import sort_values
-from hyperplane.collections.frames.sources import times
+from hyperplane.collections.frames.sources import time_formats
 from hyperplane.errors import ReadError, RequestError
 
 SIZES = ["S", "M", "L", "XL"]
@@ -80,10 +80,10 @@ def test_the_damaged_one_of_several_files_is_named(tmp_path):
     [
         (
             ["2026-01-01", "2026-01-02 10:00", "no date"],
-            r"'no date': allowed.*in ISO 8601, as .*to",
+            r"'no date': allowed.*in ISO 8601, like .*to",
         ),
         (["01.02.2026", "31.01.2026"], r"'31\.01\.2026'.*parse_dates={'t': '%d\.%m\.%Y'}"),
-        (["01.02.2026", "x"], r"t: 'x': allowed is a time in the format '%m\.%d\.%Y', as"),
+        (["01.02.2026", "x"], r"t: 'x': allowed is a time in the format '%m\.%d\.%Y', like"),
         (["x", "2026-01-01"], r"t: 'x': allowed is a time in ISO 8601, or"),
         (["1700000000", "1700000001"], r"to_datetime\(df, 't', unit='s'\)"),
         (["1700000000123"], r"to_datetime\(df, 't', unit='ms'\)"),
@@ -98,10 +98,10 @@ def test_the_first_value_that_is_no_time_is_blamed(tmp_path, values, message):
 
 def test_a_late_value_in_the_other_order_names_the_format_of_all():
     texts = pl.Series("t", ["01.02.2026", None, "31.01.2026"])
-    form = times.TimeFormat(written="%m.%d.%Y")
+    form = time_formats.TimeFormat(polars_format="%m.%d.%Y")
     with pytest.raises(ReadError, match=r"parse_dates={'t': '%d\.%m\.%Y'}") as caught:
-        times.column(texts, form, "a.csv", lambda row: f"line {row + 2}")
-    assert "'31.01.2026', which is no time in the format %m.%d.%Y (line 4)" in str(caught.value)
+        time_formats.parse_column(texts, form, "a.csv", lambda row: f"line {row + 2}")
+    assert "'31.01.2026', which is not a time in the format %m.%d.%Y (line 4)" in str(caught.value)
 
 
 def test_a_day_before_the_month_is_read_without_a_warning(tmp_path):

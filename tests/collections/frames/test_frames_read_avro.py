@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import avro, plan
+from hyperplane.collections.frames.sources import avro_decoder, partition_sizes
 from hyperplane.errors import ReadError
 
 UTC = dt.UTC
@@ -115,7 +115,7 @@ def test_any_records_are_read_as_they_are(tmp_path_factory, monkeypatch, data, c
         values[name] = st.none() | found if nullable[name] and not union else found
     records = data.draw(st.lists(st.fixed_dictionaries(values), max_size=12))
     write(path, fields, records, codec=codec, sync_interval=40)
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     found = read(path, partition_size=max(1, path.stat().st_size // parts))
     ours = found.compute()
     assert ours.dtypes.equals(found.dtypes)
@@ -168,7 +168,7 @@ def test_one_file_gives_several_parts_whose_rows_are_each_once(tmp_path, monkeyp
     rows = [{"n": i, "s": "x" * (i % 50)} for i in range(20_000)]
     fields = [{"name": "n", "type": "long"}, {"name": "s", "type": ["null", "string"]}]
     write(tmp_path / "a.avro", fields, rows, sync_interval=5_000)
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     for size in (7_919, 50_000, 200_000):
         found = read(tmp_path / "a.avro", partition_size=size)
         assert found.npartitions > 2
@@ -183,7 +183,7 @@ def test_polars_decodes_what_it_can(tmp_path, monkeypatch):
         {"name": "t", "type": logical("long", "timestamp-nanos")},
     ]
     write(tmp_path / "a.avro", fields, [{"word": "b", "t": 1}, {"word": None, "t": 2}])
-    monkeypatch.setattr(avro.AvroDecoder, "_by_fastavro", None)
+    monkeypatch.setattr(avro_decoder.AvroDecoder, "_by_fastavro", None)
     found = read(tmp_path / "a.avro").compute()
     assert found.word.fillna("-").to_list() == ["b", "-"]
     assert found.t.to_list() == [pd.Timestamp(1, tz="UTC"), pd.Timestamp(2, tz="UTC")]
@@ -196,5 +196,5 @@ def test_named_types_and_records_within_themselves(tmp_path):
     assert read(tmp_path / "a.avro").compute().b.isna().to_list() == [False, True]
     node = {"type": "record", "name": "Node", "fields": [{"name": "n", "type": ["null", "Node"]}]}
     write(tmp_path / "b.avro", [{"name": "n", "type": node}], [{"n": {"n": None}}])
-    with pytest.raises(ReadError, match="holds itself"):
+    with pytest.raises(ReadError, match="contains itself"):
         read(tmp_path / "b.avro")

@@ -8,14 +8,15 @@ import math
 import dask
 import numpy as np
 import pandas as pd
+import pandas_3_0
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import plan, samples
-from hyperplane.demo.data import _archive
+from hyperplane.collections.frames.sources import partition_sizes, samples
+from hyperplane.demo.data import _find_archive
 from hyperplane.errors import ReadError, RequestError
 
 VALUES = {
@@ -54,12 +55,12 @@ def test_any_files_equal_pandas(tmp_path_factory, monkeypatch, data, files, part
         rows = data.draw(st.lists(row, max_size=12))
         frames.append(pd.DataFrame(rows, columns=names, dtype=object))
         frames[-1].to_csv(folder / f"{number}.csv", index=False)
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     size = max(1, sum(len(frame) for frame in frames) * 8 * len(names) // parts)
     found = read(folder, partition_size=size)
     ours = found.compute()
     assert ours.dtypes.equals(found.dtypes)
-    pieces = [pd.read_csv(folder / f"{number}.csv") for number in range(files)]
+    pieces = [pandas_3_0.read_csv(folder / f"{number}.csv") for number in range(files)]
     theirs = pd.concat([p.astype(object) for p in pieces], ignore_index=True)
     same(ours, theirs)
 
@@ -70,7 +71,7 @@ def test_a_large_file_is_divided_between_lines(tmp_path, monkeypatch, newline):
         {"n": range(20_000), "s": ["ä" * (i % 9) for i in range(20_000)], "x": 0.25}
     )
     frame.to_csv(tmp_path / "large.csv", index=False, lineterminator=newline)
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     found = read(tmp_path / "large.csv", partition_size="20kB")
     assert found.npartitions > 20
     same(found.compute(), pd.read_csv(tmp_path / "large.csv"))
@@ -90,7 +91,7 @@ def broken_lines(path, rows=5_000):
 
 def test_quoted_lines_are_found_in_samples(tmp_path, monkeypatch):
     frame = broken_lines(tmp_path / "a.csv")
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     found = read(tmp_path / "a.csv", partition_size="10kB")
     assert found.npartitions > 5
     same(found.compute(), frame)
@@ -101,8 +102,8 @@ def test_quoted_lines_that_samples_miss_are_never_cut_in_silence(tmp_path, monke
     pd.concat([head, broken_lines(tmp_path / "a.csv"), head]).to_csv(
         tmp_path / "a.csv", index=False
     )
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
-    for name, size in (("HEAD", 2_000), ("INSIDE", 200)):
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
+    for name, size in (("HEAD", 2_000), ("EXCERPT", 200)):
         monkeypatch.setattr(samples, name, size)
     right = wrong = 0
     for size in range(5_000, 15_000, 500):
@@ -118,8 +119,8 @@ def test_quoted_lines_that_samples_miss_are_never_cut_in_silence(tmp_path, monke
 
 
 def test_the_flights(tmp_path):
-    ours = read(str(_archive())).compute()
-    theirs = pd.read_csv(_archive())
+    ours = read(str(_find_archive())).compute()
+    theirs = pd.read_csv(_find_archive())
     pd.testing.assert_frame_equal(ours, theirs, check_dtype=False)
     theirs.to_csv(tmp_path / "flights.csv", index=False)
     found = read(tmp_path / "flights.csv", parse_dates=["time_hour"], partition_size="10MB")
@@ -150,7 +151,7 @@ def test_types_do_not_depend_on_the_part(tmp_path):
 )
 def test_a_value_that_does_not_fit_is_named(tmp_path, monkeypatch, text, message):
     monkeypatch.setattr(samples, "HEAD", 400)
-    monkeypatch.setattr(samples, "INSIDE", 0)
+    monkeypatch.setattr(samples, "EXCERPT", 0)
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(ReadError, match=message) as caught:
         read(tmp_path / "a.csv").compute()

@@ -97,7 +97,7 @@ def test_all_damaged_files_are_named_and_nothing_left_is_an_error(tmp_path):
         read(tmp_path, on_error="skip")
     (tmp_path / "c.parquet").write_bytes(b"")
     (tmp_path / "d.avro").write_bytes(b"{}")
-    with pytest.raises(ReadError, match=r"does not begin as Avro does, but with b'{}'"):
+    with pytest.raises(ReadError, match=r"not an Avro file: it starts with b'{}'"):
         read(tmp_path / "d.avro")
     with pytest.raises(ReadError, match=r"c\.parquet"):
         read(tmp_path / "c.parquet")

@@ -11,7 +11,7 @@ import pytest
 
 import hyperplane
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import json_decoder, json_types, plan, samples
+from hyperplane.collections.frames.sources import json_decoder, json_types, partition_sizes, samples
 from hyperplane.errors import ReadError, RequestError
 
 
@@ -49,14 +49,14 @@ def test_json_values_are_whole(tmp_path, values, held):
 def short(monkeypatch):
     """Only the first lines are sampled."""
     monkeypatch.setattr(samples, "HEAD", 200)
-    monkeypatch.setattr(samples, "INSIDE", 0)
+    monkeypatch.setattr(samples, "EXCERPT", 0)
 
 
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize(
     ("usual", "late", "wrong"),
     [
-        ({"n": 1}, {"n": 1, "m": 2}, r"line 101 .* the field 'm', which no sample .*'m': 'str'"),
+        ({"n": 1}, {"n": 1, "m": 2}, r"line 101 .* the field 'm', which no sampled .*'m': 'str'"),
         ({"n": {"a": 1}}, {"n": {"a": 1, "b": 2}}, r"'n' holds {'a': 1, 'b': 2}.*line 101 "),
         ({"n": [{"a": 1}]}, {"n": [{"b": 2}]}, r"'n' holds \[{'b': 2}\].*line 101 "),
         ({"n": ["a"]}, {"n": [1]}, r"'n' holds \[1\].*line 101 .*'n': 'str'"),
@@ -107,7 +107,7 @@ def test_periods_are_no_numbers(tmp_path):
 
 
 def test_a_mark_of_byte_order_within_a_file_is_a_character(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     texts = [f"\ufeffx{number}" for number in range(50)]
     (tmp_path / "a.csv").write_text("\ufeffa\n" + "".join(f"{text}\n" for text in texts))
     found = read(tmp_path / "a.csv", partition_size="1B")
@@ -126,11 +126,11 @@ def test_durations_of_avro_are_no_numbers(tmp_path, unit):
 
 def test_lines_that_are_objects_only_together_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(samples, "HEAD", 200)
-    monkeypatch.setattr(samples, "INSIDE", 0)
-    between = json.dumps(json_decoder.BETWEEN)
+    monkeypatch.setattr(samples, "EXCERPT", 0)
+    between = json.dumps(json_decoder.SEPARATOR)
     for late in ('{"a": ["x"\n"y"]}\n{"a": "z"}, {"a": 1}', f'{{"a": 1}},{between},{{"a": 2}}'):
         (tmp_path / "a.jsonl").write_text('{"a": "b"}\n' * 100 + late + "\n")
-        with pytest.raises(ReadError, match=r"line 101 of the file is no JSON"):
+        with pytest.raises(ReadError, match=r"line 101 of the file is not JSON"):
             read(tmp_path / "a.jsonl").compute()
 
 
@@ -142,11 +142,11 @@ def test_large_floats_and_mixed_values_are_not_decoded_line_by_line(tmp_path, mo
     (tmp_path / "mixed.jsonl").write_text("".join(f'{{"v": {one}}}\n' for one in mixed * 1_000))
     frames = [read(tmp_path / f"{name}.jsonl") for name in ("floats", "mixed")]
     calls = []
-    monkeypatch.setattr(json_decoder, "parsed", lambda *_: calls.append(1))
+    monkeypatch.setattr(json_decoder, "parse_object", lambda *_: calls.append(1))
     assert frames[0].v.compute().to_list() == values * 1_000
     found = frames[1].v.compute().astype(object)
     assert found.where(found.notna(), None).to_list() == [
-        None if one == "null" else json_types.as_text(json.loads(one)) for one in mixed * 1_000
+        None if one == "null" else json_types.to_text(json.loads(one)) for one in mixed * 1_000
     ]
     assert not calls
 
@@ -154,7 +154,7 @@ def test_large_floats_and_mixed_values_are_not_decoded_line_by_line(tmp_path, mo
 @pytest.mark.parametrize("late", [f"{2**53 + 1}", f"[{2**63}]", f'{{"x": -{2**60 + 1}}}'])
 def test_long_numbers_among_large_floats_are_still_found(tmp_path, monkeypatch, late):
     monkeypatch.setattr(samples, "HEAD", 200)
-    monkeypatch.setattr(samples, "INSIDE", 0)
+    monkeypatch.setattr(samples, "EXCERPT", 0)
     early = {"[": "[1e18]", "{": '{"x": 1e18}'}.get(late[0], "1e18")
     if late == f"[{2**63}]":
         late = f"[{2**63 + 1}]"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import json_decoder, plan, quoting, samples
+from hyperplane.collections.frames.sources import csv_quotes, json_decoder, partition_sizes, samples
 from hyperplane.errors import ReadError
 
 LARGE = 2**63 + 5
@@ -39,7 +39,7 @@ def stray(count, *places):
 def test_a_quote_that_is_not_closed_is_named(tmp_path, count, multiline):
     (tmp_path / "q.csv").write_text(stray(count, 9))
     with pytest.raises(
-        ReadError, match=r"in line 11 of the file a quote opens.*'9,\"oops'"
+        ReadError, match=r"line 11 of the file has an opening quote.*'9,\"oops'"
     ) as caught:
         read(tmp_path / "q.csv", multiline=multiline).compute()
     assert caught.value.url == str(tmp_path / "q.csv")
@@ -47,7 +47,7 @@ def test_a_quote_that_is_not_closed_is_named(tmp_path, count, multiline):
 
 def test_a_quote_that_is_not_closed_in_a_packed_file(tmp_path):
     (tmp_path / "q.csv.gz").write_bytes(gzip.compress(stray(100_000, 90_000).encode()))
-    with pytest.raises(ReadError, match=r"in line 90002 of the file a quote opens"):
+    with pytest.raises(ReadError, match=r"line 90002 of the file has an opening quote"):
         read(tmp_path / "q.csv.gz").compute()
 
 
@@ -55,7 +55,7 @@ def test_a_quote_that_is_not_closed_in_a_packed_file(tmp_path):
 def test_two_quotes_that_are_not_closed_swallow_no_rows(tmp_path, multiline):
     # pandas reads these as one long value, and loses the rows between.
     (tmp_path / "q.csv").write_text(stray(60_000, 30_000, 40_000))
-    with pytest.raises(ReadError, match=r"in line 30002 of the file a quote opens"):
+    with pytest.raises(ReadError, match=r"line 30002 of the file has an opening quote"):
         read(tmp_path / "q.csv", multiline=multiline).compute()
 
 
@@ -77,7 +77,7 @@ def test_stray_quotes_do_not_make_planning_slow(tmp_path):
     begun = time.process_time()
     read(tmp_path / "a.csv")
     for name in "bc":
-        with pytest.raises(ReadError, match="a quote opens"):
+        with pytest.raises(ReadError, match="has an opening quote"):
             read(tmp_path / f"{name}.csv").compute()
     # Three files; looking from each quote for its end again takes minutes.
     assert time.process_time() - begun < 30 * sound + 1
@@ -85,9 +85,9 @@ def test_stray_quotes_do_not_make_planning_slow(tmp_path):
 
 def test_a_file_whose_head_never_ends_is_not_read_to_its_end(tmp_path, monkeypatch):
     monkeypatch.setattr(samples, "HEAD", 1_000)
-    monkeypatch.setattr(samples, "MOST", 10_000)
+    monkeypatch.setattr(samples, "MAX_HEAD", 10_000)
     (tmp_path / "a.csv").write_text('a,"b\n' + "1,2\n" * 10_000)
-    with pytest.raises(ReadError, match="no two lines end in its first 10000 bytes"):
+    with pytest.raises(ReadError, match="its first 10000 bytes have no two complete lines"):
         read(tmp_path / "a.csv")
 
 
@@ -97,16 +97,18 @@ def test_a_file_whose_head_never_ends_is_not_read_to_its_end(tmp_path, monkeypat
     block=st.integers(1, 9),
 )
 def test_what_a_writer_quotes_is_sound(monkeypatch, rows, block):
-    monkeypatch.setattr(quoting, "BLOCK", block)
+    monkeypatch.setattr(csv_quotes, "BLOCK", block)
     text = pd.DataFrame(rows, columns=["a", "b"]).to_csv(index=False).encode()
-    assert quoting.is_sound(text, b",")
-    assert quoting.unclosed(text, b",") is None
+    assert csv_quotes.is_sound(text, b",")
+    assert csv_quotes.find_unclosed_quote(text, b",") is None
     ends = {text.find(b"\n") + 1} | {
         len(pd.DataFrame(rows[:n], columns=["a", "b"]).to_csv(index=False).encode())
         for n in range(len(rows) + 1)
     }
     for stop in range(len(text) + 1):
-        assert quoting.last_end(text[:stop], b",") == max([e for e in ends if e <= stop], default=0)
+        assert csv_quotes.find_last_line_end(text[:stop], b",") == max(
+            [e for e in ends if e <= stop], default=0
+        )
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,7 @@ def test_large_whole_numbers_in_json_lines(tmp_path):
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 def test_a_late_value_names_a_type_that_holds_it(tmp_path, monkeypatch, value, advice, suffix):
     monkeypatch.setattr(samples, "HEAD", 2_000)
-    monkeypatch.setattr(samples, "INSIDE", 100)
+    monkeypatch.setattr(samples, "EXCERPT", 100)
     path = tmp_path / f"a.{suffix}"
     if suffix == "csv":
         early, late = "1,0xa\n" * 1_000, f"{value},0xb\n"
@@ -178,7 +180,7 @@ def test_missing_values_are_no_floats_where_whole_numbers_are_asked_for(tmp_path
     line = 3 if suffix == "csv" else 2
     for name, asked, advice in (("id", "uint64", "UInt64"), ("b", "bool", "boolean")):
         wrong = (
-            rf"{name!r} holds nothing.* asks for {asked} \(line {line} .*{{'{name}': '{advice}'}}"
+            rf"{name!r} has a missing value.* sets {asked} \(line {line} .*{{'{name}': '{advice}'}}"
         )
         with pytest.raises(ReadError, match=wrong):
             read(path, dtypes={name: asked}).compute()
@@ -187,7 +189,7 @@ def test_missing_values_are_no_floats_where_whole_numbers_are_asked_for(tmp_path
 
 
 def test_one_wrong_line_of_many_is_found_by_few(tmp_path, monkeypatch):
-    monkeypatch.setattr(samples, "INSIDE", 0)
+    monkeypatch.setattr(samples, "EXCERPT", 0)
     decoded = []
 
     def loads(line):
@@ -221,7 +223,7 @@ def test_lines_of_one_piece_alone_are_read_one_by_one(tmp_path, monkeypatch):
 
 def test_digits_that_a_nested_float_does_not_hold_are_not_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(samples, "HEAD", 400)
-    monkeypatch.setattr(samples, "INSIDE", 0)
+    monkeypatch.setattr(samples, "EXCERPT", 0)
     for value in ([2**53 + 1], {"a": 2**53 + 1}):
         early = json.dumps({"v": [1.5] if isinstance(value, list) else {"a": 1.5}}) + "\n"
         (tmp_path / "a.jsonl").write_text(early * 100 + json.dumps({"v": value}) + "\n")
@@ -239,7 +241,7 @@ def test_hexadecimal_text_stays_text(tmp_path):
     (tmp_path / "a.csv").write_text("h,g,n\n0x1F,2,1\n17,0X2,2\n")
     ours, theirs = read(tmp_path / "a.csv").compute(), pd.read_csv(tmp_path / "a.csv")
     assert ours.to_dict("list") == theirs.to_dict("list")
-    with pytest.raises(ReadError, match=r"'h' holds '0x1F', but dtypes asks for int64"):
+    with pytest.raises(ReadError, match=r"'h' holds '0x1F', but dtypes sets int64"):
         read(tmp_path / "a.csv", dtypes={"h": "int64"}).compute()
 
 
@@ -247,12 +249,12 @@ def test_a_type_that_the_caller_set_is_not_blamed_on_the_sample(tmp_path):
     (tmp_path / "a.csv").write_text("carrier\nUA\n")
     (tmp_path / "a.jsonl").write_text('{"carrier": "UA"}\n')
     for name in ("a.csv", "a.jsonl"):
-        with pytest.raises(ReadError, match=r"(?i)'UA', but dtypes asks for int64"):
+        with pytest.raises(ReadError, match=r"(?i)'UA', but dtypes sets int64"):
             read(tmp_path / name, dtypes={"carrier": "int64"}).compute()
 
 
 def test_the_line_of_a_short_row_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 200_000 + "1\n" + "1,2\n" * 200_000)
     wrong = (
         r"line 200002 of the file: Expected 2 columns, got 1: '1'; correct the line, "

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 import hyperplane
-from hyperplane.collections.frames.sources import folders
+from hyperplane.collections.frames.sources import hive_partitions
 from hyperplane.dataframe import group_agg, read, sort_values, value_counts
 from hyperplane.errors import RequestError
 
@@ -97,7 +97,9 @@ def test_a_folder_without_a_value_makes_the_type_nullable(tmp_path, kind):
     ],
 )
 def test_types_of_values_in_folders(values, kind):
-    found, kinds, missing = folders.keys([f"d/k={value}/0" for value in values], [])
+    found, kinds, missing = hive_partitions.parse_hive_keys(
+        [f"d/k={value}/0" for value in values], []
+    )
     assert (kinds, missing) == ({"k": kind}, set())
     assert [str(pairs[0][1]) for pairs in found.values()] == values
 

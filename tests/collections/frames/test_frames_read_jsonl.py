@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import plan, samples
+from hyperplane.collections.frames.sources import partition_sizes, samples
 from hyperplane.errors import ReadError, RequestError
 
 VALUES = {
@@ -55,7 +55,7 @@ def test_any_lines_are_read_as_they_are(tmp_path_factory, monkeypatch, data, par
         records_here = (records if number == 0 else []) + chosen
         write(folder / f"{number}.jsonl", records_here)
         records = [*records, *chosen]
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     found = read(folder, partition_size=max(1, len(records) * 40 // parts))
     ours = found.compute()
     assert ours.dtypes.equals(found.dtypes)
@@ -91,7 +91,7 @@ def test_types_projection_filters_and_times(tmp_path):
 def test_a_large_file_is_divided_between_lines(tmp_path, monkeypatch):
     frame = pd.DataFrame({"n": range(5_000), "s": ["ä\n" * (i % 9) for i in range(5_000)]})
     frame.to_json(tmp_path / "a.json", orient="records", lines=True)
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     found = read(tmp_path / "a.json", partition_size="10kB")
     assert found.npartitions > 5
     ours = found.compute().reset_index(drop=True)
@@ -103,13 +103,13 @@ def test_a_large_file_is_divided_between_lines(tmp_path, monkeypatch):
     [
         ('{"n": 2.5}', r"'n' holds 2\.5.*line 401 .*dtypes={'n': 'float64'}"),
         ('{"n": "x"}', r"'n' holds 'x'.*dtypes={'n': 'str'}"),
-        ('{"n": 1', "line 401 .*no JSON"),
-        ("[1]", "line 401 .*no JSON object"),
+        ('{"n": 1', "line 401 .*not JSON"),
+        ("[1]", "line 401 .*not a JSON object"),
     ],
 )
 def test_a_line_that_does_not_fit_is_named(tmp_path, monkeypatch, line, message):
     monkeypatch.setattr(samples, "HEAD", 400)
-    monkeypatch.setattr(samples, "INSIDE", 0)
+    monkeypatch.setattr(samples, "EXCERPT", 0)
     (tmp_path / "a.jsonl").write_text('{"n": 1}\n' * 400 + line + "\n" + '{"n": 1}\n')
     with pytest.raises(ReadError, match=message):
         read(tmp_path / "a.jsonl").compute()

@@ -9,7 +9,7 @@ import dask
 import pytest
 
 import hyperplane
-from hyperplane.collections.frames.sources import plan, samples, text_errors
+from hyperplane.collections.frames.sources import partition_sizes, samples, text_errors
 from hyperplane.dataframe import read
 from hyperplane.errors import ReadError
 
@@ -18,9 +18,9 @@ ROWS = 4_000
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(plan, "WORTHWHILE", 1)
+    monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     monkeypatch.setattr(samples, "HEAD", 3_000)
-    monkeypatch.setattr(samples, "INSIDE", 100)
+    monkeypatch.setattr(samples, "EXCERPT", 100)
     monkeypatch.setattr(samples, "GLANCE", 1_000)
     monkeypatch.setattr(text_errors, "STEP", 1_000)
     with dask.config.set(scheduler="sync"):
@@ -46,7 +46,7 @@ def rows(wrong, end="\n"):
 WRONG = {
     "value": ("x,a,2024-01-01", {}, "column 'n' holds 'x'"),
     "hexadecimal": ("0x1f,a,2024-01-01", {"dtypes": {"n": "int64"}}, "column 'n' holds '0x1f'"),
-    "missing": (",a,2024-01-01", {"dtypes": {"n": "int64"}}, "column 'n' holds nothing"),
+    "missing": (",a,2024-01-01", {"dtypes": {"n": "int64"}}, "column 'n' has a missing value"),
     "long": ("1,a,2024-01-01,9", {}, "Expected 3 columns, got 4"),
     "short": ('1,"a\nb"', {}, "Expected 3 columns, got 2"),
     "time": ("1,a,noon", {"parse_dates": ["t"]}, "column 't' holds 'noon'"),
@@ -106,13 +106,13 @@ def test_a_wrong_line_of_a_sample_from_the_middle(tmp_path):
     lines = ['{"n": 1}'] * 3_000
     lines[-2] = "no"
     (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
-    with pytest.raises(ReadError, match=r"line 2999 of the file is no JSON"):
+    with pytest.raises(ReadError, match=r"line 2999 of the file is not JSON"):
         read(tmp_path / "a.jsonl")
 
 
 def test_far_from_the_beginning_the_byte_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_errors, "FAR", 2_000)
+    monkeypatch.setattr(text_errors, "MAX_LOCAL_COUNT", 2_000)
     text, _ = rows("x,a,2024-01-01")
     (tmp_path / "a.csv").write_text(text)
-    with pytest.raises(ReadError, match=r"holds 'x'.*\(line \d+ of what begins at byte \d+\)"):
+    with pytest.raises(ReadError, match=r"holds 'x'.*\(line \d+ after byte \d+\)"):
         read(tmp_path / "a.csv", partition_size=10_000, multiline=True).compute()

@@ -19,8 +19,8 @@ from pyarrow import parquet
 from scale import scaled
 
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import plan
-from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.collections.frames.sources import partition_sizes
+from hyperplane.collections.frames.sources.reader import PartitionReader
 from hyperplane.errors import RequestError
 
 TEXT = st.text(alphabet="aé中😀 ,\"'\n", max_size=5)
@@ -114,7 +114,7 @@ def test_small_files_are_joined_and_large_data_gives_each_thread_work(tmp_path, 
         )
     # 24 MB: one partition by size, but then other threads would be idle.
     for threads, partitions in ((1, 1), (2, 2), (16, 3)):
-        monkeypatch.setattr(plan, "count_threads", lambda threads=threads: threads)
+        monkeypatch.setattr(partition_sizes, "count_threads", lambda threads=threads: threads)
         assert read(tmp_path, partition_size="100MB").npartitions == partitions
         assert read(tmp_path).npartitions == 30
     assert read(tmp_path, partition_size="6MB").npartitions == 4
@@ -196,7 +196,7 @@ def test_nothing_is_computed_and_columns_are_pushed_down(tmp_path):
     pd.DataFrame({f"c{i}": [i] for i in range(300)}).to_parquet(path)
     frame = read(path)
     (reader,) = {type(frame.expr.func)}
-    assert reader is PartReader
+    assert reader is PartitionReader
     assert frame.expr.func.like.shape == (0, 300)
     pushed = frame[["c7"]].optimize(fuse=False).expr
     assert pushed.columns == ["c7"]

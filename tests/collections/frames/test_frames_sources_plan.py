@@ -15,19 +15,26 @@ from hypothesis import strategies as st
 import hyperplane
 from hyperplane.collections import active_cluster
 from hyperplane.collections.frames.read import read
-from hyperplane.collections.frames.sources import folders, plan, quoting, samples, times, types
+from hyperplane.collections.frames.sources import (
+    csv_quotes,
+    hive_partitions,
+    partition_sizes,
+    samples,
+    time_formats,
+    types,
+)
 from hyperplane.errors import Fault, SkippedFile
-from hyperplane.stores.listing import natural
-from hyperplane.stores.naming import suffix_of
-from hyperplane.stores.places import File, Store
-from hyperplane.stores.secrets import shown
+from hyperplane.stores.file_names import suffix_of
+from hyperplane.stores.listing import natural_sort_key
+from hyperplane.stores.locations import File, Store
+from hyperplane.stores.redaction import redact_url
 
 
 @given(sizes=st.lists(st.integers(1, 10**9), max_size=40), partition_size=st.integers(1, 10**9))
 def test_joined_keeps_all_in_order_and_near_the_size(sizes, partition_size):
-    parts = plan.joined(range(len(sizes)), sizes, partition_size)
+    parts = partition_sizes.group_neighbors(range(len(sizes)), sizes, partition_size)
     assert [unit for part in parts for unit in part] == list(range(len(sizes)))
-    aim = plan.target(sum(sizes), partition_size)
+    aim = partition_sizes.choose_target_size(sum(sizes), partition_size)
     for part in parts:
         inner = sum(sizes[unit] for unit in part[1:-1])
         assert part
@@ -42,7 +49,7 @@ def test_files_that_are_apart_share_no_part(files, partition_size):
     units = [(number, place) for number, file in enumerate(files) for place in range(len(file))]
     sizes = [size for file in files for size in file]
     names = [str(number) for number, _ in units]
-    parts = plan.joined(units, sizes, partition_size, names)
+    parts = partition_sizes.group_neighbors(units, sizes, partition_size, names)
     assert [unit for part in parts for unit in part] == units
     assert all(len({number for number, _ in part}) == 1 for part in parts)
 
@@ -78,13 +85,13 @@ def test_cuts_are_between_records(tmp_path_factory, texts, count, newline):
     data = "".join(row + newline for row in rows).encode()
     path.write_bytes(data)
     file = File(Store("file", "file:///", {}), str(path), len(data), "")
-    ends = samples.cuts(file, 0, count, breaking=True)
+    ends = samples.find_cuts(file, 0, count, multiline=True)
     assert ends == sorted(set(ends))
     assert (ends[0], ends[-1]) == (0, len(data))
     for end in ends:
         assert data[:end].count(b'"') % 2 == 0
         assert end in (0, len(data)) or data[end - 1 : end] == b"\n"
-    plain = samples.cuts(file, 0, count, breaking=False)
+    plain = samples.find_cuts(file, 0, count, multiline=False)
     assert all(end in (0, len(data)) or data[end - 1 : end] == b"\n" for end in plain)
 
 
@@ -96,30 +103,30 @@ def test_whole_records_and_lines_within_quotes():
         (b'5" long\n"b\nc"\n"d\n', b'5" long\n"b\nc"\n'),
         (b'5" long\n"b\nc"d\ne', b'5" long\n"b\nc"d\n'),
     ):
-        assert text[: quoting.last_end(text, b",")] == whole
-    assert samples.breaks_lines(b'a\n"b\nc"\n')
-    assert not samples.breaks_lines(b'a,"b ""c"""\nd\n')
+        assert text[: csv_quotes.find_last_line_end(text, b",")] == whole
+    assert samples.has_multiline_values(b'a\n"b\nc"\n')
+    assert not samples.has_multiline_values(b'a,"b ""c"""\nd\n')
 
 
 def test_names():
     paths = ["part-10", "part-2", "a", "part-2b"]
-    assert sorted(paths, key=natural) == ["a", "part-2", "part-2b", "part-10"]
-    assert shown("ftp://me:secret@host/a?sig=1") == "ftp://host/a"
-    assert shown("/a@b/c?d") == "/a@b/c?d"
+    assert sorted(paths, key=natural_sort_key) == ["a", "part-2", "part-2b", "part-10"]
+    assert redact_url("ftp://me:secret@host/a?sig=1") == "ftp://host/a"
+    assert redact_url("/a@b/c?d") == "/a@b/c?d"
     assert suffix_of("http://x/a.CSV.gz?sig=a.b") == ".csv"
 
 
 def test_values_in_folders():
     paths = ["d/k=01/x=a%20b/0", "d/k=2/x=__HIVE_DEFAULT_PARTITION__/1"]
-    found, kinds, missing = folders.keys(paths, [])
+    found, kinds, missing = hive_partitions.parse_hive_keys(paths, [])
     assert missing == {"x"}
     assert kinds == {"k": pl.String(), "x": pl.String()}
     assert found[paths[0]] == (("k", "01"), ("x", "a b"))
     assert found[paths[1]] == (("k", "2"), ("x", None))
     # A path without names has none of the values, as in pandas.
-    found, same, missing = folders.keys([*paths, "d/0"], [])
+    found, same, missing = hive_partitions.parse_hive_keys([*paths, "d/0"], [])
     assert (same, missing, found["d/0"]) == (kinds, {"k", "x"}, (("k", None), ("x", None)))
-    assert folders.keys(paths, ["k"])[1] == {"x": pl.String()}
+    assert hive_partitions.parse_hive_keys(paths, ["k"])[1] == {"x": pl.String()}
 
 
 @pytest.mark.parametrize(
@@ -133,14 +140,14 @@ def test_values_in_folders():
     ],
 )
 def test_formats_of_times(written, kind):
-    form = times.found("t", pl.Series("t", [written, None]), None)
-    found = form.converted(pl.Series("t", [written, None]))
-    assert str(types.in_pandas(form.kind, nullable=True)) == kind
+    form = time_formats.find_format("t", pl.Series("t", [written, None]), None)
+    found = form.parse(pl.Series("t", [written, None]))
+    assert str(types.to_pandas_dtype(form.kind, nullable=True)) == kind
     assert found.dtype == form.kind
     stamp = pd.Timestamp(written)
     stamp = stamp if stamp.tz is None else stamp.tz_convert("UTC")
     assert found.to_pandas()[0] == stamp
-    assert isinstance(times.found("t", pl.Series("t", ["what", None]), None), Fault)
+    assert isinstance(time_formats.find_format("t", pl.Series("t", ["what", None]), None), Fault)
 
 
 @pytest.fixture(scope="module")

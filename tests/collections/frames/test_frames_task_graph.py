@@ -14,7 +14,7 @@ from frame_strategies import cut
 
 from hyperplane import dataframe as hp
 from hyperplane.collections.frames import task_graph
-from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.collections.frames.sources.reader import PartitionReader
 from hyperplane.errors import DataError, ReadError, RequestError
 
 LIKE = pd.DataFrame(
@@ -61,7 +61,9 @@ class UnreadablePartition:
 def guarded(numbers):
     """Return a collection like those of ``read``."""
     with dask.config.set({"dataframe.convert-string": False}):
-        return dd.from_map(PartReader(LIKE), [UnreadablePartition(n) for n in numbers], meta=LIKE)
+        return dd.from_map(
+            PartitionReader(LIKE), [UnreadablePartition(n) for n in numbers], meta=LIKE
+        )
 
 
 def fail(*_, **__):

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
-from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.collections.frames.sources.reader import PartitionReader
 from hyperplane.dataframe import to_datetime
 from hyperplane.errors import DataError, RequestError
 
@@ -204,13 +204,13 @@ def test_only_the_needed_columns_are_read_after_it():
     (reading,) = [
         step
         for step in df[["n"]].optimize(fuse=False).expr.walk()
-        if isinstance(getattr(step, "func", None), PartReader)
+        if isinstance(getattr(step, "func", None), PartitionReader)
     ]
     assert reading.columns == ["n"]
     (reading,) = [
         step
         for step in df[["at"]].optimize(fuse=False).expr.walk()
-        if isinstance(getattr(step, "func", None), PartReader)
+        if isinstance(getattr(step, "func", None), PartitionReader)
     ]
     assert reading.columns == ["at"]
     files.close()
@@ -289,7 +289,9 @@ def test_times_of_other_zones_than_declared():
 def test_times_of_other_units_than_declared(zone, utc, unit):
     far = pd.Series(pd.to_datetime(["1400-01-01", "2024-01-01"]).as_unit("s"))
     other = pd.Series([None, pd.Timestamp("2024-01-01 00:00:00.5")]).astype(unit)
-    frames = [pd.DataFrame({"at": times.dt.tz_localize(zone)}) for times in (far, other)]
+    if zone is not None:  # of UTC first: pandas 3.0 has no times of the year 1400 in a zone
+        far, other = (each.dt.tz_localize("UTC").dt.tz_convert(zone) for each in (far, other))
+    frames = [pd.DataFrame({"at": times}) for times in (far, other)]
     frames.append(frames[1].iloc[:1])  # a single missing value
 
     def in_parts(*frames, like):

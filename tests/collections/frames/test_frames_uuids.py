@@ -126,9 +126,9 @@ def test_a_column_without_a_type_in_polars_is_left_out_where_it_is_not_wanted(tm
 
 def test_intervals_within_lists_are_named():
     nested = pa.schema([("n", pa.int64()), ("l", pa.list_(pa.binary(12)))])
-    shape, faults = schemas.shape(nested, "float", "a.parquet", {"l"})
+    shape, faults = schemas.make_file_schema(nested, "float", "a.parquet", {"l"})
     assert (list(shape.unreadable), faults) == (["l"], [])
-    shape, faults = schemas.shape(nested, "float", "a.parquet")
+    shape, faults = schemas.make_file_schema(nested, "float", "a.parquet")
     assert (list(shape.unreadable), faults) == ([], [])
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hyperplane.sizing.footers import OFFSET
-from hyperplane.sizing.footers import width_of as width
+from hyperplane.sizing.footers import value_width as width
 
 #: Maximum footers that are read, evenly spaced over the files.
 SAMPLED_FOOTERS = 32

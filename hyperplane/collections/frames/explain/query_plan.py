@@ -14,7 +14,7 @@ from hyperplane.collections.active_cluster import get_memory_per_thread
 from hyperplane.collections.frames.explain.lazy_steps import make_lazy
 from hyperplane.collections.frames.explain.report import Finding
 from hyperplane.collections.frames.explain.sizes import SizeEstimator, StepSize
-from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.collections.frames.sources.reader import PartitionReader
 from hyperplane.units import plural
 
 
@@ -131,7 +131,7 @@ def format_source(node: Any) -> str:
     if isinstance(node, ReadParquet):
         path = node.path[0] if isinstance(node.path, list | tuple) else node.path
         return f"read_parquet({_file_name(str(path))!r})"
-    if isinstance(node, FromMap) and isinstance(node.func, PartReader):
+    if isinstance(node, FromMap) and isinstance(node.func, PartitionReader):
         return f"read({_file_name(node.iterables[0][0].urls[0])!r})"
     if isinstance(node, FromMap):
         return (node.label or funcname(node.func)).removeprefix("_").replace("-", "_")

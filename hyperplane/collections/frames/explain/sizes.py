@@ -11,7 +11,7 @@ from dask.dataframe.dask_expr import _expr, _indexing, _reductions
 from dask.dataframe.dask_expr.io import FromMap, FromPandas, ReadParquet
 
 from hyperplane.collections.frames.explain.footers import DatasetFooters, read_footers
-from hyperplane.collections.frames.sources.reader import PartReader
+from hyperplane.collections.frames.sources.reader import PartitionReader
 from hyperplane.units import format_bytes
 
 #: Rows of a column of Python objects whose memory is measured.
@@ -82,7 +82,7 @@ class SizeEstimator:
             return _estimate_parquet(expr, self.footers(expr))
         if isinstance(expr, FromPandas):
             return _measure_pandas(expr)
-        if isinstance(expr, FromMap) and isinstance(expr.func, PartReader):
+        if isinstance(expr, FromMap) and isinstance(expr.func, PartitionReader):
             return _estimate_partitions(expr)
         below = expr.dependencies()
         keeps = getattr(expr, "_is_length_preserving", False) or isinstance(expr, _expr.Projection)

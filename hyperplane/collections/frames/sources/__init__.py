@@ -1,1 +1,1 @@
-"""How files become parts of a Dask dataframe: formats, plans, types."""
+"""Readers of Parquet, CSV, JSON lines and Avro: plans, partitions and column types."""

@@ -1,4 +1,4 @@
-"""Arguments that are rows already, where the places of files are expected."""
+"""Check of the ``urls`` argument of ``read``."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from hyperplane.errors import Fault
 from hyperplane.units import is_iterable
 
 
-def places_faults(urls: Any) -> list[Fault]:
-    """One fault for what is rows already and not the places of files."""
+def find_urls_faults(urls: Any) -> list[Fault]:
+    """Return a fault if ``urls`` is a dataframe, array or table instead of file paths."""
     if isinstance(urls, (str, os.PathLike)) or not is_iterable(urls):
         return []
     if not (hasattr(urls, "columns") or hasattr(urls, "dtype") or hasattr(urls, "schema")):
         return []
     allowed = "a path, glob or URL, or a list of them"
     advice = (
-        "it holds rows already: leave read out, or for a pandas frame write "
+        "it is already loaded: use it without read, or convert a pandas frame with "
         "dask.dataframe.from_pandas(df, npartitions=...)"
     )
     return [Fault("urls", f"a {type(urls).__name__}", allowed, advice)]

@@ -1,7 +1,7 @@
-"""Counts of records in Avro files, compared with the bytes that are there.
+"""Validate the record counts of Avro blocks against the sizes of the blocks.
 
-A block begins with the number of its records, for which Polars reserves memory at once and
-fastavro makes objects: a damaged or malicious file of 100 bytes may ask for 2**40 records.
+A block starts with its record count. Polars allocates memory for that many records and fastavro
+creates as many objects, so a damaged or malicious file of 100 bytes can demand 2**40 records.
 """
 
 from __future__ import annotations
@@ -9,131 +9,137 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-#: Records without bytes, as of null values only, that are read from one file or part of it.
-MOST_EMPTY = 1_000_000
-#: Bytes that are no question of memory, so that packed blocks of fewer are not measured.
-_FEW = 1 << 20
-#: The most bytes that snappy makes of one.
-_SNAPPY = 64
-_UNPACKED_AT_ONCE = 1 << 20
-_LEAST = {
+#: Maximum number of zero-byte records (nulls only) read from one file or byte range.
+MAX_EMPTY_RECORDS = 1_000_000
+#: Blocks that need less memory than this are not decompressed for the check.
+_SMALL_BLOCK = 1 << 20
+#: Maximum compression ratio of snappy.
+_SNAPPY_RATIO = 64
+_DECOMPRESS_STEP = 1 << 20
+_MIN_BYTES = {
     **{"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8},
     **{"bytes": 1, "string": 1, "enum": 1, "array": 1, "map": 1},
 }
-#: Types that have names, by which later fields may refer to them.
+#: Types with names that later fields can refer to.
 _NAMED = ("record", "enum", "fixed")
 
 
-class WrongCount(ValueError):
-    """A file says that it holds more values than its bytes can, or than may be compared."""
+class WrongRecordCount(ValueError):
+    """A file declares more values than its bytes can contain, or more than can be verified."""
 
 
-class RecordCounts:
-    """Compares the counts of the blocks of a file with their bytes.
+class RecordCountCheck:
+    """Checks the record counts of the blocks of one file.
 
     Parameters
     ----------
     schema : dict
-        Of the records, which :func:`~.avro_schema.fields` has taken.
+        The schema of the records, accepted by :func:`~.avro_schema.parse_fields`.
 
     Raises
     ------
-    WrongCount
-        When the schema has arrays whose items take no bytes.
+    WrongRecordCount
+        When the schema has arrays of zero-byte items.
     """
 
     def __init__(self, schema: Any) -> None:
-        self._least = _least_bytes(schema, {})
+        self._record_bytes = _min_bytes(schema, {})
         self._empty = 0
 
     def check(self, count: int, size: int) -> None:
-        """Compare the count of a block with its bytes, unpacked.
+        """Check the count of a block against its uncompressed size.
 
         Raises
         ------
-        WrongCount
-            When it cannot hold so many records, or the file has too many without bytes.
+        WrongRecordCount
+            When the block cannot contain that many records, or there are too many empty ones.
         """
-        if count < 0 or (self._least and count * self._least > size):
-            raise WrongCount(f"a block of {size} bytes says that it holds {count} records")
-        if not self._least:
+        if count < 0 or (self._record_bytes and count * self._record_bytes > size):
+            raise WrongRecordCount(
+                f"a block of {size} bytes declares {count} records, more than fit into it"
+            )
+        if not self._record_bytes:
             self._empty += count
-        if self._empty > MOST_EMPTY:
-            said = f"{self._empty} records without any bytes, and at most {MOST_EMPTY} are read"
-            raise WrongCount(f"its blocks say that they hold {said}")
+        if self._empty > MAX_EMPTY_RECORDS:
+            declared = (
+                f"{self._empty} records without any bytes; at most {MAX_EMPTY_RECORDS} are read"
+            )
+            raise WrongRecordCount(f"its blocks declare {declared}")
 
     def check_packed(self, blocks: bytes, codec: str, mark: int) -> None:
-        """Compare the counts of blocks with their bytes as they are in a file.
+        """Check the counts of compressed blocks, as stored in a file.
 
         Parameters
         ----------
         blocks : bytes
-            Whole blocks, perhaps but for the last one.
+            Blocks; the last one may be incomplete.
         codec : str
-            How they are packed: null, deflate or snappy; of others the reader finds the end.
+            The compression codec. Blocks of others than null, deflate and snappy pass.
         mark : int
-            Bytes between two blocks.
+            Bytes of the sync marker.
         """
         position = 0
         while position < len(blocks):
-            count, position = _long(blocks, position)
-            size, position = _long(blocks, position)
+            count, position = _read_long(blocks, position)
+            size, position = _read_long(blocks, position)
             if size < 0:
-                raise WrongCount(f"a block says that it has {size} bytes")
+                raise WrongRecordCount(f"a block declares a size of {size} bytes")
             packed = memoryview(blocks)[position : position + size]
             position += size + mark
-            needed = count * self._least
-            if needed > max(_FEW, len(packed)):
+            needed = count * self._record_bytes
+            if needed > max(_SMALL_BLOCK, len(packed)):
                 self.check(count, _unpacked_size(packed, codec, needed))
             else:
                 self.check(count, max(len(packed), needed if codec != "null" else 0))
 
 
-def _least_bytes(kind: Any, named: dict[str, int]) -> int:
-    """The fewest bytes that a value of a type can have."""
+def _min_bytes(kind: Any, named: dict[str, int]) -> int:
+    """Return the minimum size in bytes of a value of a type."""
     if isinstance(kind, list):
-        return 1 + min((_least_bytes(one, named) for one in kind), default=0)
+        return 1 + min((_min_bytes(one, named) for one in kind), default=0)
     if isinstance(kind, str):
-        found = _LEAST.get(kind)
-        return named.get(kind.rpartition(".")[2], 0) if found is None else found
+        primitive = _MIN_BYTES.get(kind)
+        return named.get(kind.rpartition(".")[2], 0) if primitive is None else primitive
     base = kind["type"]
     if base == "record":
-        made = sum(_least_bytes(entry["type"], named) for entry in kind["fields"])
+        size_bytes = sum(_min_bytes(entry["type"], named) for entry in kind["fields"])
     elif base == "fixed":
-        made = int(kind["size"])
-    elif base == "array" and not _least_bytes(kind["items"], named):
-        raise WrongCount("its arrays have items without bytes, so that nothing bounds their number")
+        size_bytes = int(kind["size"])
+    elif base == "array" and not _min_bytes(kind["items"], named):
+        raise WrongRecordCount(
+            "its arrays have items of zero bytes, whose number cannot be verified"
+        )
     else:
         if base == "map":
-            _least_bytes(kind["values"], named)  # notes the types that are defined there
-        made = _least_bytes(base, named)
+            _min_bytes(kind["values"], named)  # registers named types that are defined there
+        size_bytes = _min_bytes(base, named)
     if base in _NAMED:
-        # Of two types that have the same name in several namespaces the smaller one counts.
+        # Namespaces are ignored; of types with equal names the smaller size is used.
         name = kind["name"].rpartition(".")[2]
-        named[name] = min(made, named.get(name, made))
-    return made
+        named[name] = min(size_bytes, named.get(name, size_bytes))
+    return size_bytes
 
 
 def _unpacked_size(packed: memoryview, codec: str, enough: int) -> int:
-    """The bytes of a block unpacked; counted no further than to what is enough."""
+    """Return the uncompressed size of a block, counting only up to ``enough``."""
     if codec == "snappy":
-        return len(packed) * _SNAPPY
+        return len(packed) * _SNAPPY_RATIO
     if codec != "deflate":
         return len(packed) if codec == "null" else enough
     unpacker, size, rest = zlib.decompressobj(-zlib.MAX_WBITS), 0, bytes(packed)
     while size < enough:
         try:
-            made = unpacker.decompress(rest, _UNPACKED_AT_ONCE)
+            chunk = unpacker.decompress(rest, _DECOMPRESS_STEP)
         except zlib.error as error:
-            raise WrongCount(f"a block is damaged ({error})") from error
-        if not made:
+            raise WrongRecordCount(f"a block is damaged ({error})") from error
+        if not chunk:
             break
-        size, rest = size + len(made), unpacker.unconsumed_tail
+        size, rest = size + len(chunk), unpacker.unconsumed_tail
     return size
 
 
-def _long(data: bytes, position: int) -> tuple[int, int]:
-    """A whole number of Avro, and the position behind it."""
+def _read_long(data: bytes, position: int) -> tuple[int, int]:
+    """Decode an Avro long; return it and the position after it."""
     number = shift = 0
     while position < len(data):
         byte = data[position]
@@ -143,5 +149,7 @@ def _long(data: bytes, position: int) -> tuple[int, int]:
             return (number >> 1) ^ -(number & 1), position
         shift += 7
         if shift > 63:
-            raise WrongCount("the count of a block is no whole number of 64 bits")
+            raise WrongRecordCount(
+                "the count of a block is not a 64-bit integer; the file is damaged"
+            )
     return 0, position

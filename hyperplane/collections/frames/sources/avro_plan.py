@@ -1,4 +1,4 @@
-"""From Avro files to parts: headers say the types, marks between blocks where to cut."""
+"""Plan partitions of Avro files from their headers."""
 
 from __future__ import annotations
 
@@ -9,133 +9,155 @@ from itertools import pairwise
 import polars as pl
 import pyarrow as pa
 
-from hyperplane.collections.frames.sources import folders, plan, schemas, types
-from hyperplane.collections.frames.sources.avro import SYNC, AvroDecoder, Header, header
-from hyperplane.collections.frames.sources.filters import columns_of
-from hyperplane.collections.frames.sources.footers import READERS
-from hyperplane.collections.frames.sources.reader import reading
-from hyperplane.collections.frames.sources.recipe import Recipe, may_lose
-from hyperplane.collections.frames.sources.request import Request, Table
-from hyperplane.collections.frames.sources.samples import Sample
-from hyperplane.collections.frames.sources.spans import Span, SpanPart
+from hyperplane.collections.frames.sources import hive_partitions, partition_sizes, schemas, types
+from hyperplane.collections.frames.sources.avro_decoder import (
+    SYNC_SIZE,
+    AvroDecoder,
+    AvroHeader,
+    read_header,
+)
+from hyperplane.collections.frames.sources.byte_ranges import ByteRange, ByteRangePartition
+from hyperplane.collections.frames.sources.column_mapping import ColumnMapping, may_lose
+from hyperplane.collections.frames.sources.filters import filter_columns
+from hyperplane.collections.frames.sources.footers import READER_THREADS
+from hyperplane.collections.frames.sources.reader import translate_read_errors
+from hyperplane.collections.frames.sources.request import ReadPlan, ReadRequest
+from hyperplane.collections.frames.sources.samples import TextSample
 from hyperplane.errors import ReadError, check
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
-#: Bytes of the first file that are decoded to learn how long they are in memory.
+#: Bytes of the largest file that are decoded to estimate the size in memory.
 SAMPLE = 500_000
 
-Found = tuple[File, Header]
+FileHeader = tuple[File, AvroHeader]
 
 
-def plan_files(files: Sequence[File], request: Request) -> Table:
-    """Read the headers, and make a table of the files.
+def plan_files(files: Sequence[File], request: ReadRequest) -> ReadPlan:
+    """Read the headers of the files and plan the partitions.
 
     Raises
     ------
     RequestError
-        When files do not go together, or what is asked does not go with them.
+        When the schemas differ, or the request does not match them.
     ReadError
-        When a file has no sound header, unless it is to be skipped.
+        When a header is invalid and ``on_error`` is not "skip".
     """
-    with ThreadPoolExecutor(min(READERS, len(files))) as pool:
-        read = list(pool.map(_attempt, files))
-    found = [one for one in read if not isinstance(one, ReadError)]
-    request.tell([one for one in read if isinstance(one, ReadError)], len(found))
-    shapes: dict[str, schemas.Shape] = {}
+    with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
+        results = list(pool.map(_try_read_header, files))
+    headers = [one for one in results if not isinstance(one, ReadError)]
+    request.raise_or_warn([one for one in results if isinstance(one, ReadError)], len(headers))
+    schemas_by_text: dict[str, schemas.FileSchema] = {}
     faults = []
-    for file, head in found:
-        if head.schema in shapes:
-            shapes[head.schema].urls.append(file.url)
+    for file, header in headers:
+        if header.schema in schemas_by_text:
+            schemas_by_text[header.schema].urls.append(file.url)
             continue
-        shapes[head.schema], wrong = schemas.shape(_arrow(head), request.decimals, file.url)
+        schemas_by_text[header.schema], wrong = schemas.make_file_schema(
+            _arrow_schema(header), request.decimals, file.url
+        )
         faults += wrong
     check(faults)
-    columns, faults = schemas.merged(list(shapes.values()), request.mixing)
+    columns, faults = schemas.merge_schemas(list(schemas_by_text.values()), request.schema_mode)
     check(faults)
-    keys, key_kinds, lacking = folders.keys([file.path for file, _ in found], columns)
-    columns = {**columns, **key_kinds}
-    filters, chosen = request.checked(columns, list(columns))
-    looked_at = {name: columns[name] for name in columns_of(filters)}
-    check(schemas.unreadable(shapes.values(), {**chosen, **looked_at}))
-    density = _density(found, chosen)
-    total = int(sum(file.size for file, _ in found) * density)
-    aim = plan.target(total, request.partition_size)
-    spans: list[Span] = []
-    recipes: dict[tuple[str, folders.Keys], Recipe] = {}
-    for file, head in found:
-        fixed = keys.get(file.path, ())
-        if (head.schema, fixed) not in recipes:
-            recipes[head.schema, fixed] = _recipe(head, dict(fixed), chosen, looked_at)
-        spans += _spans(file, head, recipes[head.schema, fixed], density, aim)
-    groups = plan.joined(
-        spans, [span.nbytes for span in spans], request.partition_size, request.files(spans)
+    keys, key_types, keyless = hive_partitions.parse_hive_keys(
+        [file.path for file, _ in headers], columns
     )
-    parts = [SpanPart(tuple(group), filters, request.on_error) for group in groups]
-    optional = _optional(found, chosen, key_kinds) | lacking.intersection(chosen)
-    return Table(parts, chosen, optional)
+    columns = {**columns, **key_types}
+    filters, chosen = request.resolve(columns, list(columns))
+    filter_schema = {name: columns[name] for name in filter_columns(filters)}
+    check(schemas.find_unreadable_columns(schemas_by_text.values(), {**chosen, **filter_schema}))
+    density = _estimate_density(headers, chosen)
+    total = int(sum(file.size for file, _ in headers) * density)
+    aim = partition_sizes.choose_target_size(total, request.partition_size)
+    byte_ranges: list[ByteRange] = []
+    mappings: dict[tuple[str, hive_partitions.PartitionKeys], ColumnMapping] = {}
+    for file, header in headers:
+        constants = keys.get(file.path, ())
+        if (header.schema, constants) not in mappings:
+            mappings[header.schema, constants] = _make_mapping(
+                header, dict(constants), chosen, filter_schema
+            )
+        byte_ranges += _split_file(file, header, mappings[header.schema, constants], density, aim)
+    groups = partition_sizes.group_neighbors(
+        byte_ranges,
+        [byte_range.nbytes for byte_range in byte_ranges],
+        request.partition_size,
+        request.files(byte_ranges),
+    )
+    parts = [ByteRangePartition(tuple(group), filters, request.on_error) for group in groups]
+    optional = _find_optional(headers, chosen, key_types) | keyless.intersection(chosen)
+    return ReadPlan(parts, chosen, optional)
 
 
-def _attempt(file: File) -> Found | ReadError:
+def _try_read_header(file: File) -> FileHeader | ReadError:
     try:
-        with reading(Sample(file)):
-            return file, header(file)
+        with translate_read_errors(TextSample(file)):
+            return file, read_header(file)
     except ReadError as error:
         return error
 
 
-def _arrow(head: Header) -> pa.Schema:
-    return pa.schema([(field.name, field.arrow) for field in head.fields])
+def _arrow_schema(header: AvroHeader) -> pa.Schema:
+    return pa.schema([(field.name, field.arrow) for field in header.fields])
 
 
-def _density(found: Sequence[Found], chosen: dict[str, pl.DataType]) -> float:
-    """Bytes in memory of the wanted columns, for a byte of the files."""
-    file, head = max(found, key=lambda one: one[0].size)
-    stop = min(file.size, head.length + SAMPLE)
-    recipe = Recipe(tuple(chosen.items()))
-    decoder = AvroDecoder(head)
-    span = Span(file, head.length - SYNC, stop, decoder, recipe, 0)
-    names = [field.name for field in head.fields if field.name in chosen]
+def _estimate_density(headers: Sequence[FileHeader], chosen: dict[str, pl.DataType]) -> float:
+    """Return the ratio of bytes in memory to bytes of a file, for the chosen columns."""
+    file, header = max(headers, key=lambda one: one[0].size)
+    stop = min(file.size, header.length + SAMPLE)
+    mapping = ColumnMapping(tuple(chosen.items()))
+    decoder = AvroDecoder(header)
+    byte_range = ByteRange(file, header.length - SYNC_SIZE, stop, decoder, mapping, 0)
+    names = [field.name for field in header.fields if field.name in chosen]
     try:
-        with reading(span):
-            size = decoder.decoded(span, names).estimated_size()
+        with translate_read_errors(byte_range):
+            size = decoder.decode(byte_range, names).estimated_size()
     except ReadError:
-        return 1.0  # the task that reads it will say what is wrong
-    return max(0.01, float(size) / max(1, stop - head.length))
+        return 1.0  # the task that reads this range will raise the error
+    return max(0.01, float(size) / max(1, stop - header.length))
 
 
-def _recipe(
-    head: Header,
-    fixed: dict[str, object],
+def _make_mapping(
+    header: AvroHeader,
+    constants: dict[str, object],
     chosen: dict[str, pl.DataType],
-    looked_at: dict[str, pl.DataType],
-) -> Recipe:
-    used = {**chosen, **looked_at}
-    here = {field.name: types.of_arrow(field.arrow) for field in head.fields}
-    cast = frozenset(name for name, kind in used.items() if here.get(name, kind) != kind)
-    absent = {name: fixed.get(name) for name in used if name not in here}
-    lossy = frozenset(name for name in cast if may_lose(here[name], used[name]))
-    return Recipe(
-        tuple(chosen.items()), tuple(looked_at.items()), cast, tuple(absent.items()), lossy=lossy
+    filter_schema: dict[str, pl.DataType],
+) -> ColumnMapping:
+    used = {**chosen, **filter_schema}
+    file_types = {field.name: types.from_arrow(field.arrow) for field in header.fields}
+    cast = frozenset(name for name, kind in used.items() if file_types.get(name, kind) != kind)
+    absent = {name: constants.get(name) for name in used if name not in file_types}
+    lossy = frozenset(name for name in cast if may_lose(file_types[name], used[name]))
+    return ColumnMapping(
+        tuple(chosen.items()),
+        tuple(filter_schema.items()),
+        cast,
+        tuple(absent.items()),
+        lossy=lossy,
     )
 
 
-def _spans(file: File, head: Header, recipe: Recipe, density: float, aim: float) -> list[Span]:
-    start = head.length - SYNC
+def _split_file(
+    file: File, header: AvroHeader, mapping: ColumnMapping, density: float, aim: float
+) -> list[ByteRange]:
+    start = header.length - SYNC_SIZE
     count = max(1, round(file.size * density / aim + 0.4))
     ends = [start + round(i * (file.size - start) / count) for i in range(count + 1)]
-    decoder = AvroDecoder(head)
+    decoder = AvroDecoder(header)
     return [
-        Span(file, begin, end, decoder, recipe, max(1, int((end - begin) * density)))
+        ByteRange(file, begin, end, decoder, mapping, max(1, int((end - begin) * density)))
         for begin, end in pairwise(ends)
     ]
 
 
-def _optional(
-    found: Sequence[Found], chosen: dict[str, pl.DataType], key_kinds: dict[str, pl.DataType]
+def _find_optional(
+    headers: Sequence[FileHeader], chosen: dict[str, pl.DataType], key_types: dict[str, pl.DataType]
 ) -> set[str]:
-    each = [{field.name: field.nullable for field in head.fields} for _, head in found]
+    nullable_by_field = [
+        {field.name: field.nullable for field in header.fields} for _, header in headers
+    ]
     return {
         name
         for name in chosen
-        if name not in key_kinds and any(fields.get(name, True) for fields in each)
+        if name not in key_types and any(fields.get(name, True) for fields in nullable_by_field)
     }

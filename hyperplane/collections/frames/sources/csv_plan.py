@@ -1,4 +1,4 @@
-"""From CSV files to parts: headers, types by samples, cuts between lines."""
+"""Plan partitions of CSV files: read headers, infer types, divide between records."""
 
 from __future__ import annotations
 
@@ -12,184 +12,208 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.collections.frames.sources import (
-    inference,
-    quoting,
+    csv_inference,
+    csv_quotes,
     samples,
     schemas,
     text_errors,
     text_plan,
-    times,
+    time_formats,
 )
-from hyperplane.collections.frames.sources.csv import (
+from hyperplane.collections.frames.sources.csv_decoder import (
     BOM,
     CsvDecoder,
-    CsvForm,
-    arrow_type,
-    parsed,
-    row_error,
+    CsvFormat,
+    describe_row_error,
+    parse_csv,
+    to_arrow_type,
 )
-from hyperplane.collections.frames.sources.missing import missing_values
-from hyperplane.collections.frames.sources.request import Request, Table
-from hyperplane.collections.frames.sources.samples import GLANCE, Sample
-from hyperplane.collections.frames.sources.text_plan import Content, Kinds, TextOptions
-from hyperplane.collections.frames.sources.times import TimeFormat
+from hyperplane.collections.frames.sources.missing_values import parse_na_values
+from hyperplane.collections.frames.sources.request import ReadPlan, ReadRequest
+from hyperplane.collections.frames.sources.samples import GLANCE, TextSample
+from hyperplane.collections.frames.sources.text_plan import Kinds, TextFile, TextOptions
+from hyperplane.collections.frames.sources.time_formats import TimeFormat
 from hyperplane.errors import Fault, ReadError, check
-from hyperplane.stores.naming import suffix_of
-from hyperplane.stores.places import File
+from hyperplane.stores.file_names import suffix_of
+from hyperplane.stores.locations import File
 
-#: Other separators in a header from which on the one that the caller wrote is not believed.
-SEVERAL = 2
+#: Occurrences of another separator in the header that overrule the caller's separator.
+MIN_OTHER_SEPARATORS = 2
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """One file: how it is written, where its rows begin, and rows of its samples."""
+class _InspectedFile:
+    """One file: its format, the offset of its rows, and the parsed sample."""
 
-    sample: Sample
-    form: CsvForm
+    sample: TextSample
+    csv_format: CsvFormat
     start: int
     tables: tuple[pa.Table, ...]
     text: int
 
 
-def plan(files: Sequence[File], request: Request, options: TextOptions) -> Table:
-    """Read heads and samples of the files, and make a table of them.
+def plan(files: Sequence[File], request: ReadRequest, options: TextOptions) -> ReadPlan:
+    """Read headers and samples of the files and plan the partitions.
 
     Raises
     ------
     RequestError
-        When files do not go together, or what is asked does not go with them.
+        When the columns differ, or the request does not match them.
     ReadError
-        When a file cannot be read, unless it is to be skipped.
+        When a file cannot be read and ``on_error`` is not "skip".
     """
-    taken, errors = samples.taken(files, lambda file, text: _last_end(file, text, options))
-    taken = [sample for sample in taken if sample.head.strip(BOM + b"\r\n") or not sample.whole]
-    if not (taken or errors):
-        named = ", ".join(repr(file.url) for file in files[: schemas.NAMED])
-        more = f" and {len(files) - schemas.NAMED} more" if len(files) > schemas.NAMED else ""
+    sampled, errors = samples.read_samples(
+        files, lambda file, text: _find_last_end(file, text, options)
+    )
+    sampled = [sample for sample in sampled if sample.head.strip(BOM + b"\r\n") or not sample.whole]
+    if not (sampled or errors):
+        named = ", ".join(repr(file.url) for file in files[: schemas.MAX_NAMED_FILES])
+        more = (
+            f" and {len(files) - schemas.MAX_NAMED_FILES} more"
+            if len(files) > schemas.MAX_NAMED_FILES
+            else ""
+        )
         check([Fault("urls", named + more, "at least one file that is not empty")])
-    seen: list[_Seen] = []
-    for sample in taken:
+    inspected: list[_InspectedFile] = []
+    for sample in sampled:
         try:
-            seen.append(_seen(sample, options))
+            inspected.append(_inspect(sample, options))
         except ReadError as error:
             errors.append(error)
-    request.tell(errors, len(seen))
-    names = list(dict.fromkeys(name for one in seen for name in one.form.names))
-    check(missing_values(options.na_values, names)[1])
-    kinds, optional = _kinds(names, seen)
-    asked, set_optional, faults = text_plan.overrides(options.dtypes, kinds)
-    formats, wrong = _formats(kinds, seen, options.parse_dates)
+    request.raise_or_warn(errors, len(inspected))
+    names = list(dict.fromkeys(name for one in inspected for name in one.csv_format.names))
+    check(parse_na_values(options.na_values, names)[1])
+    kinds, optional = _merge_types(names, inspected)
+    declared, set_optional, faults = text_plan.parse_dtypes(options.dtypes, kinds)
+    formats, wrong = _find_time_formats(kinds, inspected, options.parse_dates)
     check([*faults, *wrong])
-    kinds |= asked | {name: form.kind for name, form in formats.items()}
-    optional = (optional - set(asked)) | set_optional
-    text = sum(one.text for one in seen)
-    density = sum(table.nbytes for one in seen for table in one.tables) / max(1, text)
-    made = {id(one): _content(one, density) for one in seen}
-    text_plan.check_names(list(made.values()), kinds, request.mixing)
+    kinds |= declared | {name: time_format.kind for name, time_format in formats.items()}
+    optional = (optional - set(declared)) | set_optional
+    text = sum(one.text for one in inspected)
+    density = sum(table.nbytes for one in inspected for table in one.tables) / max(1, text)
+    text_files = {id(one): _make_text_file(one, density) for one in inspected}
+    text_plan.check_same_columns(list(text_files.values()), kinds, request.schema_mode)
     decoders = {
-        made[id(one)].file.path: CsvDecoder(
-            one.form,
-            tuple(kinds[name] for name in one.form.names),
-            tuple((name, form) for name, form in formats.items() if name in one.form.names),
-            tuple(asked),
-            text_plan.full(asked, set_optional),
+        text_files[id(one)].file.path: CsvDecoder(
+            one.csv_format,
+            tuple(kinds[name] for name in one.csv_format.names),
+            tuple(
+                (name, time_format)
+                for name, time_format in formats.items()
+                if name in one.csv_format.names
+            ),
+            tuple(declared),
+            text_plan.find_non_nullable(declared, set_optional),
         )
-        for one in seen
+        for one in inspected
     }
-    declared = text_plan.of_pandas(options.dtypes, set(asked) - set(formats))
-    return text_plan.table(
-        list(made.values()), kinds, optional, lambda one: decoders[one.file.path], request, declared
+    pandas_dtypes = text_plan.find_pandas_dtypes(options.dtypes, set(declared) - set(formats))
+    return text_plan.make_read_plan(
+        list(text_files.values()),
+        kinds,
+        optional,
+        lambda one: decoders[one.file.path],
+        request,
+        pandas_dtypes,
     )
 
 
-def _content(one: _Seen, density: float) -> Content:
-    return Content(one.sample.file, one.start, one.form.names, density, one.form.breaking)
+def _make_text_file(one: _InspectedFile, density: float) -> TextFile:
+    return TextFile(
+        one.sample.file, one.start, one.csv_format.names, density, one.csv_format.multiline
+    )
 
 
-def _seen(sample: Sample, options: TextOptions) -> _Seen:
-    separator = _separator(sample.file, options)
+def _inspect(sample: TextSample, options: TextOptions) -> _InspectedFile:
+    separator = _choose_separator(sample.file, options)
     start = len(BOM) if sample.head.startswith(BOM) else 0
     while sample.head[start : start + 1] in (b"\r", b"\n"):
         start += 1
     _check_quotes(sample, start, separator, options.encoding)
     if options.names is None:
-        end = _end_of_record(sample.head, start)
+        end = _find_record_end(sample.head, start)
         try:
             header = sample.head[start:end].decode(options.encoding)
             names = next(csv.reader(io.StringIO(header), delimiter=separator))
         except (UnicodeError, csv.Error, StopIteration) as error:
-            wrong = f"its first line is no header of CSV in {options.encoding} ({error})"
+            wrong = f"its first line is not a CSV header in {options.encoding} ({error})"
             raise ReadError(sample.file.url, wrong) from error
         _check_separator(sample, start, names, separator, options)
         start = end
     else:
         names = list(options.names)
-    breaking = options.multiline or samples.breaks_lines(sample.head[start:])
-    distinct = inference.distinct(names)
-    missing = missing_values(options.na_values, distinct)[0]
-    form = CsvForm(distinct, separator, options.encoding, breaking, missing)
-    if not sample.close:
-        return _Seen(sample, form, start, (), 0)
+    multiline = options.multiline or samples.has_multiline_values(sample.head[start:])
+    distinct = csv_inference.deduplicate_names(names)
+    missing = parse_na_values(options.na_values, distinct)[0]
+    csv_format = CsvFormat(distinct, separator, options.encoding, multiline, missing)
+    if not sample.is_sampled:
+        return _InspectedFile(sample, csv_format, start, (), 0)
     try:
-        tables = [_typed(sample.head[start:], form)]
+        tables = [_parse_typed(sample.head[start:], csv_format)]
     except pa.ArrowInvalid as error:
-        wrong = row_error(error, form, sample.head[start:], sample.file, start)
+        wrong = describe_row_error(error, csv_format, sample.head[start:], sample.file, start)
         raise ReadError(sample.file.url, wrong) from error
     length = len(sample.head) - start
-    for _, text in () if breaking else sample.inside:
-        # One that does not parse may begin within quotes; when it is read it will be said.
+    for _, text in () if multiline else sample.excerpts:
+        # A sample that starts inside quotes may not parse; real errors are raised when reading.
         try:
-            tables.append(_typed(text, form))
+            tables.append(_parse_typed(text, csv_format))
             length += len(text)
         except pa.ArrowInvalid:
             continue
-    return _Seen(sample, form, start, tuple(tables), length)
+    return _InspectedFile(sample, csv_format, start, tuple(tables), length)
 
 
-def _typed(text: bytes, form: CsvForm) -> pa.Table:
+def _parse_typed(text: bytes, csv_format: CsvFormat) -> pa.Table:
     def as_text(names: Collection[str]) -> pa.Table:
-        return parsed(text, form, dict.fromkeys(names, pa.string()))
+        return parse_csv(text, csv_format, dict.fromkeys(names, pa.string()))
 
-    return inference.as_pandas(parsed(text, form, None), text, as_text)
+    return csv_inference.match_pandas_types(parse_csv(text, csv_format, None), text, as_text)
 
 
-def _separator(file: File, options: TextOptions) -> str:
+def _choose_separator(file: File, options: TextOptions) -> str:
     return options.separator or ("\t" if suffix_of(file.path) == ".tsv" else ",")
 
 
-def _last_end(file: File, text: bytes, options: TextOptions) -> int:
-    return quoting.last_end(text, _separator(file, options).encode(options.encoding))
-
-
-def _check_quotes(sample: Sample, start: int, separator: str, encoding: str) -> None:
-    data = sample.head[start:]
-    at = quoting.unclosed(data, separator.encode(encoding))
-    if at is not None:
-        place = text_errors.numbered(sample.file, start, data.count(b"\n", 0, at) + 1)
-        raise ReadError(sample.file.url, text_errors.quote(place, text_errors.begun(data, at)))
-
-
-def _check_separator(
-    sample: Sample, start: int, names: Sequence[str], separator: str, options: TextOptions
-) -> None:
-    """Refuse one column where the file has several; pandas reads it without a word."""
-    if len(names) != 1:
-        return
-    near = sample.head[start : start + GLANCE]
-    if len(near) == GLANCE:
-        near = near[: near.rfind(b"\n") + 1]
-    lines = near.decode(options.encoding, "replace").splitlines()[: text_errors.COMPARED]
-    other = text_errors.separator_of(lines[0], lines[1:], separator) if lines else None
-    if other is None or (options.separator and lines[0].count(other) < SEVERAL):
-        return
-    where = f"the columns of its header {text_errors.begun(lines[0].encode(), 0)!r} are divided"
-    raise ReadError(
-        sample.file.url, f"{where} by {other!r}, not by {separator!r}: write separator={other!r}"
+def _find_last_end(file: File, text: bytes, options: TextOptions) -> int:
+    return csv_quotes.find_last_line_end(
+        text, _choose_separator(file, options).encode(options.encoding)
     )
 
 
-def _end_of_record(text: bytes, start: int) -> int:
+def _check_quotes(sample: TextSample, start: int, separator: str, encoding: str) -> None:
+    data = sample.head[start:]
+    at = csv_quotes.find_unclosed_quote(data, separator.encode(encoding))
+    if at is not None:
+        place = text_errors.locate_line(sample.file, start, data.count(b"\n", 0, at) + 1)
+        raise ReadError(
+            sample.file.url,
+            text_errors.describe_open_quote(place, text_errors.excerpt_line(data, at)),
+        )
+
+
+def _check_separator(
+    sample: TextSample, start: int, names: Sequence[str], separator: str, options: TextOptions
+) -> None:
+    """Reject a one-column header that contains another separator; pandas accepts it."""
+    if len(names) != 1:
+        return
+    start_text = sample.head[start : start + GLANCE]
+    if len(start_text) == GLANCE:
+        start_text = start_text[: start_text.rfind(b"\n") + 1]
+    lines = start_text.decode(options.encoding, "replace").splitlines()[: text_errors.COMPARED]
+    other = text_errors.guess_separator(lines[0], lines[1:], separator) if lines else None
+    if other is None or (options.separator and lines[0].count(other) < MIN_OTHER_SEPARATORS):
+        return
+    header = text_errors.excerpt_line(lines[0].encode(), 0)
+    raise ReadError(
+        sample.file.url,
+        f"the columns of its header {header!r} are separated by {other!r}, not by {separator!r}: "
+        f"write separator={other!r}",
+    )
+
+
+def _find_record_end(text: bytes, start: int) -> int:
     end, quotes = start, 0
     while True:
         line = text.find(b"\n", end)
@@ -201,36 +225,48 @@ def _end_of_record(text: bytes, start: int) -> int:
             return end
 
 
-def _kinds(names: Sequence[str], seen: Sequence[_Seen]) -> tuple[Kinds, set[str]]:
-    """Types that hold all values of the samples, and columns in which some may be missing."""
-    complete = all(one.sample.close and one.sample.whole for one in seen)
-    tables = [table for one in seen for table in one.tables]
+def _merge_types(
+    names: Sequence[str], inspected: Sequence[_InspectedFile]
+) -> tuple[Kinds, set[str]]:
+    """Return types that fit all samples, and the columns that may have missing values."""
+    complete = all(one.sample.is_sampled and one.sample.whole for one in inspected)
+    tables = [table for one in inspected for table in one.tables]
     kinds: Kinds = {}
     optional: set[str] = set()
     for name in names:
         columns = [table.column(name) for table in tables if name in table.column_names]
-        found = set().union(*map(inference.families, columns))
-        kinds[name] = inference.kind(found, complete)
+        categories = set().union(*map(csv_inference.classify_values, columns))
+        kinds[name] = csv_inference.choose_type(categories, complete)
         if not complete or any(column.null_count for column in columns):
             optional.add(name)
     return kinds, optional
 
 
-def _formats(
-    kinds: Kinds, seen: Sequence[_Seen], parse_dates: Any
+def _find_time_formats(
+    kinds: Kinds, inspected: Sequence[_InspectedFile], parse_dates: Any
 ) -> tuple[dict[str, TimeFormat], list[Fault]]:
-    asked, faults = times.asked(parse_dates, kinds)
+    requested, faults = time_formats.parse_dates_argument(parse_dates, kinds)
     formats = {}
-    for name, written in asked.items():
-        texts = [_texts(one, name) for one in seen if one.tables and name in one.form.names]
-        found = times.found(name, pl.concat(texts), written) if texts else TimeFormat()
-        if isinstance(found, Fault):
-            faults.append(found)
+    for name, given_format in requested.items():
+        texts = [
+            _read_as_text(one, name)
+            for one in inspected
+            if one.tables and name in one.csv_format.names
+        ]
+        result = (
+            time_formats.find_format(name, pl.concat(texts), given_format)
+            if texts
+            else TimeFormat()
+        )
+        if isinstance(result, Fault):
+            faults.append(result)
         else:
-            formats[name] = found
+            formats[name] = result
     return formats, faults
 
 
-def _texts(one: _Seen, name: str) -> pl.Series:
+def _read_as_text(one: _InspectedFile, name: str) -> pl.Series:
     data = one.sample.head[one.start :]
-    return pl.DataFrame(parsed(data, one.form, {name: arrow_type(pl.String())})).get_column(name)
+    return pl.DataFrame(
+        parse_csv(data, one.csv_format, {name: to_arrow_type(pl.String())})
+    ).get_column(name)

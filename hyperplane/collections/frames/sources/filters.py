@@ -1,4 +1,4 @@
-"""Row filters: checked at once, applied to every row, and used to leave out row groups."""
+"""Row filters: parsing, Polars expressions, and pruning by statistics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hyperplane.units import is_iterable
 
 #: A column, an operator and a value.
 Condition = tuple[str, str, Any]
-#: Rows that fulfil all conditions of any of the groups; no groups: all rows.
+#: Disjunction of conjunctions of conditions; an empty tuple matches all rows.
 Filters = tuple[tuple[Condition, ...], ...]
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
@@ -31,8 +31,8 @@ OPERATORS = (*_COMPARISONS, *_LISTS, *_NULLS)
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
-class Bound(NamedTuple):
-    """What statistics say of one column of one piece of a file."""
+class ColumnStatistics(NamedTuple):
+    """Statistics of one column of a row group; None where unknown."""
 
     low: Any
     high: Any
@@ -40,38 +40,38 @@ class Bound(NamedTuple):
     rows: int
 
 
-def near(name: object, known: Collection[str]) -> str:
-    """Advice that names what is spelled like it; may be empty."""
-    found = difflib.get_close_matches(str(name), list(known), n=3)
-    return f"did you mean {' or '.join(map(repr, found))}?" if found else ""
+def suggest_similar(name: object, known: Collection[str]) -> str:
+    """Return "did you mean ...?" with similar names; empty if there are none."""
+    matches = difflib.get_close_matches(str(name), list(known), n=3)
+    return f"did you mean {' or '.join(map(repr, matches))}?" if matches else ""
 
 
-def is_among(name: object, known: Collection[str]) -> bool:
-    """Whether a value, of any kind, is the name of a column."""
+def is_column(name: object, known: Collection[str]) -> bool:
+    """Whether a value of any type is the name of a column."""
     return isinstance(name, str) and name in known
 
 
-def parse(filters: Any, schema: Mapping[str, pl.DataType]) -> tuple[Filters, list[Fault]]:
-    """Filters as groups of conditions with values of the right type, and what is wrong.
+def parse_filters(filters: Any, schema: Mapping[str, pl.DataType]) -> tuple[Filters, list[Fault]]:
+    """Parse the ``filters`` argument into :data:`Filters` with converted values, and faults.
 
     Parameters
     ----------
     filters : list of tuple, or list of list of tuple, optional
-        ``(column, operator, value)``: a list of them must all hold; of a list of lists, one.
+        ``(column, operator, value)``; conditions in a list are joined by "and", lists by "or".
     schema : mapping of str to polars.DataType
-        The columns that there are.
+        The columns of the files.
     """
     if filters is None:
         return (), []
     if not isinstance(filters, (list, tuple)) or not filters:
-        return (), [_form("filters", filters)]
+        return (), [_format_fault("filters", filters)]
     single = all(isinstance(entry, tuple) and _is_condition(entry) for entry in filters)
     groups = [filters] if single else filters
-    made, faults = [], []
+    parsed, faults = [], []
     for number, group in enumerate(groups):
         where = "filters" if single else f"filters[{number}]"
         if not isinstance(group, (list, tuple)) or not group:
-            faults.append(_form(where, group))
+            faults.append(_format_fault(where, group))
             continue
         conditions = []
         for place, entry in enumerate(group):
@@ -79,19 +79,19 @@ def parse(filters: Any, schema: Mapping[str, pl.DataType]) -> tuple[Filters, lis
             faults += wrong
             if condition is not None:
                 conditions.append(condition)
-        made.append(tuple(conditions))
-    return tuple(made), faults
+        parsed.append(tuple(conditions))
+    return tuple(parsed), faults
 
 
 def _is_condition(entry: tuple[Any, ...]) -> bool:
     return bool(entry) and isinstance(entry[0], str)
 
 
-def _form(where: str, asked: object) -> Fault:
+def _format_fault(where: str, given: object) -> Fault:
     return Fault(
         where,
-        repr(asked)[:80],
-        "tuples of (column, operator, value) in a list, or lists of such",
+        repr(given)[:80],
+        "a list of tuples (column, operator, value), or a list of such lists",
         "write for example filters=[('price', '>', 10)]",
     )
 
@@ -100,15 +100,17 @@ def _condition(
     where: str, entry: Any, schema: Mapping[str, pl.DataType]
 ) -> tuple[Condition | None, list[Fault]]:
     if not isinstance(entry, (tuple, list)) or len(entry) not in (2, 3):
-        return None, [_form(where, entry)]
+        return None, [_format_fault(where, entry)]
     name, op, value = entry[0], entry[1], entry[2] if len(entry) == 3 else None
     op = "==" if isinstance(op, str) and op == "=" else op
     faults = []
-    if not is_among(name, schema):
-        advice = near(name, schema)
+    if not is_column(name, schema):
+        advice = suggest_similar(name, schema)
         faults.append(Fault(where, repr(name)[:80], "a column of the files", advice))
     if not is_one_of(op, OPERATORS) or (len(entry) == 2 and op not in _NULLS):
-        faults.append(Fault(where, repr(op)[:80], f"a value and one of {', '.join(OPERATORS)}"))
+        faults.append(
+            Fault(where, repr(op)[:80], f"an operator, one of {', '.join(OPERATORS)}, and a value")
+        )
     if faults:
         return None, faults
     if op in _NULLS:
@@ -118,9 +120,11 @@ def _condition(
     kind = schema[name]
     given: list[Any] = list(cast("Iterable[Any]", value)) if op in _LISTS else [value]
     try:
-        values = [_value(one, kind) for one in given]
+        values = [_convert_value(one, kind) for one in given]
     except (TypeError, ValueError) as error:
-        return None, [Fault(where, repr(value)[:80], f"{error}, for column {name!r} is {kind}")]
+        return None, [
+            Fault(where, repr(value)[:80], f"{error}, for column {name!r} of type {kind}")
+        ]
     return (name, op, tuple(values) if op in _LISTS else values[0]), []
 
 
@@ -128,21 +132,23 @@ def _is_list(value: Any) -> bool:
     return is_iterable(value) and not isinstance(value, (str, bytes))
 
 
-def _value(value: Any, kind: pl.DataType) -> Any:
-    """A value as it can be compared with a column; what a fault should allow otherwise."""
+def _convert_value(value: Any, kind: pl.DataType) -> Any:
+    """Convert a value for comparison with a column; errors say what is allowed."""
     if isinstance(value, np.generic) and not isinstance(value, (np.datetime64, np.timedelta64)):
         value = value.item()
     if value is None or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
-        raise ValueError("a value; write (column, 'is null') for missing ones")
-    for holds, right, words in _VALUES:
-        if holds(kind):
-            if isinstance(value, right) and not (isinstance(value, bool) and bool not in right):
+        raise ValueError("a value that is not missing, or (column, 'is null')")
+    for is_kind, accepted, description in _ACCEPTED_VALUES:
+        if is_kind(kind):
+            if isinstance(value, accepted) and not (
+                isinstance(value, bool) and bool not in accepted
+            ):
                 break
-            raise TypeError(words)
+            raise TypeError(description)
     else:
         raise TypeError("only 'is null' and 'not null'")
     if isinstance(kind, pl.Datetime):
-        return _instant(value, kind)
+        return _to_timestamp(value, kind)
     if isinstance(kind, pl.Duration):
         return pd.Timedelta(cast(dt.timedelta, value))
     if isinstance(value, decimal.Decimal) and not isinstance(kind, pl.Decimal):
@@ -150,7 +156,7 @@ def _value(value: Any, kind: pl.DataType) -> Any:
     return value
 
 
-def _instant(value: Any, kind: pl.Datetime) -> pd.Timestamp:
+def _to_timestamp(value: Any, kind: pl.Datetime) -> pd.Timestamp:
     try:
         stamp = pd.Timestamp(value)
     except ValueError as error:
@@ -161,7 +167,7 @@ def _instant(value: Any, kind: pl.Datetime) -> pd.Timestamp:
     return stamp
 
 
-_VALUES: tuple[tuple[Callable[[Any], bool], tuple[type, ...], str], ...] = (
+_ACCEPTED_VALUES: tuple[tuple[Callable[[Any], bool], tuple[type, ...], str], ...] = (
     (lambda kind: kind.is_numeric(), (Real, decimal.Decimal), "a number"),
     (lambda kind: isinstance(kind, pl.Boolean), (bool,), "True or False"),
     (lambda kind: isinstance(kind, pl.String), (str,), "text"),
@@ -180,28 +186,21 @@ _VALUES: tuple[tuple[Callable[[Any], bool], tuple[type, ...], str], ...] = (
 )
 
 
-def expression(
+def to_expression(
     filters: Filters, schema: Mapping[str, pl.DataType], columns: Mapping[str, pl.Expr]
 ) -> pl.Expr:
-    """The filters for Polars.
+    """Return nonempty filters as a Polars expression.
 
-    Parameters
-    ----------
-    filters : tuple of tuple of Condition
-        At least one group.
-    schema : mapping of str to polars.DataType
-        Types of the columns.
-    columns : mapping of str to polars.Expr
-        How each column is had in that type.
+    ``columns`` are the expressions of the columns, in the types of ``schema``.
     """
     groups = [
-        reduce(lambda a, b: a & b, [_test(c, schema[c[0]], columns[c[0]]) for c in group])
+        reduce(lambda a, b: a & b, [_condition_expr(c, schema[c[0]], columns[c[0]]) for c in group])
         for group in filters
     ]
     return reduce(lambda a, b: a | b, groups)
 
 
-def _test(condition: Condition, kind: pl.DataType, column: pl.Expr) -> pl.Expr:
+def _condition_expr(condition: Condition, kind: pl.DataType, column: pl.Expr) -> pl.Expr:
     _, op, value = condition
     if op in _NULLS:
         missing = column.is_null()
@@ -209,14 +208,14 @@ def _test(condition: Condition, kind: pl.DataType, column: pl.Expr) -> pl.Expr:
             missing = missing | column.is_nan().fill_null(False)
         return missing if op == "is null" else ~missing
     if op in _LISTS:
-        found = _listed(list(value), kind, column).fill_null(False)
-        # Missing values are in no list; pd.read_parquet answers the same.
-        return found if op == "in" else ~found
-    return _compared(op, value, kind, column)
+        matches = _is_in(list(value), kind, column).fill_null(False)
+        # Nulls are in no list, so they match "not in", as in pd.read_parquet.
+        return matches if op == "in" else ~matches
+    return _compare(op, value, kind, column)
 
 
-def _listed(values: list[Any], kind: pl.DataType, column: pl.Expr) -> pl.Expr:
-    """Whether a value is in a list; at once where values are of the column's own kind."""
+def _is_in(values: list[Any], kind: pl.DataType, column: pl.Expr) -> pl.Expr:
+    """Return the expression for "in": one lookup if the values have the column's type."""
     whole = kind.is_signed_integer() or kind in (pl.UInt8, pl.UInt16, pl.UInt32)
     if whole and all(type(one) is int and -(2**63) <= one < 2**63 for one in values):
         return column.cast(pl.Int64).is_in(pl.Series(values, dtype=pl.Int64).implode())
@@ -224,20 +223,20 @@ def _listed(values: list[Any], kind: pl.DataType, column: pl.Expr) -> pl.Expr:
         return column.is_in(pl.Series(values, dtype=pl.String).implode())
     if kind == pl.Float64 and all(type(one) in (int, float) for one in values):
         return column.is_in(pl.Series(values, dtype=pl.Float64, strict=False).implode())
-    equal = [_compared("==", one, kind, column) for one in values]
+    equal = [_compare("==", one, kind, column) for one in values]
     return reduce(lambda a, b: a | b, equal, pl.lit(False))
 
 
-def _compared(op: str, value: Any, kind: pl.DataType, column: pl.Expr) -> pl.Expr:
+def _compare(op: str, value: Any, kind: pl.DataType, column: pl.Expr) -> pl.Expr:
     if isinstance(kind, (pl.Datetime, pl.Duration)):
-        return _ticks_compared(op, value, kind, column)
-    found: pl.Expr = _OPERATIONS[op](column, pl.lit(value))
-    # For Polars NaN is more than any number; for pandas it is not.
-    return found & column.is_not_nan() if kind.is_float() and op in (">", ">=") else found
+        return _compare_ticks(op, value, kind, column)
+    matches: pl.Expr = _OPERATIONS[op](column, pl.lit(value))
+    # Polars orders NaN above all numbers; in pandas comparisons with NaN are false.
+    return matches & column.is_not_nan() if kind.is_float() and op in (">", ">=") else matches
 
 
-def _ticks_compared(op: str, value: Any, kind: Any, column: pl.Expr) -> pl.Expr:
-    """Compare in the unit of the column, exactly, also with a value between two of its ticks."""
+def _compare_ticks(op: str, value: Any, kind: Any, column: pl.Expr) -> pl.Expr:
+    """Compare times exactly in the unit of the column, also with values between two ticks."""
     ticks, rest = divmod(_nanoseconds(value), _NANOSECONDS[kind.time_unit])
     if rest and op in ("==", "!="):
         return column.is_not_null() if op == "!=" else pl.lit(False)
@@ -264,18 +263,19 @@ _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def may_match(filters: Filters, bound: Callable[[str], Bound | None]) -> bool:
-    """Whether any row can fulfil the filters, by what statistics say of the columns."""
+def may_match(filters: Filters, statistics: Callable[[str], ColumnStatistics | None]) -> bool:
+    """Whether any row can match the filters, according to statistics of the columns."""
     return not filters or any(
-        all(_may_hold(condition, bound(condition[0])) for condition in group) for group in filters
+        all(_may_match_condition(condition, statistics(condition[0])) for condition in group)
+        for group in filters
     )
 
 
-def _may_hold(condition: Condition, bound: Bound | None) -> bool:
+def _may_match_condition(condition: Condition, statistics: ColumnStatistics | None) -> bool:
     _, op, value = condition
-    if bound is None or op == "not in":
+    if statistics is None or op == "not in":
         return True
-    low, high, nulls, rows = bound
+    low, high, nulls, rows = statistics
     if op == "is null":
         return isinstance(low, float) or nulls != 0
     if nulls is not None and nulls == rows:
@@ -284,7 +284,7 @@ def _may_hold(condition: Condition, bound: Bound | None) -> bool:
         return True
     try:
         return _overlaps(op, value, low, high)
-    except TypeError:  # values of types that do not compare: the rows decide
+    except TypeError:  # not comparable: keep the row group and filter its rows
         return True
 
 
@@ -294,11 +294,11 @@ def _overlaps(op: str, value: Any, low: Any, high: Any) -> bool:
     if op == "==":
         return bool(low <= value <= high)
     if op == "!=":
-        # NaN is not in the bounds of floats, and differs from everything.
+        # Statistics exclude NaN, which differs from every value.
         return isinstance(low, float) or not low == high == value
     return bool(_OPERATIONS[op](low if op in ("<", "<=") else high, value))
 
 
-def columns_of(filters: Filters) -> Sequence[str]:
-    """The columns that the filters look at, each once."""
+def filter_columns(filters: Filters) -> Sequence[str]:
+    """Return the columns that the filters use, without duplicates."""
     return list(dict.fromkeys(name for group in filters for name, _, _ in group))

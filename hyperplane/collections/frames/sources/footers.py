@@ -1,4 +1,4 @@
-"""Footers of Parquet files: what is in the row groups, asked of many files at once."""
+"""Read Parquet footers in parallel: schemas, statistics and sizes of row groups."""
 
 from __future__ import annotations
 
@@ -16,35 +16,32 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import parquet
 
-from hyperplane.collections.frames.sources.filters import Bound
-from hyperplane.collections.frames.sources.index_ranges import IndexRange, stored_range
-from hyperplane.collections.frames.sources.reader import reading
+from hyperplane.collections.frames.sources.filters import ColumnStatistics
+from hyperplane.collections.frames.sources.index_ranges import IndexRange, find_index_range
+from hyperplane.collections.frames.sources.reader import translate_read_errors
 from hyperplane.errors import ReadError
 from hyperplane.sizing.footers import OFFSET, WIDTHS
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
-#: Threads that read footers.
-READERS = 16
-#: More rows than a byte of a file has where all rows are equal: 500 of pyarrow, 36,000 of Polars
-#: in a row group of 20 million. Fewer rows than the second number are no question of memory.
-ROWS_FOR_A_BYTE, _FEW_ROWS = 100_000, 1 << 30
-#: Arrow's types of what Parquet stores as bytes of a fixed number.
-_MEANT = {"UUID": pa.uuid(), "INTERVAL": pa.month_day_nano_interval()}
+#: Number of threads that read footers, headers or samples.
+READER_THREADS = 16
+#: Maximum plausible rows per byte of a file (equal rows: 500 written by pyarrow, 36,000 by Polars
+#: in a row group of 20 million), and a number of rows that is accepted without this check.
+MAX_ROWS_PER_BYTE, _MAX_UNCHECKED_ROWS = 100_000, 1 << 30
+#: Arrow types of logical types that Parquet stores as fixed-size bytes.
+_LOGICAL_TYPES = {"UUID": pa.uuid(), "INTERVAL": pa.month_day_nano_interval()}
 
 
 @dataclass(frozen=True)
-class Footer:
-    """One file and what its footer says."""
+class ParquetFooter:
+    """The footer of one Parquet file."""
 
     file: File
     metadata: Any
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns with their Arrow types.
-
-        Of what other writers call UUIDs and intervals pyarrow makes bytes.
-        """
+        """The Arrow schema, with UUIDs and intervals that pyarrow reads as bytes."""
         schema = self.metadata.schema.to_arrow_schema()
         if not any(map(pa.types.is_fixed_size_binary, schema.types)):
             return schema
@@ -53,29 +50,31 @@ class Footer:
             kind = entry.type
             if pa.types.is_fixed_size_binary(kind):
                 column = self.metadata.schema.column(leaf)
-                # Intervals have a name in the older of the two lists of types only.
-                said = column.logical_type.type, column.converted_type
-                kind = next((_MEANT[one] for one in said if one in _MEANT), kind)
+                # Intervals exist only among the older converted types.
+                types_named = column.logical_type.type, column.converted_type
+                kind = next(
+                    (_LOGICAL_TYPES[one] for one in types_named if one in _LOGICAL_TYPES), kind
+                )
             fields.append(entry.with_type(kind))
-            leaf += leaf_count(entry.type)
+            leaf += count_leaves(entry.type)
         return pa.schema(fields, schema.metadata)
 
     @cached_property
     def index(self) -> IndexRange | None:
-        """The named index that is in the metadata and in no column."""
-        return stored_range(self.metadata)
+        """The named index that exists only in the pandas metadata, or None."""
+        return find_index_range(self.metadata)
 
     @property
     def with_intervals(self) -> frozenset[str]:
-        """The columns that hold intervals of months, also within lists and records."""
+        """The columns that contain month intervals, also inside lists and structs."""
         schema = self.metadata.schema.to_arrow_schema()
         if not any(map(_has_fixed_bytes, schema.types)):
             return frozenset()
-        said = self.metadata.schema.column
+        types_named = self.metadata.schema.column
         return frozenset(
             name
-            for name, numbers in leaves(schema).items()
-            if any(said(number).converted_type == "INTERVAL" for number in numbers)
+            for name, numbers in map_leaves(schema).items()
+            if any(types_named(number).converted_type == "INTERVAL" for number in numbers)
         )
 
 
@@ -85,101 +84,107 @@ def _has_fixed_bytes(kind: pa.DataType) -> bool:
 
 
 @dataclass(frozen=True)
-class _Of:
+class _FileUrls:
     urls: tuple[str, ...]
 
 
-def read(files: Sequence[File]) -> tuple[list[Footer], list[ReadError]]:
-    """Footers of all files that have one, and what is wrong with the others."""
-    with ThreadPoolExecutor(min(READERS, max(1, len(files)))) as pool:
-        found = list(pool.map(_read, files))
-    footers = [one for one in found if isinstance(one, Footer)]
-    return footers, [one for one in found if isinstance(one, ReadError)]
+def read_footers(files: Sequence[File]) -> tuple[list[ParquetFooter], list[ReadError]]:
+    """Return the footers of the files, and an error for each file that has no valid one."""
+    with ThreadPoolExecutor(min(READER_THREADS, max(1, len(files)))) as pool:
+        results = list(pool.map(_try_read, files))
+    footers = [one for one in results if isinstance(one, ParquetFooter)]
+    return footers, [one for one in results if isinstance(one, ReadError)]
 
 
-def _read(file: File) -> Footer | ReadError:
+def _try_read(file: File) -> ParquetFooter | ReadError:
     try:
-        with reading(_Of((file.url,))):
+        with translate_read_errors(_FileUrls((file.url,))):
             if file.store.local:
-                return _checked(Footer(file, parquet.read_metadata(file.path)))
+                return _check_row_count(ParquetFooter(file, parquet.read_metadata(file.path)))
             with file.store.system.open(file.path, "rb") as opened:
-                return _checked(Footer(file, parquet.read_metadata(opened)))
+                return _check_row_count(ParquetFooter(file, parquet.read_metadata(opened)))
     except ReadError as error:
         return error
 
 
-def _checked(footer: Footer) -> Footer:
-    """The footer, unless it says so many rows that Polars, reserving memory, ends the process."""
+def _check_row_count(footer: ParquetFooter) -> ParquetFooter:
+    """Return the footer; raise ReadError if its row count would exhaust memory in Polars."""
     rows, size = footer.metadata.num_rows, footer.file.size
-    if rows > max(_FEW_ROWS, ROWS_FOR_A_BYTE * size):
-        wrong = f"its footer says {rows} rows, which a file of {size} bytes cannot hold"
+    if rows > max(_MAX_UNCHECKED_ROWS, MAX_ROWS_PER_BYTE * size):
+        wrong = (
+            f"its footer declares {rows} rows, more than {size} bytes can contain; it is damaged"
+        )
         raise ReadError(footer.file.url, wrong)
     return footer
 
 
-def leaves(schema: pa.Schema) -> dict[str, list[int]]:
-    """The numbers of the leaf columns that each column is stored in."""
-    found, start = {}, 0
+def map_leaves(schema: pa.Schema) -> dict[str, list[int]]:
+    """Return the indexes of the leaf columns of each column."""
+    results, start = {}, 0
     for entry in schema:
-        count = leaf_count(entry.type)
-        found[entry.name] = list(range(start, start + count))
+        count = count_leaves(entry.type)
+        results[entry.name] = list(range(start, start + count))
         start += count
-    return found
+    return results
 
 
-def leaf_count(kind: pa.DataType) -> int:
-    """How many leaf columns a column of a type is stored in."""
-    if isinstance(kind, pa.BaseExtensionType):  # such as intervals of pandas, of two ends
-        return leaf_count(kind.storage_type)
+def count_leaves(kind: pa.DataType) -> int:
+    """Return the number of leaf columns of a type."""
+    if isinstance(kind, pa.BaseExtensionType):  # such as pandas intervals, which have two leaves
+        return count_leaves(kind.storage_type)
     inner = [kind.field(index).type for index in range(kind.num_fields)]
-    return sum(map(leaf_count, inner)) if inner else 1
+    return sum(map(count_leaves, inner)) if inner else 1
 
 
-def bound(group: Any, leaf: int, kind: pl.DataType, held: pa.DataType) -> Bound:
-    """What a row group says of one column that is not nested.
+def get_statistics(
+    group: Any, leaf: int, kind: pl.DataType, stored_type: pa.DataType
+) -> ColumnStatistics:
+    """Return the statistics of a flat column of a row group, as values of the data set.
 
     Parameters
     ----------
     group : pyarrow.parquet.RowGroupMetaData
         The row group.
     leaf : int
-        The number of the column.
+        The index of the leaf column.
     kind : polars.DataType
         The type of the column in the data set.
-    held : pyarrow.DataType
-        Its type in the file, in whose unit the statistics of durations are.
+    stored_type : pyarrow.DataType
+        Its type in the file, which gives the unit of durations in the statistics.
     """
     chunk = group.column(leaf)
     statistics = chunk.statistics
     if statistics is None:
-        return Bound(None, None, None, group.num_rows)
+        return ColumnStatistics(None, None, None, group.num_rows)
     nulls = statistics.null_count if statistics.has_null_count else None
     if not statistics.has_min_max:
-        return Bound(None, None, nulls, group.num_rows)
-    low, high = (_comparable(value, kind, held) for value in (statistics.min, statistics.max))
+        return ColumnStatistics(None, None, nulls, group.num_rows)
+    low, high = (
+        _comparable(value, kind, stored_type) for value in (statistics.min, statistics.max)
+    )
     if isinstance(low, float) and (math.isnan(low) or math.isnan(high)):
         low = high = None
     elif isinstance(statistics.min, decimal.Decimal) and isinstance(low, float):
-        # As floats the values may be the next ones up or down.
+        # Conversion of decimals to floats rounds, so widen the bounds by one float.
         low, high = math.nextafter(low, -math.inf), math.nextafter(high, math.inf)
-    return Bound(low, high, nulls, group.num_rows)
+    return ColumnStatistics(low, high, nulls, group.num_rows)
 
 
-def _comparable(value: Any, kind: pl.DataType, held: pa.DataType) -> Any:
+def _comparable(value: Any, kind: pl.DataType, stored_type: pa.DataType) -> Any:
     if isinstance(kind, pl.Datetime):
         stamp = pd.Timestamp(value)
         return stamp if kind.time_zone is None else stamp.tz_convert(kind.time_zone)
     if isinstance(kind, pl.Duration):
-        if isinstance(value, int) and pa.types.is_duration(held):
-            return pd.Timedelta(np.timedelta64(value, held.unit))
+        if isinstance(value, int) and pa.types.is_duration(stored_type):
+            return pd.Timedelta(np.timedelta64(value, stored_type.unit))
         return pd.Timedelta(value)
-    if pa.types.is_float16(held):
+    if pa.types.is_float16(stored_type):
         return float(np.frombuffer(value, "<f2")[0]) if isinstance(value, bytes) else float(value)
     return float(value) if kind.is_float() else value
 
 
-def ordered(schema: pa.Schema) -> set[str]:
-    """The columns that are words in an order of their own."""
+def find_ordered_categories(schema: pa.Schema) -> set[str]:
+    """Return the columns that are ordered dictionaries of text."""
     return {
         entry.name
         for entry in schema
@@ -192,8 +197,10 @@ def ordered(schema: pa.Schema) -> set[str]:
     }
 
 
-def words(found: Sequence[Footer], names: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """The words of some columns in their order, where these are the same in all row groups.
+def read_categories(
+    results: Sequence[ParquetFooter], names: Collection[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return the ordered categories of columns that have the same ones in all row groups.
 
     Raises
     ------
@@ -203,57 +210,61 @@ def words(found: Sequence[Footer], names: Collection[str]) -> dict[str, tuple[st
     wanted = sorted(names)
     if not wanted:
         return {}
-    with ThreadPoolExecutor(min(READERS, len(found))) as pool:
+    with ThreadPoolExecutor(min(READER_THREADS, len(results))) as pool:
         each = [
-            one for many in pool.map(lambda footer: _words(footer, wanted), found) for one in many
+            one
+            for many in pool.map(lambda footer: _read_categories(footer, wanted), results)
+            for one in many
         ]
     same = {name: {one[name] for one in each} for name in wanted}
     return {name: values.pop() for name, values in same.items() if len(values) == 1}
 
 
-def _words(footer: Footer, names: list[str]) -> list[dict[str, tuple[str, ...]]]:
-    """The words of each row group."""
+def _read_categories(footer: ParquetFooter, names: list[str]) -> list[dict[str, tuple[str, ...]]]:
+    """Return the categories of each row group."""
     system, file = footer.file.store.system, footer.file
-    made = []
-    with reading(_Of((file.url,))), system.open(file.path, "rb") as opened:
+    categories_by_group = []
+    with translate_read_errors(_FileUrls((file.url,))), system.open(file.path, "rb") as opened:
         reader = parquet.ParquetFile(opened, metadata=footer.metadata)
         for number in range(footer.metadata.num_row_groups):
             if footer.metadata.row_group(number).num_rows:
-                # One row is enough: the page of words comes before the rows.
+                # Reading one row suffices: the dictionary page precedes the rows.
                 rows = next(reader.iter_batches(1, row_groups=[number], columns=names))
-                made.append({n: tuple(rows.column(n).dictionary.to_pylist()) for n in names})
-    return made
+                categories_by_group.append(
+                    {n: tuple(rows.column(n).dictionary.to_pylist()) for n in names}
+                )
+    return categories_by_group
 
 
-def nullable(footer: Footer, leaf: int) -> bool:
-    """Whether a column that is not nested may lack values."""
+def may_have_nulls(footer: ParquetFooter, leaf: int) -> bool:
+    """Whether a flat column may contain nulls."""
     metadata = footer.metadata
     if metadata.schema.column(leaf).max_definition_level == 0:
         return False
     groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
-    return any(group.num_rows and _nulls(group.column(leaf)) != 0 for group in groups)
+    return any(group.num_rows and _count_nulls(group.column(leaf)) != 0 for group in groups)
 
 
-def _nulls(chunk: Any) -> int | None:
+def _count_nulls(chunk: Any) -> int | None:
     statistics = chunk.statistics
     known = statistics is not None and statistics.has_null_count
     return statistics.null_count if known else None
 
 
-def memory(group: Any, leaf: int, parquet_schema: Any) -> int:
-    """Bytes in memory of one leaf column of a row group, about."""
+def estimate_memory(group: Any, leaf: int, parquet_schema: Any) -> int:
+    """Return the estimated bytes in memory of a leaf column of a row group."""
     chunk = group.column(leaf)
     kind, values = chunk.physical_type, int(chunk.num_values)
     if kind == "FIXED_LEN_BYTE_ARRAY":
         return values * int(parquet_schema.column(leaf).length)
     if kind == "BYTE_ARRAY":
-        length = OFFSET + _text_length(chunk.statistics)
+        length = OFFSET + _estimate_text_length(chunk.statistics)
         return max(int(chunk.total_uncompressed_size), values * length)
     return values * WIDTHS[kind]
 
 
-def _text_length(statistics: Any) -> int:
-    """A text is taken to be as long as the mean of the least and the greatest one."""
+def _estimate_text_length(statistics: Any) -> int:
+    """Return the mean length of minimum and maximum, as an estimate of the text length."""
     if statistics is None or not statistics.has_min_max:
         return 0
     ends = [end for end in (statistics.min, statistics.max) if hasattr(end, "__len__")]

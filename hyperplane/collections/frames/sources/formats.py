@@ -1,4 +1,4 @@
-"""The formats of files that make dataframes."""
+"""File formats of dataframes, by suffix."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from hyperplane.collections.flags import is_one_of
 from hyperplane.errors import Fault, RequestError
-from hyperplane.stores import naming
-from hyperplane.stores.places import File
+from hyperplane.stores import file_names
+from hyperplane.stores.locations import File
 
 FORMATS = {
     ".parquet": "parquet",
@@ -26,26 +26,26 @@ FORMATS = {
 
 
 def format_of(files: Sequence[File], asked: str | None, urls: Any = None) -> str:
-    """The one format that all files have.
+    """Return the common format of the files, or the ``format`` argument if it is given.
 
     Parameters
     ----------
     files : sequence of File
-        At least one.
+        At least one file.
     asked : str, optional
-        The format that the caller names.
+        The argument ``format``.
     urls : str, path or iterable of these, optional
-        What the caller gave to find the files.
+        The argument from which the files were listed, for messages.
 
     Raises
     ------
     RequestError
-        When a suffix is unknown or the files are of several formats.
+        When a suffix is unknown or the files have different formats.
     """
     known = sorted(set(FORMATS.values()))
     if asked is None:
-        advice = "or say it with format='parquet', 'csv', 'jsonl' or 'avro'"
-        return naming.format_of(files, FORMATS, advice, urls)
+        advice = "or set format= to 'parquet', 'csv', 'jsonl' or 'avro'"
+        return file_names.detect_format(files, FORMATS, advice, urls)
     if not is_one_of(asked, known):
         close = difflib.get_close_matches(str(asked), known, n=1)
         advice = f"did you mean {close[0]!r}?" if close else ""

@@ -1,4 +1,4 @@
-"""JSON lines as columns of known types: by Polars, by pyarrow, or line by line; see ``decoded``."""
+"""Decode JSON lines into columns of known types, with Polars, pyarrow or Python."""
 
 from __future__ import annotations
 
@@ -15,97 +15,103 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from hyperplane.collections.frames.sources import json_types, text_errors, times
-from hyperplane.collections.frames.sources.csv import BLOCK, LARGE_BLOCK
+from hyperplane.collections.frames.sources import json_types, text_errors, time_formats
+from hyperplane.collections.frames.sources.byte_ranges import ByteRange
+from hyperplane.collections.frames.sources.csv_decoder import BLOCK, LARGE_BLOCK
 from hyperplane.collections.frames.sources.json_uniform import uniform_frame
-from hyperplane.collections.frames.sources.spans import Span
-from hyperplane.collections.frames.sources.times import TimeFormat
+from hyperplane.collections.frames.sources.time_formats import TimeFormat
 from hyperplane.errors import ReadError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
-#: Bytes that are decoded line by line where one of their lines is not as expected.
+#: Bytes of a piece of lines; only pieces that pyarrow rejects are decoded with Python.
 PIECE = 64_000
-#: Stands between lines that are decoded at once.
-BETWEEN = "\x00hyperplane\x00"
+#: JSON string inserted between lines that are parsed together.
+SEPARATOR = "\x00hyperplane\x00"
 _LONG_NUMBER = r"[:\[,\s]-?[0-9]{16,}\s*[,\]}]"
 
 
 @dataclass(frozen=True)
 class JsonDecoder:
-    """Makes columns of lines that hold a JSON object each.
+    """Decodes lines with one JSON object each into columns.
 
     Parameters
     ----------
     kinds : tuple of (str, polars.DataType)
         The columns.
     times : tuple of (str, TimeFormat)
-        Those of them that are times.
-    asked : tuple of str
-        Those whose type the caller set.
-    full : tuple of str
-        Those of them whose type has no missing values.
+        The columns to parse as times.
+    declared : tuple of str
+        The columns whose type the caller set.
+    non_nullable : tuple of str
+        Those of them whose pandas type has no missing values.
     chosen : bool
-        Whether the caller chose columns, so that other fields of a line are passed over.
+        Whether the caller chose columns, so that unknown fields are ignored.
     """
 
     kinds: tuple[tuple[str, pl.DataType], ...]
     times: tuple[tuple[str, TimeFormat], ...] = ()
-    asked: tuple[str, ...] = ()
-    full: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
+    non_nullable: tuple[str, ...] = ()
     chosen: bool = False
 
-    def decoded(self, span: Span, names: Collection[str]) -> pl.DataFrame:
-        """Some columns of a span.
+    def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
+        """Decode some columns of a byte range.
 
-        Polars parses records that all have the same fields of simple types, pyarrow others, and
-        Python those pieces of lines that pyarrow refuses.
+        Polars parses records that all have the same fields of simple types, pyarrow parses
+        others, and Python the pieces that pyarrow rejects.
 
         Raises
         ------
         ReadError
-            When a line is no JSON object, has a field that no sample had, or a value that does
-            not fit the type of its column.
+            When a line is not a JSON object, has a field that no sample had, or a value that does
+            not fit its column's type.
         """
-        data = span.data()
+        data = byte_range.data()
         forms = dict(self.times)
         every = {name: pl.String() if name in forms else kind for name, kind in self.kinds}
         wanted = {name: kind for name, kind in every.items() if name in names}
         if _is_blank(data):
             frame = pl.DataFrame(schema=wanted)
         else:
-            uniform = _uniform(data, every) if len(wanted) == len(every) else None
-            frame = self._by_others(data, every, wanted, span) if uniform is None else uniform
-        place = partial(_place, data, span)
-        text_errors.check_full(frame, self.full, span.file.url, place)
+            uniform = _decode_uniform(data, every) if len(wanted) == len(every) else None
+            frame = (
+                self._decode_general(data, every, wanted, byte_range)
+                if uniform is None
+                else uniform
+            )
+        place = partial(_locate_row, data, byte_range)
+        text_errors.check_non_nullable(frame, self.non_nullable, byte_range.file.url, place)
         return frame.with_columns(
-            times.column(frame.get_column(name), forms[name], span.file.url, place)
+            time_formats.parse_column(
+                frame.get_column(name), forms[name], byte_range.file.url, place
+            )
             for name in wanted
             if name in forms
         )
 
-    def _by_others(
+    def _decode_general(
         self,
         data: bytes,
         every: Mapping[str, pl.DataType],
         wanted: Mapping[str, pl.DataType],
-        span: Span,
+        byte_range: ByteRange,
     ) -> pl.DataFrame:
-        """The columns by pyarrow, or where that refuses them piece by piece."""
-        table = self._by_arrow(data, every, wanted)
+        """Decode the columns with pyarrow, or piece by piece if that fails."""
+        table = self._decode_with_pyarrow(data, every, wanted)
         if table is None:
-            table = self._by_piece(data, every, wanted, span)
+            table = self._decode_pieces(data, every, wanted, byte_range)
         frame = pl.DataFrame([pl.Series(f"c{n}", one) for n, one in enumerate(table.columns)])
-        frame.columns = list(wanted)  # set last: Polars finds another for an empty one
+        frame.columns = list(wanted)  # set last, because Polars renames columns with empty names
         return frame
 
-    def _by_arrow(
+    def _decode_with_pyarrow(
         self, data: bytes, every: Mapping[str, pl.DataType], wanted: Mapping[str, pl.DataType]
     ) -> pa.Table | None:
-        """The columns, unless a line is not as expected; which one pyarrow does not say."""
-        # Fields that no sample had are passed over in nested columns, too, or in none.
+        """Decode with pyarrow; None if it rejects a line or may have lost digits."""
+        # Ignoring unknown fields would also ignore those inside nested columns.
         strict = len(wanted) == len(every) or any(kind.is_nested() for kind in wanted.values())
         kinds = every if strict else wanted
-        schema = pa.schema([(name, json_types.arrow_of(kind)) for name, kind in kinds.items()])
+        schema = pa.schema([(name, json_types.to_arrow_type(kind)) for name, kind in kinds.items()])
         behavior = "error" if strict else "ignore"
         for block in (BLOCK, LARGE_BLOCK):
             try:
@@ -125,71 +131,76 @@ class JsonDecoder:
             return None if inexact else table
         return None
 
-    def _by_piece(
+    def _decode_pieces(
         self,
         data: bytes,
         every: Mapping[str, pl.DataType],
         wanted: Mapping[str, pl.DataType],
-        span: Span,
+        byte_range: ByteRange,
     ) -> pa.Table:
-        """The columns; only pieces that pyarrow refuses are decoded line by line."""
+        """Decode piece by piece, with Python for the pieces that pyarrow rejects."""
         tables, before = [], 0
-        for piece in _pieces(data):
+        for piece in _split_pieces(data):
             if not _is_blank(piece):
-                table = self._by_arrow(piece, every, wanted)
+                table = self._decode_with_pyarrow(piece, every, wanted)
                 if table is None:
-                    table = self._by_line(piece, every, wanted, span, before)
+                    table = self._decode_lines(piece, every, wanted, byte_range, before)
                 tables.append(table)
             before += piece.count(b"\n")
         return pa.concat_tables(tables)
 
-    def _by_line(
+    def _decode_lines(
         self,
         data: bytes,
         every: Mapping[str, pl.DataType],
         wanted: Mapping[str, pl.DataType],
-        span: Span,
+        byte_range: ByteRange,
         before: int,
     ) -> pa.Table:
-        """The columns, or the first line that is not as expected."""
+        """Decode with Python; raise ReadError for the first invalid line."""
         lines = [(n, line) for n, line in enumerate(data.split(b"\n"), before + 1) if line.strip()]
-        records = _parsed_together([line for _, line in lines])
+        records = _parse_lines_together([line for _, line in lines])
         if records is None:
-            records = [parsed(line, span.file, span.start, number) for number, line in lines]
+            records = [
+                parse_object(line, byte_range.file, byte_range.start, number)
+                for number, line in lines
+            ]
 
         def place(row: int) -> str:
-            return text_errors.numbered(span.file, span.start, lines[row][0])
+            return text_errors.locate_line(byte_range.file, byte_range.start, lines[row][0])
 
         if len(wanted) == len(every) and not self.chosen:
-            _check_fields(records, every, span, place)
+            _check_fields(records, every, byte_range, place)
         arrays = []
         for name, kind in wanted.items():
-            values = _values(records, name)
-            held = json_types.converted(values, kind)
-            if held is None:
+            values = _get_values(records, name)
+            converted = json_types.convert_values(values, kind)
+            if converted is None:
                 row = next(i for i, one in enumerate(values) if not json_types.fits(one, kind))
-                asked = name in self.asked
-                wrong = text_errors.value(name, values[row], str(kind), asked, place(row))
-                raise ReadError(span.file.url, wrong)
-            arrays.append(_array(held, kind, name, span))
+                declared = name in self.declared
+                wrong = text_errors.describe_value(
+                    name, values[row], str(kind), declared, place(row)
+                )
+                raise ReadError(byte_range.file.url, wrong)
+            arrays.append(_make_array(converted, kind, name, byte_range))
         return pa.table(arrays, names=list(wanted))
 
 
-def _uniform(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
-    """The columns of records that all have the same fields; the first lines show most others."""
-    if len(data) > 4 * PIECE and uniform_frame(next(_pieces(data)), kinds) is None:
+def _decode_uniform(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
+    """Decode uniform records with Polars, or return None; the first piece is tried first."""
+    if len(data) > 4 * PIECE and uniform_frame(next(_split_pieces(data)), kinds) is None:
         return None
     frame = uniform_frame(data, kinds)
     if frame is None:
         return None
-    # To methods of Polars a name such as ^x$ is a pattern.
+    # Polars treats names such as ^x$ as patterns.
     floats = [column.alias("values") for column in frame if column.dtype == pl.Float64]
-    inexact = any((column.abs() >= json_types.EXACT).any() for column in floats)
+    inexact = any((column.abs() >= json_types.MAX_EXACT).any() for column in floats)
     return None if inexact and _has_long_number(data) else frame
 
 
-def _values(records: Sequence[dict[str, Any]], name: str) -> list[Any]:
-    """The values of a field; None where it is missing."""
+def _get_values(records: Sequence[dict[str, Any]], name: str) -> list[Any]:
+    """Return the values of a field; None where it is missing."""
     try:
         return list(map(itemgetter(name), records))  # twice as fast as get
     except KeyError:
@@ -199,47 +210,47 @@ def _values(records: Sequence[dict[str, Any]], name: str) -> list[Any]:
 def _check_fields(
     records: Sequence[Mapping[str, Any]],
     known: Collection[str],
-    span: Span,
+    byte_range: ByteRange,
     place: Callable[[int], str],
 ) -> None:
-    """Refuse fields that no sample had."""
+    """Raise ReadError for a field that no sample had."""
     if not set().union(*records).difference(known):
         return
     for row, record in enumerate(records):
         for name in record:
             if name not in known:
                 raise ReadError(
-                    span.file.url,
-                    f"{place(row)} has the field {name!r}, which no sample had; write "
-                    f"dtypes={{{name!r}: 'str'}}, or columns=[...] without it",
+                    byte_range.file.url,
+                    f"{place(row)} has the field {name!r}, which no sampled line had; write "
+                    f"dtypes={{{name!r}: 'str'}} to read it, or columns=[...] without it",
                 )
 
 
-def _array(values: list[Any], kind: pl.DataType, name: str, span: Span) -> pa.Array:
+def _make_array(values: list[Any], kind: pl.DataType, name: str, byte_range: ByteRange) -> pa.Array:
     try:
-        return pa.array(values, json_types.arrow_of(kind))
-    except (pa.ArrowException, ValueError) as error:  # such as half characters
-        raise ReadError(span.file.url, f"column {name!r}: {error}") from error
+        return pa.array(values, json_types.to_arrow_type(kind))
+    except (pa.ArrowException, ValueError) as error:  # such as unpaired surrogates
+        raise ReadError(byte_range.file.url, f"column {name!r}: {error}") from error
 
 
-def _parsed_together(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
-    """The objects of lines, at once; None unless each line is one by itself."""
-    between = json.dumps(BETWEEN).encode()
+def _parse_lines_together(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
+    """Parse all lines in one call; None unless each line is a complete object."""
+    between = json.dumps(SEPARATOR).encode()
     joined = (b"," + between + b",").join(lines)
     if joined.count(between) != len(lines) - 1:
         return None
     try:
-        found = json.loads(b"[" + joined + b"]")
+        values = json.loads(b"[" + joined + b"]")
     except (ValueError, RecursionError):
         return None
-    # A line that is a part of an object, or more than one, moves what stands between.
-    records = found[::2]
-    whole = len(records) == len(lines) and found[1::2].count(BETWEEN) == len(lines) - 1
+    # A line that is not exactly one object shifts the positions of the separators.
+    records = values[::2]
+    whole = len(records) == len(lines) and values[1::2].count(SEPARATOR) == len(lines) - 1
     return records if whole and set(map(type, records)) == {dict} else None
 
 
 def _may_be_inexact(column: pa.ChunkedArray) -> bool:
-    """Whether floats, at any depth, may have been whole numbers of more digits."""
+    """Whether floats, at any depth, may be integers that float64 cannot represent."""
     if pa.types.is_list(column.type):
         return _may_be_inexact(pc.list_flatten(column))
     if pa.types.is_struct(column.type):
@@ -249,55 +260,52 @@ def _may_be_inexact(column: pa.ChunkedArray) -> bool:
     if not pa.types.is_floating(column.type):
         return False
     ends = pc.min_max(column).as_py().values()
-    return any(end is not None and abs(end) >= json_types.EXACT for end in ends)
+    return any(end is not None and abs(end) >= json_types.MAX_EXACT for end in ends)
 
 
-def _place(data: bytes, span: Span, row: int) -> str:
-    """The line of a file that holds an object, by its number in the span from 0."""
+def _locate_row(data: bytes, byte_range: ByteRange, row: int) -> str:
+    """Return the line of the file with object ``row`` (from 0) of a byte range."""
     lines = (number for number, line in enumerate(data.split(b"\n"), 1) if line.strip())
-    return text_errors.numbered(span.file, span.start, next(islice(lines, row, None)))
+    return text_errors.locate_line(
+        byte_range.file, byte_range.start, next(islice(lines, row, None))
+    )
 
 
-def parsed(line: bytes, file: File, start: int, number: int) -> dict[str, Any]:
-    """The object in a line.
+def parse_object(line: bytes, file: File, start: int, number: int) -> dict[str, Any]:
+    """Return the object in a line.
 
-    Parameters
-    ----------
-    line : bytes
-        The line.
-    file : File
-        For messages, as are ``start``, where the lines begin, and ``number``, of the line from 1.
+    ``start``, the offset of the byte range, and ``number``, of the line from 1, are for messages.
 
     Raises
     ------
     ReadError
-        When the line is no JSON, or no object.
+        When the line is not JSON, or not an object.
     """
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as wrong:
-        place = text_errors.numbered(file, start, number)
-        raise ReadError(file.url, f"{place} is no JSON ({wrong}): {line[:60]!r}") from wrong
+        place = text_errors.locate_line(file, start, number)
+        raise ReadError(file.url, f"{place} is not JSON ({wrong}): {line[:60]!r}") from wrong
     if not isinstance(record, dict):
-        place = text_errors.numbered(file, start, number)
-        raise ReadError(file.url, f"{place} is no JSON object: {line[:60]!r}")
+        place = text_errors.locate_line(file, start, number)
+        raise ReadError(file.url, f"{place} is not a JSON object: {line[:60]!r}")
     return record
 
 
 def _has_long_number(data: bytes) -> bool:
-    """Whether any whole number has as many digits as no float holds."""
+    """Whether any integer has more digits than float64 can represent."""
     buffers = [None, pa.array([0, len(data)], pa.int64()).buffers()[1], pa.py_buffer(data)]
     whole = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 1, buffers)
     return bool(pc.match_substring_regex(whole, _LONG_NUMBER)[0].as_py())
 
 
 def _is_blank(data: bytes) -> bool:
-    """Whether there is no line; without the copy that strip makes of lines that end."""
+    """Whether there is only whitespace; isspace avoids the copy of strip."""
     return not data or data.isspace()
 
 
-def _pieces(data: bytes) -> Iterator[bytes]:
-    """Whole lines of at least a certain size, one piece after the other."""
+def _split_pieces(data: bytes) -> Iterator[bytes]:
+    """Yield pieces of whole lines of at least ``PIECE`` bytes."""
     start = 0
     while start < len(data):
         stop = data.find(b"\n", start + PIECE) + 1 or len(data)

@@ -1,4 +1,4 @@
-"""The types of JSON values: one that holds all values of a column, and what does not fit it."""
+"""Types of JSON values: inference, conversion and checks."""
 
 from __future__ import annotations
 
@@ -10,37 +10,35 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-#: Whole numbers up to here are exact as floats.
-EXACT = 2**53
-
-
-#: One encoder for all values: json.dumps makes one for each.
+#: Integers up to this absolute value are exact as float64.
+MAX_EXACT = 2**53
+#: Shared encoder, because json.dumps creates one for each call.
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 
 
-class _Mixed(ValueError):
-    """Values that no type but text holds."""
+class _MixedTypes(ValueError):
+    """Values that only text can represent."""
 
 
-def kind_of(values: Sequence[Any]) -> pl.DataType:
-    """The type that holds all values without loss; text where there is no other.
+def infer_type(values: Sequence[Any]) -> pl.DataType:
+    """Return a type that represents all values exactly; string if there is no other.
 
-    Objects have the keys of all of them, wherever they stand.
+    A struct has the fields of all objects.
 
     Examples
     --------
-    >>> kind_of([{"a": 1}, {"a": 2, "b": "x"}, None])
+    >>> infer_type([{"a": 1}, {"a": 2, "b": "x"}, None])
     Struct({'a': Int64, 'b': String})
-    >>> kind_of([["a"], [1, True]]), kind_of([1, 2.5]), kind_of([2**53 + 1, 2.5])
+    >>> infer_type([["a"], [1, True]]), infer_type([1, 2.5]), infer_type([2**53 + 1, 2.5])
     (String, Float64, String)
     """
     try:
-        return _kind(values)
-    except _Mixed:
+        return _infer_type(values)
+    except _MixedTypes:
         return pl.String()
 
 
-def _kind(values: Iterable[Any]) -> pl.DataType:
+def _infer_type(values: Iterable[Any]) -> pl.DataType:
     held = [value for value in values if value is not None]
     kinds = {type(value) for value in held}
     if not kinds or kinds == {str}:
@@ -57,18 +55,18 @@ def _kind(values: Iterable[Any]) -> pl.DataType:
         if all(is_exact(value) for value in held):
             return pl.Float64()
     elif kinds == {list}:
-        return pl.List(_kind([inner for value in held for inner in value]))
+        return pl.List(_infer_type([inner for value in held for inner in value]))
     elif kinds == {dict}:
         names = list(dict.fromkeys(name for value in held for name in value))
         if names:
-            fields = {name: _kind([value.get(name) for value in held]) for name in names}
+            fields = {name: _infer_type([value.get(name) for value in held]) for name in names}
             return pl.Struct(fields)
-    raise _Mixed
+    raise _MixedTypes
 
 
 def is_exact(value: int | float) -> bool:
-    """Whether a float holds the very number."""
-    return isinstance(value, float) or abs(value) <= EXACT or _as_float(value) == value
+    """Whether float64 represents the number exactly."""
+    return isinstance(value, float) or abs(value) <= MAX_EXACT or _as_float(value) == value
 
 
 def _as_float(value: int) -> float | None:
@@ -78,59 +76,59 @@ def _as_float(value: int) -> float | None:
         return None
 
 
-def as_text(value: Any) -> str | None:
-    """A value of a column of text: text as it is, anything else as JSON."""
+def to_text(value: Any) -> str | None:
+    """Convert a value to text: text is unchanged, anything else becomes JSON."""
     if value is None or isinstance(value, str):
         return value
     return repr(value) if type(value) is int else _ENCODE(value)
 
 
-def converted(values: Sequence[Any], kind: Any) -> list[Any] | None:
-    """Values as a column of a type has them; None where one does not fit.
+def convert_values(values: Sequence[Any], kind: Any) -> list[Any] | None:
+    """Convert values to a type; None if one of them does not fit.
 
     Examples
     --------
-    >>> converted([1, None, 2.5], pl.Float64()), converted([1, True], pl.Int64())
+    >>> convert_values([1, None, 2.5], pl.Float64()), convert_values([1, True], pl.Int64())
     ([1.0, None, 2.5], None)
-    >>> converted(["a", 1, [True]], pl.String())
+    >>> convert_values(["a", 1, [True]], pl.String())
     ['a', '1', '[true]']
     """
     found = set(map(type, values)) - {type(None)}
     if isinstance(kind, pl.String):
-        return list(values) if found <= {str} else list(map(as_text, values))
+        return list(values) if found <= {str} else list(map(to_text, values))
     if isinstance(kind, pl.Boolean):
         return list(values) if found <= {bool} else None
     if kind.is_integer() and found <= {int}:
         held = [value for value in values if value is not None]
-        least, most = _bounds(kind)
+        least, most = _integer_bounds(kind)
         return list(values) if not held or (least <= min(held) and max(held) <= most) else None
     if kind.is_float() and found <= {float}:
         return list(values)
     if not all(fits(value, kind) for value in values):
         return None
-    return [with_floats(value, kind) for value in values]
+    return [convert_to_floats(value, kind) for value in values]
 
 
-def with_floats(value: Any, kind: Any) -> Any:
-    """A value that fits its type, with floats where it has whole numbers in place of them.
+def convert_to_floats(value: Any, kind: Any) -> Any:
+    """Convert integers to floats where the type of a fitting value requires it.
 
     Examples
     --------
-    >>> with_floats([2**60, None], pl.List(pl.Float64()))
+    >>> convert_to_floats([2**60, None], pl.List(pl.Float64()))
     [1.152921504606847e+18, None]
     """
     if value is None:
         return None
     if isinstance(kind, pl.List):
-        return [with_floats(one, kind.inner) for one in value]
+        return [convert_to_floats(one, kind.inner) for one in value]
     if isinstance(kind, pl.Struct):
         kinds = {field.name: field.dtype for field in kind.fields}
-        return {name: with_floats(one, kinds[name]) for name, one in value.items()}
+        return {name: convert_to_floats(one, kinds[name]) for name, one in value.items()}
     return float(value) if kind.is_float() else value
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Whether a value is one of a type, without loss.
+    """Whether a type represents a value exactly.
 
     Examples
     --------
@@ -154,24 +152,24 @@ def fits(value: Any, kind: Any) -> bool:
         return False
     if kind.is_float():
         return is_exact(value)
-    least, most = _bounds(kind)
+    least, most = _integer_bounds(kind)
     return isinstance(value, int) and least <= value <= most
 
 
-@cache  # asked for every value
-def _bounds(kind: Any) -> tuple[int, int]:
+@cache  # called for every value
+def _integer_bounds(kind: Any) -> tuple[int, int]:
     least, most = pl.select(least=kind.min(), most=kind.max()).row(0)
     return least, most
 
 
-def arrow_of(kind: Any) -> pa.DataType:
-    """The type that pyarrow reads from JSON for a Polars type."""
+def to_arrow_type(kind: Any) -> pa.DataType:
+    """Return the Arrow type to parse for a Polars type."""
     if isinstance(kind, pl.String):
         return pa.string()
     if isinstance(kind, pl.Boolean):
         return pa.bool_()
     if isinstance(kind, pl.List):
-        return pa.list_(arrow_of(kind.inner))
+        return pa.list_(to_arrow_type(kind.inner))
     if isinstance(kind, pl.Struct):
-        return pa.struct([(field.name, arrow_of(field.dtype)) for field in kind.fields])
+        return pa.struct([(field.name, to_arrow_type(field.dtype)) for field in kind.fields])
     return pa.type_for_alias(str(kind).lower())

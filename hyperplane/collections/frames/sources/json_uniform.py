@@ -1,16 +1,16 @@
-"""JSON lines by Polars, where counts of bytes prove that it has read every field.
+"""Parse uniform JSON lines with Polars, and verify by byte counts that no field was lost.
 
-Polars takes two thirds of the CPU time of pyarrow for the same lines, but passes over fields that a
-schema lacks, and makes text of other values in a column of text. Three counts exclude both. They
-hold for bytes without a backslash, in which each quote begins or ends a key or a text:
+Polars needs two thirds of the CPU time of pyarrow, but ignores fields that are not in the schema
+and converts other values in string columns to text. Three counts rule out both. They require
+bytes without a backslash, so that each quote starts or ends a key or a string:
 
-1. Each missing value of a column ``c`` is written, as ``"c":null``: no record lacks a column.
-2. Each value of a column of text that looks like a number, a truth value or a nested value is in
-   quotes, as ``"c":"``: Polars has made no text.
-3. There are two quotes for each key and each text of the columns: there is no other field.
+1. Each null of a column ``c`` is written as ``"c":null``, so no record lacks a column.
+2. Each value of a string column that looks like a number, boolean or nested value is quoted, as
+   ``"c":"``, so Polars converted nothing to text.
+3. There are two quotes for each key and each string of the columns, so there is no other field.
 
-Where a count differs pyarrow has to parse the lines. The counts do not tell one case: a record with
-the same key twice, a value before null, beside a record that lacks this key.
+If a count differs, pyarrow has to parse the lines. One case is not detected: a record with the
+same key twice, a value before null, together with a record that lacks this key.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-#: Types of columns that Polars refuses other values for, but for text.
+#: Supported types. Polars rejects values of other types for all of them except string.
 _KINDS = (pl.Int64(), pl.UInt64(), pl.Float64(), pl.Boolean(), pl.String())
-#: Names that neither a part of a text looks like, nor what is between two texts.
+#: Names that cannot be confused with parts of strings or with the bytes between them.
 _NAME = re.compile(r'[^\x00-\x1f"\\,:{}\[\]\ud800-\udfff]*')
-#: What Polars writes for values that are no text, and how that begins, by byte.
+#: Texts that Polars makes of values that are not strings, and a table of their first bytes.
 _NO_TEXT = r"^(?:[\[{]|true$|false$|-?[0-9.]+$)"
 _BEGINS = np.isin(np.arange(256), list(b"[{tf-0123456789"))
-#: Bytes that are compared at once: such as fit into a processor's cache.
+#: Bytes compared at a time, which fit into the CPU cache.
 _STEP = 1 << 18
 
 
 def uniform_frame(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
-    r"""Parse lines whose records all have the same known fields; None where that is not proven.
+    r"""Parse lines whose records all have the same known fields; None if that is not proven.
 
     Parameters
     ----------
     data : bytes
         Lines of JSON objects.
     kinds : mapping of str to polars.DataType
-        All columns.
+        The types of all columns.
 
     Examples
     --------
@@ -61,12 +61,12 @@ def uniform_frame(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame
         return None
     missing = {name: n for name in kinds if (n := frame.get_column(name).null_count())}
     texts = frame.select(pl.col(pl.String))
-    held = {name: frame.height - missing.get(name, 0) for name in texts.columns}
+    present = {name: frame.height - missing.get(name, 0) for name in texts.columns}
     proven = (
-        _quotes(data) == 2 * (frame.height * frame.width + sum(held.values()))
+        _quotes(data) == 2 * (frame.height * frame.width + sum(present.values()))
         and _nulls(data, [_key(name) + gap for name in missing]) == list(missing.values())
         and all(
-            data.count(_key(column.name) + gap + b'"') == held[column.name]
+            data.count(_key(column.name) + gap + b'"') == present[column.name]
             for column in texts
             if _may_be_no_text(column)
         )
@@ -75,7 +75,7 @@ def uniform_frame(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame
 
 
 def _gap(data: bytes, kinds: Mapping[str, pl.DataType]) -> bytes | None:
-    """What is between a colon and its value; None unless the first record has these columns."""
+    """Return the space after colons; None unless the first record has exactly these columns."""
     if not all(kind in _KINDS for kind in kinds.values()) or not all(map(_NAME.fullmatch, kinds)):
         return None
     line = data[: data.find(b"\n") + 1 or len(data)]
@@ -90,14 +90,16 @@ def _gap(data: bytes, kinds: Mapping[str, pl.DataType]) -> bytes | None:
 
 
 def _may_be_no_text(column: pl.Series) -> bool:
-    """Whether Polars may have made a text of a value that was none."""
+    """Whether a string column contains a text that Polars may have made of another value."""
     views = column.to_arrow(compat_level=pl.CompatLevel.newest())
     if pa.types.is_string_view(views.type):
-        # Of the 16 bytes for each text the first four are its length, the next ones how it begins.
-        held = np.frombuffer(views.buffers()[1], np.uint8)
-        if not _BEGINS[held[16 * views.offset + 4 :: 16]].any():  # a tenth of the time below
+        # Each view has 16 bytes: four for the length, followed by the start of the text.
+        present = np.frombuffer(views.buffers()[1], np.uint8)
+        if not _BEGINS[
+            present[16 * views.offset + 4 :: 16]
+        ].any():  # takes a tenth of the time of the regex below
             return False
-    # To methods of Polars a name such as ^x$ is a pattern.
+    # Polars treats names such as ^x$ as patterns.
     return bool(column.alias("values").str.contains(_NO_TEXT).any())
 
 
@@ -110,12 +112,12 @@ def _quotes(data: bytes) -> int:
 
 
 def _nulls(data: bytes, keys: Sequence[bytes]) -> list[int]:
-    """How many values of each of some keys are null."""
+    """Return the number of null values of each key."""
     counts = [0] * len(keys)
     if not keys:
         return counts
     before = keys[0][-1]
-    # Texts as long as a key with its null, one for each byte that they may begin at.
+    # For each key a strided array of the byte strings of its length, at every offset.
     wholes = [key + b"null" for key in keys]
     windows = [
         np.ndarray((max(0, len(data) - len(whole) + 1),), f"S{len(whole)}", data, strides=(1,))
@@ -133,7 +135,7 @@ def _nulls(data: bytes, keys: Sequence[bytes]) -> list[int]:
 
 
 def _steps(data: bytes, more: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Pieces of bytes, each with a few of the next, and where they begin."""
+    """Yield the offset and bytes of each piece, overlapping the next one by ``more`` bytes."""
     text = np.frombuffer(data, np.uint8)
     for start in range(0, len(text), _STEP):
         yield start, text[start : start + _STEP + more]

@@ -1,4 +1,4 @@
-"""From Parquet files to parts: what they hold, which row groups go together."""
+"""Plan partitions of Parquet files from their footers."""
 
 from __future__ import annotations
 
@@ -11,63 +11,63 @@ import pyarrow as pa
 
 from hyperplane.collections.frames.partitions import Bounds
 from hyperplane.collections.frames.sources import (
-    folders,
     footers,
+    hive_partitions,
     index_ranges,
     schemas,
     types,
 )
+from hyperplane.collections.frames.sources.column_mapping import ColumnMapping, may_lose
 from hyperplane.collections.frames.sources.filters import (
-    Bound,
+    ColumnStatistics,
     Filters,
-    columns_of,
+    filter_columns,
     may_match,
 )
-from hyperplane.collections.frames.sources.footers import Footer
-from hyperplane.collections.frames.sources.parquet import ParquetPart, Piece
-from hyperplane.collections.frames.sources.plan import joined
-from hyperplane.collections.frames.sources.recipe import Recipe, may_lose
-from hyperplane.collections.frames.sources.request import Request, Table
+from hyperplane.collections.frames.sources.footers import ParquetFooter
+from hyperplane.collections.frames.sources.parquet_partition import ParquetPartition, RowGroupRange
+from hyperplane.collections.frames.sources.partition_sizes import group_neighbors
+from hyperplane.collections.frames.sources.request import ReadPlan, ReadRequest
 from hyperplane.errors import Fault, check
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 T = TypeVar("T")
 Kinds = dict[str, pl.DataType]
-Words = Mapping[str, tuple[str, ...]]
+Categories = Mapping[str, tuple[str, ...]]
 
 
 @dataclass
-class _Family:
-    """The files of one schema."""
+class _SchemaGroup:
+    """The files that have the same schema."""
 
     number: int
     schema: pa.Schema
-    shape: schemas.Shape
+    file_schema: schemas.FileSchema
     leaves: Mapping[str, Sequence[int]]
     with_intervals: frozenset[str]
     index: str | None
-    members: list[Footer] = field(default_factory=list)
+    members: list[ParquetFooter] = field(default_factory=list)
 
     @property
-    def by_arrow(self) -> bool:
-        """Whether pyarrow reads the files: Polars opens none with such a column."""
-        return bool(self.with_intervals or self.shape.unreadable)
+    def use_pyarrow(self) -> bool:
+        """Whether pyarrow has to read the files, because Polars cannot open them."""
+        return bool(self.with_intervals or self.file_schema.unreadable)
 
     @property
-    def likes(self) -> int | None:
-        """Its number, if all of its files are of one schema for Polars as well."""
-        # For pyarrow dates are dates; Polars reads some as times, as the writer had them.
+    def schema_id(self) -> int | None:
+        """The number of the group, if its files also have one schema for Polars, else None."""
+        # Files with equal date types for pyarrow may differ for Polars, which reads some as times.
         dates = any(pa.types.is_date(kind) for kind in self.schema.types)
         return None if dates else self.number
 
 
 @dataclass(frozen=True)
-class _Unit:
+class _RowGroup:
     """One row group."""
 
-    footer: Footer
-    family: _Family
-    recipe: Recipe
+    footer: ParquetFooter
+    schema_group: _SchemaGroup
+    mapping: ColumnMapping
     number: int
     start: int
     group: Any
@@ -76,250 +76,280 @@ class _Unit:
     def file(self) -> File:
         return self.footer.file
 
-    def bound(self, name: str, kind: pl.DataType) -> Bound | None:
-        fixed = dict(self.recipe.fixed)
+    def statistics(self, name: str, kind: pl.DataType) -> ColumnStatistics | None:
+        constants = dict(self.mapping.constants)
         rows = self.group.num_rows
-        if name in fixed:
-            value = fixed[name]
-            return Bound(value, value, 0 if value is not None else rows, rows)
-        # What a type does not hold is an error, and no reason to pass over the row group; the
-        # statistics of UUIDs are bytes, and no text.
-        if kind.is_nested() or name in self.recipe.lossy | self.recipe.uuids:
+        if name in constants:
+            value = constants[name]
+            return ColumnStatistics(value, value, 0 if value is not None else rows, rows)
+        # Lossy casts must raise when read, so their row groups are never pruned. The statistics
+        # of UUIDs are bytes, but their values are text.
+        if kind.is_nested() or name in self.mapping.lossy | self.mapping.uuids:
             return None
-        if name == self.family.index and self.footer.index is not None:
-            return self.footer.index.bound(self.start, rows)
-        leaves = self.family.leaves[name]
+        if name == self.schema_group.index and self.footer.index is not None:
+            return self.footer.index.statistics(self.start, rows)
+        leaves = self.schema_group.leaves[name]
         if len(leaves) > 1:
             return None
-        held = self.family.schema.field(name).type
-        return footers.bound(self.group, leaves[0], kind, held)
+        stored_type = self.schema_group.schema.field(name).type
+        return footers.get_statistics(self.group, leaves[0], kind, stored_type)
 
     def memory(self, names: Sequence[str]) -> int:
-        leaves = [leaf for name in names for leaf in self.family.leaves.get(name, ())]
+        leaves = [leaf for name in names for leaf in self.schema_group.leaves.get(name, ())]
         schema = self.footer.metadata.schema
-        index = 8 * self.group.num_rows if self.family.index in names else 0
-        return index + sum(footers.memory(self.group, leaf, schema) for leaf in leaves)
+        index = 8 * self.group.num_rows if self.schema_group.index in names else 0
+        return index + sum(footers.estimate_memory(self.group, leaf, schema) for leaf in leaves)
 
 
-def plan(files: Sequence[File], request: Request) -> Table:
-    """Read the footers, and make a table of the files.
+def plan(files: Sequence[File], request: ReadRequest) -> ReadPlan:
+    """Read the footers of the files and plan the partitions.
 
     Raises
     ------
     RequestError
-        When files do not go together, or what is asked does not go with them.
+        When the schemas differ, or the request does not match them.
     ReadError
-        When a file has no sound footer, unless it is to be skipped.
+        When a footer is invalid and ``on_error`` is not "skip".
     """
-    found, damaged = footers.read(files)
-    request.tell(damaged, len(found))
-    index_ranges.warn_of_lost_ranges(found, request.columns)
-    families = _families(found, request.decimals)
-    columns, faults = schemas.merged([family.shape for family in families], request.mixing)
+    footers_read, errors = footers.read_footers(files)
+    request.raise_or_warn(errors, len(footers_read))
+    index_ranges.warn_lost_ranges(footers_read, request.columns)
+    schema_groups = _group_by_schema(footers_read, request.decimals)
+    columns, faults = schemas.merge_schemas(
+        [schema_group.file_schema for schema_group in schema_groups], request.schema_mode
+    )
     check(faults)
-    keys, key_kinds, lacking = folders.keys([footer.file.path for footer in found], columns)
-    columns = {**columns, **key_kinds}
-    filters, chosen = request.checked(columns, _usual(columns))
-    looked_at = {name: columns[name] for name in columns_of(filters)}
-    check(_without_form(families, {**chosen, **looked_at}))
-    words = _words(found, families, chosen)
-    units = []
-    for family in families:
-        recipes: dict[Any, Recipe] = {}
-        for footer in family.members:
-            fixed = keys.get(footer.file.path, ())
-            if fixed not in recipes:
-                recipes[fixed] = _recipe(family, dict(fixed), chosen, looked_at, words)
-            units += _units(footer, family, recipes[fixed])
-    order = {id(footer): place for place, footer in enumerate(found)}
-    units.sort(key=lambda unit: (order[id(unit.footer)], unit.number))
-    optional = {name for name in chosen if _optional(name, chosen[name], families, key_kinds)}
-    optional |= lacking.intersection(chosen)
-    kept = [unit for unit in units if _may_match(unit, filters, looked_at)]
-    sizes = {id(unit): unit.memory(list(chosen)) for unit in kept}
-    each = [sizes[id(unit)] for unit in kept]
-    groups = joined(kept, each, request.partition_size, request.files(kept))
+    keys, key_types, keyless = hive_partitions.parse_hive_keys(
+        [footer.file.path for footer in footers_read], columns
+    )
+    columns = {**columns, **key_types}
+    filters, chosen = request.resolve(columns, _default_columns(columns))
+    filter_schema = {name: columns[name] for name in filter_columns(filters)}
+    check(_find_unreadable(schema_groups, {**chosen, **filter_schema}))
+    categories = _read_categories(footers_read, schema_groups, chosen)
+    row_groups = []
+    for schema_group in schema_groups:
+        mappings: dict[Any, ColumnMapping] = {}
+        for footer in schema_group.members:
+            constants = keys.get(footer.file.path, ())
+            if constants not in mappings:
+                mappings[constants] = _make_mapping(
+                    schema_group, dict(constants), chosen, filter_schema, categories
+                )
+            row_groups += _list_row_groups(footer, schema_group, mappings[constants])
+    order = {id(footer): place for place, footer in enumerate(footers_read)}
+    row_groups.sort(key=lambda row_group: (order[id(row_group.footer)], row_group.number))
+    optional = {
+        name for name in chosen if _is_optional(name, chosen[name], schema_groups, key_types)
+    }
+    optional |= keyless.intersection(chosen)
+    kept = [row_group for row_group in row_groups if _may_match(row_group, filters, filter_schema)]
+    sizes = {id(row_group): row_group.memory(list(chosen)) for row_group in kept}
+    each = [sizes[id(row_group)] for row_group in kept]
+    groups = group_neighbors(kept, each, request.partition_size, request.files(kept))
     parts = [
-        ParquetPart(
-            tuple(_pieces(group)),
+        ParquetPartition(
+            tuple(_merge_row_groups(group)),
             filters,
-            sum(sizes[id(unit)] for unit in group),
+            sum(sizes[id(row_group)] for row_group in group),
             request.on_error,
-            _bounds(group, chosen),
+            _find_bounds(group, chosen),
         )
         for group in groups
     ]
-    parts = parts or [_nothing(families[0], chosen, looked_at, filters)]
-    return Table(parts, chosen, optional, words)
+    parts = parts or [_make_empty_partition(schema_groups[0], chosen, filter_schema, filters)]
+    return ReadPlan(parts, chosen, optional, categories)
 
 
-def _families(found: Sequence[Footer], decimals: types.Decimals) -> list[_Family]:
-    families: list[_Family] = []
+def _group_by_schema(
+    footers_read: Sequence[ParquetFooter], decimals: types.Decimals
+) -> list[_SchemaGroup]:
+    schema_groups: list[_SchemaGroup] = []
     faults = []
-    for footer in found:
+    for footer in footers_read:
         schema, intervals = footer.schema, footer.with_intervals
-        leaves = footers.leaves(schema)
+        leaves = footers.map_leaves(schema)
         index = footer.index.name if footer.index is not None else None
         if index is not None:
             schema = schema.append(pa.field(index, pa.int64(), nullable=False))
-        same = (o for o in families if (o.with_intervals, o.index) == (intervals, index))
-        family = next((one for one in same if one.schema.equals(schema)), None)
-        if family is None:
-            shape, wrong = schemas.shape(schema, decimals, footer.file.url, intervals)
+        same = (o for o in schema_groups if (o.with_intervals, o.index) == (intervals, index))
+        schema_group = next((one for one in same if one.schema.equals(schema)), None)
+        if schema_group is None:
+            file_schema, wrong = schemas.make_file_schema(
+                schema, decimals, footer.file.url, intervals
+            )
             faults += wrong
-            family = _Family(len(families), schema, shape, leaves, intervals, index)
-            families.append(family)
+            schema_group = _SchemaGroup(
+                len(schema_groups), schema, file_schema, leaves, intervals, index
+            )
+            schema_groups.append(schema_group)
         else:
-            family.shape.urls.append(footer.file.url)
-        family.members.append(footer)
+            schema_group.file_schema.urls.append(footer.file.url)
+        schema_group.members.append(footer)
     check(faults)
-    return families
+    return schema_groups
 
 
-def _without_form(families: Sequence[_Family], names: Kinds) -> list[Fault]:
-    """Wanted columns of types that Polars has not, or that are stored as numbers and records."""
-    return schemas.unreadable((family.shape for family in families), names) + [
+def _find_unreadable(schema_groups: Sequence[_SchemaGroup], names: Kinds) -> list[Fault]:
+    """Return faults for requested columns of unsupported types, such as pandas periods."""
+    return schemas.find_unreadable_columns(
+        (schema_group.file_schema for schema_group in schema_groups), names
+    ) + [
         Fault(
-            family.members[0].file.url,
+            schema_group.members[0].file.url,
             f"{field.name}: {field.type.extension_name.removeprefix('pandas.')}",
-            "a type that Polars has",
-            "read it with hyperplane.load or dask.dataframe.read_parquet, or name the other "
+            "a column of a type that Polars supports",
+            "read it with hyperplane.load or dask.dataframe.read_parquet, or select other "
             "columns with columns=",
         )
-        for family in families
-        for field in family.schema
-        if field.name in names and types.is_of_pandas(field.type)
+        for schema_group in schema_groups
+        for field in schema_group.schema
+        if field.name in names and types.is_pandas_extension(field.type)
     ]
 
 
-def _usual(columns: Kinds) -> list[str]:
-    """All columns but the unnamed index that pandas and Dask store beside them."""
+def _default_columns(columns: Kinds) -> list[str]:
+    """Return all columns except the unnamed index of pandas and Dask."""
     return [name for name in columns if not schemas.is_unnamed_index(name)]
 
 
-def _words(found: Sequence[Footer], families: Sequence[_Family], chosen: Kinds) -> Words:
-    """Columns that are words in the same order of their own in all files, and those words."""
-    everywhere = [footers.ordered(family.schema) for family in families]
-    return footers.words(found, set(chosen).intersection(*everywhere))
+def _read_categories(
+    footers_read: Sequence[ParquetFooter], schema_groups: Sequence[_SchemaGroup], chosen: Kinds
+) -> Categories:
+    """Return the ordered categories of columns that have the same ones in all files."""
+    everywhere = [
+        footers.find_ordered_categories(schema_group.schema) for schema_group in schema_groups
+    ]
+    return footers.read_categories(footers_read, set(chosen).intersection(*everywhere))
 
 
-def _recipe(
-    family: _Family,
-    fixed: Mapping[str, Any],
+def _make_mapping(
+    schema_group: _SchemaGroup,
+    constants: Mapping[str, Any],
     chosen: Kinds,
-    looked_at: Kinds,
-    words: Words,
-) -> Recipe:
-    used = {**chosen, **looked_at}
-    here = family.shape.kinds
-    absent = {name: fixed.get(name) for name in used if name not in here}
+    filter_schema: Kinds,
+    categories: Categories,
+) -> ColumnMapping:
+    used = {**chosen, **filter_schema}
+    file_types = schema_group.file_schema.kinds
+    absent = {name: constants.get(name) for name in used if name not in file_types}
     cast = frozenset(
         name
         for name, kind in used.items()
-        if name in here and not _as_it_is(family.schema.field(name).type, kind)
+        if name in file_types and not _is_unchanged(schema_group.schema.field(name).type, kind)
     )
-    return Recipe(
+    return ColumnMapping(
         tuple(chosen.items()),
-        tuple(looked_at.items()),
+        tuple(filter_schema.items()),
         cast,
         tuple(absent.items()),
-        tuple(words.items()),
-        frozenset(n for n in cast if may_lose(here[n], used[n])),
-        frozenset(n for n in cast if types.is_uuid(family.schema.field(n).type)),
+        tuple(categories.items()),
+        frozenset(n for n in cast if may_lose(file_types[n], used[n])),
+        frozenset(n for n in cast if types.is_uuid(schema_group.schema.field(n).type)),
     )
 
 
-def _as_it_is(arrow: pa.DataType, kind: pl.DataType) -> bool:
-    # A file may keep dates of another width than its own schema says.
-    return not pa.types.is_date(arrow) and types.of_arrow(arrow) == kind
+def _is_unchanged(arrow: pa.DataType, kind: pl.DataType) -> bool:
+    # The width of stored dates may differ from the schema of the file.
+    return not pa.types.is_date(arrow) and types.from_arrow(arrow) == kind
 
 
-def _units(footer: Footer, family: _Family, recipe: Recipe) -> list[_Unit]:
-    units, start = [], 0
+def _list_row_groups(
+    footer: ParquetFooter, schema_group: _SchemaGroup, mapping: ColumnMapping
+) -> list[_RowGroup]:
+    row_groups, start = [], 0
     for number in range(footer.metadata.num_row_groups):
         group = footer.metadata.row_group(number)
         if group.num_rows:
-            units.append(_Unit(footer, family, recipe, number, start, group))
+            row_groups.append(_RowGroup(footer, schema_group, mapping, number, start, group))
         start += group.num_rows
-    return units
+    return row_groups
 
 
-def _may_match(unit: _Unit, filters: Filters, looked_at: Kinds) -> bool:
-    return may_match(filters, lambda name: unit.bound(name, looked_at[name]))
+def _may_match(row_group: _RowGroup, filters: Filters, filter_schema: Kinds) -> bool:
+    return may_match(filters, lambda name: row_group.statistics(name, filter_schema[name]))
 
 
-def _optional(name: str, kind: pl.DataType, families: Sequence[_Family], key_kinds: Kinds) -> bool:
+def _is_optional(
+    name: str, kind: pl.DataType, schema_groups: Sequence[_SchemaGroup], key_types: Kinds
+) -> bool:
     if not (kind.is_integer() or isinstance(kind, pl.Boolean)):
         return True
-    for family in families:
-        if name == family.index:
+    for schema_group in schema_groups:
+        if name == schema_group.index:
             continue
-        if name not in family.leaves:
-            if name not in key_kinds:
+        if name not in schema_group.leaves:
+            if name not in key_types:
                 return True
             continue
-        leaf = family.leaves[name][0]
-        if any(footers.nullable(footer, leaf) for footer in family.members):
+        leaf = schema_group.leaves[name][0]
+        if any(footers.may_have_nulls(footer, leaf) for footer in schema_group.members):
             return True
     return False
 
 
-def _pieces(group: Sequence[_Unit]) -> list[Piece]:
-    """Neighbouring row groups of one file as one piece."""
-    runs: list[list[_Unit]] = []
-    for unit in group:
+def _merge_row_groups(group: Sequence[_RowGroup]) -> list[RowGroupRange]:
+    """Merge consecutive row groups of one file into ranges."""
+    runs: list[list[_RowGroup]] = []
+    for row_group in group:
         last = runs[-1][-1] if runs else None
-        if last is not None and last.footer is unit.footer and _next(last) == unit.start:
-            runs[-1].append(unit)
+        if (
+            last is not None
+            and last.footer is row_group.footer
+            and _end_row(last) == row_group.start
+        ):
+            runs[-1].append(row_group)
         else:
-            runs.append([unit])
-    return [_piece(run) for run in runs]
+            runs.append([row_group])
+    return [_make_range(run) for run in runs]
 
 
-def _next(unit: _Unit) -> int:
-    return int(unit.start + unit.group.num_rows)
+def _end_row(row_group: _RowGroup) -> int:
+    return int(row_group.start + row_group.group.num_rows)
 
 
-def _piece(run: Sequence[_Unit]) -> Piece:
-    first, rows = run[0], _next(run[-1]) - run[0].start
+def _make_range(run: Sequence[_RowGroup]) -> RowGroupRange:
+    first, rows = run[0], _end_row(run[-1]) - run[0].start
     whole = rows == first.footer.metadata.num_rows
-    numbers = tuple(unit.number for unit in run)
-    family = first.family
-    return Piece(
+    numbers = tuple(row_group.number for row_group in run)
+    schema_group = first.schema_group
+    return RowGroupRange(
         first.footer.file,
         numbers,
         first.start,
         rows,
         whole,
-        family.likes,
-        first.recipe,
-        family.by_arrow,
-        _index(first.footer, first.recipe),
+        schema_group.schema_id,
+        first.mapping,
+        schema_group.use_pyarrow,
+        _wanted_index(first.footer, first.mapping),
     )
 
 
-def _index(footer: Footer, recipe: Recipe) -> index_ranges.IndexRange | None:
-    """The index of a file that is in its metadata, where it is wanted."""
-    used = dict([*recipe.schema, *recipe.looked_at])
+def _wanted_index(footer: ParquetFooter, mapping: ColumnMapping) -> index_ranges.IndexRange | None:
+    """Return the index in the metadata of a file if it is requested, else None."""
+    used = dict([*mapping.schema, *mapping.filter_schema])
     return footer.index if footer.index is not None and footer.index.name in used else None
 
 
-def _nothing(family: _Family, chosen: Kinds, looked_at: Kinds, filters: Filters) -> ParquetPart:
-    """A part without rows, for there must be one."""
-    recipe = _recipe(family, {}, chosen, looked_at, {})
-    footer, by_arrow = family.members[0], family.by_arrow
-    index = _index(footer, recipe)
-    piece = Piece(footer.file, (), 0, 0, False, None, recipe, by_arrow, index)
-    return ParquetPart((piece,), filters, 0)
+def _make_empty_partition(
+    schema_group: _SchemaGroup, chosen: Kinds, filter_schema: Kinds, filters: Filters
+) -> ParquetPartition:
+    """Return a partition without rows, because a data set needs at least one."""
+    mapping = _make_mapping(schema_group, {}, chosen, filter_schema, {})
+    footer, use_pyarrow = schema_group.members[0], schema_group.use_pyarrow
+    index = _wanted_index(footer, mapping)
+    piece = RowGroupRange(footer.file, (), 0, 0, False, None, mapping, use_pyarrow, index)
+    return ParquetPartition((piece,), filters, 0)
 
 
-def _bounds(group: Sequence[_Unit], chosen: Kinds) -> dict[str, Bounds]:
-    """Least and greatest value of each column of times or integers, where all are known."""
+def _find_bounds(group: Sequence[_RowGroup], chosen: Kinds) -> dict[str, Bounds]:
+    """Return minimum and maximum of columns of times and integers, where known."""
     known = {}
     for name, kind in chosen.items():
         if not (kind.is_integer() or isinstance(kind, pl.Datetime)):
             continue
-        bounds = [unit.bound(name, kind) for unit in group]
+        bounds = [row_group.statistics(name, kind) for row_group in group]
         valued = [one for one in bounds if one is None or one.nulls is None or one.nulls < one.rows]
         if valued and all(one is not None and one.low is not None for one in valued):
             known[name] = (

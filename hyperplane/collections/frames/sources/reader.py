@@ -1,4 +1,4 @@
-"""The function that makes a pandas frame of a part."""
+"""Read partitions as pandas frames, and collections of partitions."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.collections.frames.convert import to_pandas
-from hyperplane.collections.frames.sources.names import columns
-from hyperplane.collections.frames.sources.recipe import InexactValue
+from hyperplane.collections.frames.sources.column_mapping import InexactValue
+from hyperplane.collections.frames.sources.polars_columns import columns
 from hyperplane.errors import ReadError
-from hyperplane.stores import naming
-from hyperplane.stores.secrets import said
+from hyperplane.stores import file_names
+from hyperplane.stores.redaction import describe_error
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
 
     from hyperplane.collections.frames.partitions import ScannablePartition
 
-#: What reading a damaged file can raise, in any of the libraries below.
+#: Exceptions that the libraries raise for damaged files.
 DAMAGE = (
-    *naming.DAMAGE,
+    *file_names.DAMAGE_ERRORS,
     OverflowError,
     pa.ArrowException,
     pl.exceptions.PolarsError,
@@ -35,13 +35,13 @@ DAMAGE = (
 
 
 @dataclass(frozen=True, repr=False)
-class PartReader:
-    """Makes the pandas frame of a part; Dask pushes the needed columns into it.
+class PartitionReader:
+    """Reads a partition as a pandas frame; Dask sets the needed columns.
 
     Parameters
     ----------
     like : pandas.DataFrame
-        No rows; all columns with their types.
+        An empty frame of all columns (Dask's ``meta``).
     """
 
     like: pd.DataFrame
@@ -49,14 +49,7 @@ class PartReader:
     def __call__(
         self, part: ScannablePartition, columns: Sequence[Any] | None = None
     ) -> pd.DataFrame:
-        """Read a part.
-
-        Parameters
-        ----------
-        part : Part
-            The rows.
-        columns : sequence, optional
-            The columns, in order; all when not given.
+        """Read all or some columns of a partition.
 
         Raises
         ------
@@ -64,39 +57,41 @@ class PartReader:
             When a file is damaged.
         """
         like = self.like if columns is None else self.like[list(columns)]
-        with reading(part):
-            frame = _collected(part, [str(name) for name in like.columns])
+        with translate_read_errors(part):
+            frame = _collect(part, [str(name) for name in like.columns])
         return to_pandas(frame, like)
 
     def __repr__(self) -> str:
-        return f"PartReader({len(self.like.columns)} columns)"
+        return f"PartitionReader({len(self.like.columns)} columns)"
 
     def __dask_tokenize__(self) -> Any:
         return (type(self).__name__, [(str(c), str(t)) for c, t in self.like.dtypes.items()])
 
 
-def _collected(part: ScannablePartition, names: list[str]) -> pl.DataFrame:
-    # Parts that Python code reads can do without the copy that a scan of them makes.
-    collected = getattr(part, "collected", None)
+def _collect(part: ScannablePartition, names: list[str]) -> pl.DataFrame:
+    # Partitions that Python code reads avoid the copy of a scan with a separate method.
+    collected = getattr(part, "collect", None)
     frame: pl.DataFrame = (
         part.scan().select(columns(names)).collect() if collected is None else collected(names)
     )
     return frame
 
 
-def of_parts(parts: Sequence[ScannablePartition], like: pd.DataFrame, label: str) -> dd.DataFrame:
-    """A collection with one partition for each part."""
-    # Imported late: processes that read one shard need no data frames of Dask.
+def make_collection(
+    parts: Sequence[ScannablePartition], like: pd.DataFrame, label: str
+) -> dd.DataFrame:
+    """Return a Dask dataframe of the partitions."""
+    # Slow import, not needed by processes that read one shard.
     import dask.dataframe as dd
 
-    # Dask would otherwise convert text that is Arrow text already, and hide the reader.
+    # Otherwise Dask adds a conversion of text columns, which hides the reader from other helpers.
     with dask.config.set({"dataframe.convert-string": False}):
-        return dd.from_map(PartReader(like), list(parts), meta=like, label=label)
+        return dd.from_map(PartitionReader(like), list(parts), meta=like, label=label)
 
 
 @contextmanager
-def reading(part: Any) -> Iterator[None]:
-    """Name the damaged file, whatever library found it while a part was collected.
+def translate_read_errors(part: Any) -> Iterator[None]:
+    """Convert errors of all libraries while reading a partition to a ReadError of the file.
 
     Examples
     --------
@@ -112,29 +107,33 @@ def reading(part: Any) -> Iterator[None]:
     except DAMAGE as error:
         urls = part.urls
         named = [url for url in urls if url in str(error)] or urls
-        named = _damaged(part) or named if len(named) > 1 else named
+        named = _find_damaged_file(part) or named if len(named) > 1 else named
         more = f" (or one of {len(named) - 1} more files)" if len(named) > 1 else ""
         exact = isinstance(error, InexactValue)
-        wrong = str(error) if exact else said(error, _options(part)).splitlines()[0]
+        wrong = (
+            str(error)
+            if exact
+            else describe_error(error, _get_storage_options(part)).splitlines()[0]
+        )
         raise ReadError(named[0] + more, wrong) from error
 
 
-def _options(part: Any) -> Mapping[str, Any]:
-    """What the stores of a part were given, which an error may repeat; secrets among it."""
-    found: dict[str, Any] = {}
-    for one in (part, *getattr(part, "units", ()), getattr(part, "left", None)):
+def _get_storage_options(part: Any) -> Mapping[str, Any]:
+    """Return the storage options of a partition, to redact secrets from messages."""
+    options: dict[str, Any] = {}
+    for one in (part, *getattr(part, "slices", ()), getattr(part, "left", None)):
         store = getattr(getattr(one, "file", None), "store", None)
-        found.update(getattr(store, "options", {}))
-    return found
+        options.update(getattr(store, "options", {}))
+    return options
 
 
-def _damaged(part: Any) -> Sequence[str]:
-    """The first file of a part that cannot be read by itself: a scan of many names none."""
-    for unit in getattr(part, "units", ()):
+def _find_damaged_file(part: Any) -> Sequence[str]:
+    """Return the first file that cannot be read alone, because errors of a scan name none."""
+    for file_slice in getattr(part, "slices", ()):
         try:
-            raw = unit.fetch(unit.recipe.raw(dict(unit.recipe.schema)))
-            unit.recipe.applied(raw, ()).collect()
+            raw = file_slice.fetch(file_slice.mapping.raw_columns(dict(file_slice.mapping.schema)))
+            file_slice.mapping.apply(raw, ()).collect()
         except DAMAGE:
-            urls: Sequence[str] = unit.urls
+            urls: Sequence[str] = file_slice.urls
             return urls
     return ()

@@ -1,4 +1,4 @@
-"""What a caller of ``read`` asks for, checked against what the files hold."""
+"""The request of a ``read`` call, and the plan made for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from hyperplane.collections.frames.sources import filters as row_filters
 from hyperplane.collections.frames.sources import types
-from hyperplane.collections.frames.sources.errors import joined, tell_skipped
+from hyperplane.collections.frames.sources.read_errors import join_errors, warn_skipped
 from hyperplane.errors import DataError, Fault, ReadError, check
 from hyperplane.units import is_iterable
 
@@ -25,79 +25,83 @@ OnError = Literal["raise", "skip"]
 
 
 @dataclass(frozen=True)
-class Table:
-    """What the files make together.
+class ReadPlan:
+    """The partitions and columns of the data set that a ``read`` call returns.
 
     Parameters
     ----------
     parts : sequence of Part
-        At least one.
+        The partitions; at least one.
     columns : dict of str to polars.DataType
-        The columns that were asked for.
+        The requested columns.
     optional : set of str
-        Those in which values may be missing.
-    words : dict of str to tuple of str
-        Those that are words in an order of their own, and which.
-    declared : dict of str to dtype
-        Those whose pandas type the caller set, where another one would be made of its own type.
+        Columns that may have missing values.
+    categories : dict of str to tuple of str
+        Columns of ordered categories, with these categories.
+    pandas_dtypes : dict of str to dtype
+        Columns whose pandas dtype the caller set and that would otherwise get another one.
     """
 
     parts: Sequence[ScannablePartition]
     columns: Mapping[str, pl.DataType]
     optional: set[str]
-    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    declared: Mapping[str, Any] = field(default_factory=dict)
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pandas_dtypes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def like(self) -> pd.DataFrame:
-        """No rows; the columns with their pandas types."""
-        kinds = {name: self._in_pandas(name, kind) for name, kind in self.columns.items()}
-        for name, words in self.words.items():
-            kinds[name] = pd.CategoricalDtype(pd.Index(words, dtype=kinds[name]), ordered=True)
-        kinds |= {name: dtype for name, dtype in self.declared.items() if name in kinds}
+        """An empty frame of the columns with their pandas dtypes (Dask's ``meta``)."""
+        kinds = {name: self._to_pandas_dtype(name, kind) for name, kind in self.columns.items()}
+        for name, categories in self.categories.items():
+            kinds[name] = pd.CategoricalDtype(pd.Index(categories, dtype=kinds[name]), ordered=True)
+        kinds |= {name: dtype for name, dtype in self.pandas_dtypes.items() if name in kinds}
         return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in kinds.items()})
 
-    def _in_pandas(self, name: str, kind: pl.DataType) -> Any:
+    def _to_pandas_dtype(self, name: str, kind: pl.DataType) -> Any:
         try:
-            return types.in_pandas(kind, name in self.optional)
-        except pa.ArrowInvalid as error:  # lists within lists, more than 64 deep
-            advice = "read it with hyperplane.bag.read_records, or name other columns in columns="
-            raise DataError(name, f"has no type in Arrow ({error}); {advice}") from error
+            return types.to_pandas_dtype(kind, name in self.optional)
+        except pa.ArrowInvalid as error:  # more than 64 nested lists
+            advice = (
+                "read it with hyperplane.bag.read_records, or select other columns with columns="
+            )
+            raise DataError(
+                name, f"has a type that Arrow does not support ({error}); {advice}"
+            ) from error
 
 
 @dataclass(frozen=True)
-class Request:
-    """The arguments of ``read`` that all formats share."""
+class ReadRequest:
+    """The arguments of ``read`` that are common to all formats."""
 
     columns: Any = None
     filters: Any = None
     partition_size: int = 100_000_000
-    mixing: Mixing = "strict"
+    schema_mode: Mixing = "strict"
     decimals: Decimals = "float"
     on_error: OnError = "raise"
-    #: Whether no part holds rows of two files.
-    apart: bool = False
+    #: Whether each partition contains rows of one file only.
+    one_file_each: bool = False
 
-    def files(self, units: Sequence[Any]) -> list[str] | None:
-        """The file of each of some units, where none are joined with those of other files."""
-        return [unit.file.path for unit in units] if self.apart else None
+    def files(self, slices: Sequence[Any]) -> list[str] | None:
+        """Return the file of each slice, or None if slices of different files may be joined."""
+        return [file_slice.file.path for file_slice in slices] if self.one_file_each else None
 
-    def checked(
+    def resolve(
         self, known: Mapping[str, pl.DataType], usual: Sequence[str]
     ) -> tuple[row_filters.Filters, dict[str, pl.DataType]]:
-        """Filters and the columns that are wanted, with their types.
+        """Return the parsed filters and the requested columns with their types.
 
         Parameters
         ----------
         known : mapping of str to polars.DataType
             All columns of the files.
         usual : sequence of str
-            Those that one gets when none are asked for.
+            The columns returned by default.
 
         Raises
         ------
         RequestError
-            With every unknown column and every wrong filter.
+            With every unknown column and every invalid filter.
         """
         faults = []
         names = list(usual)
@@ -109,31 +113,23 @@ class Request:
                 advice = f"write columns=[{asked}]" if isinstance(self.columns, str) else ""
                 faults.append(Fault("columns", asked, "a list of at least one column", advice))
         for name in names:
-            if not row_filters.is_among(name, known):
-                allowed = "a column of the files: " + _some(known)
-                advice = row_filters.near(name, known)
+            if not row_filters.is_column(name, known):
+                allowed = "a column of the files: " + _list_names(known)
+                advice = row_filters.suggest_similar(name, known)
                 faults.append(Fault("columns", repr(name)[:80], allowed, advice))
             elif names.count(name) > 1:
                 faults.append(Fault("columns", repr(name), "each column once"))
-        made, wrong = row_filters.parse(self.filters, known)
+        filters_parsed, wrong = row_filters.parse_filters(self.filters, known)
         check(list(dict.fromkeys([*faults, *wrong])))
-        return made, {name: known[name] for name in names}
+        return filters_parsed, {name: known[name] for name in names}
 
-    def tell(self, errors: Sequence[ReadError], left: int) -> None:
-        """Raise what is wrong with files, or warn when they are to be skipped.
-
-        Parameters
-        ----------
-        errors : sequence of ReadError
-            One for each file.
-        left : int
-            Files that can be read.
-        """
+    def raise_or_warn(self, errors: Sequence[ReadError], left: int) -> None:
+        """Raise the errors of files, or warn if files are skipped and ``left`` others remain."""
         if errors and (self.on_error == "raise" or not left):
-            raise joined(errors)
-        tell_skipped(errors)
+            raise join_errors(errors)
+        warn_skipped(errors)
 
 
-def _some(names: Mapping[str, Any]) -> str:
+def _list_names(names: Mapping[str, Any]) -> str:
     shown = ", ".join(list(names)[:20])
     return shown if len(names) <= 20 else f"{shown} and {len(names) - 20} more"

@@ -1,4 +1,4 @@
-"""What a few bytes of text files say of the rest: their lines, and where to cut."""
+"""Sample text files, and find line starts at which to divide them."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
 
-from hyperplane.collections.frames.sources.footers import READERS
-from hyperplane.collections.frames.sources.reader import reading
+from hyperplane.collections.frames.sources.footers import READER_THREADS
+from hyperplane.collections.frames.sources.reader import translate_read_errors
 from hyperplane.errors import ReadError
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
-#: Bytes of the head of a sampled file, of its middle and its end, and of the head of the others.
+#: Bytes read from the head of a sampled file, from its middle and its end, and from the head of
+#: other files.
 HEAD = 500_000
-INSIDE = 100_000
+EXCERPT = 100_000
 GLANCE = 20_000
-#: Files that are sampled.
-SAMPLED = 16
-#: Bytes within which a head must have an end of a record.
-MOST = 128_000_000
-#: Bytes that are read at once where a cut is looked for.
+#: Maximum number of files from which types are inferred.
+MAX_SAMPLED_FILES = 16
+#: Maximum bytes of a head, within which a record must end.
+MAX_HEAD = 128_000_000
+#: Bytes per read while searching for a line end.
 STEP = 65_536
-#: A packed text is taken to be so many times as long as it is stored.
-UNPACKED = 5
+#: Assumed ratio of uncompressed to compressed size.
+COMPRESSION_RATIO = 5
 
 
 @dataclass(frozen=True)
-class Sample:
+class TextSample:
     """Whole lines of one file.
 
     Parameters
@@ -36,84 +37,86 @@ class Sample:
         The file.
     head : bytes
         Its first lines.
-    inside : tuple of (int, bytes)
-        Lines from its middle and its end, and where they begin.
+    excerpts : tuple of (int, bytes)
+        Offsets and lines from its middle and its end.
     whole : bool
-        Whether the head is all there is.
-    close : bool
-        Whether the sample is large enough to find types in it.
+        Whether the head is the whole file.
+    is_sampled : bool
+        Whether the sample is large enough to infer types from it.
     """
 
     file: File
     head: bytes = b""
-    inside: tuple[tuple[int, bytes], ...] = ()
+    excerpts: tuple[tuple[int, bytes], ...] = ()
     whole: bool = False
-    close: bool = True
+    is_sampled: bool = True
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The file, for messages."""
+        """The URL of the file, for messages."""
         return (self.file.url,)
 
 
-#: Where the last record of a text that begins with one ends.
-End = Callable[[File, bytes], int]
+#: Returns the end of the last complete record in the first bytes of a file.
+FindEnd = Callable[[File, bytes], int]
 
 
-def taken(files: Sequence[File], end: End) -> tuple[list[Sample], list[ReadError]]:
-    """Samples of files spread over the list, a glance at the others, and what is wrong."""
-    count = min(len(files), SAMPLED)
+def read_samples(files: Sequence[File], end: FindEnd) -> tuple[list[TextSample], list[ReadError]]:
+    """Return samples of files spread over the list, short heads of others, and errors."""
+    count = min(len(files), MAX_SAMPLED_FILES)
     chosen = {round(i * (len(files) - 1) / max(1, count - 1)) for i in range(count)}
-    with ThreadPoolExecutor(min(READERS, len(files))) as pool:
-        found = list(
-            pool.map(_attempt, files, [i in chosen for i in range(len(files))], repeat(end))
+    with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
+        results = list(
+            pool.map(_try_sample, files, [i in chosen for i in range(len(files))], repeat(end))
         )
-    samples = [one for one in found if isinstance(one, Sample)]
-    return samples, [one for one in found if isinstance(one, ReadError)]
+    samples = [one for one in results if isinstance(one, TextSample)]
+    return samples, [one for one in results if isinstance(one, ReadError)]
 
 
-def _attempt(file: File, close: bool, end: End) -> Sample | ReadError:
+def _try_sample(file: File, is_sampled: bool, end: FindEnd) -> TextSample | ReadError:
     try:
-        with reading(Sample(file)):
-            return _sample(file, close, end)
+        with translate_read_errors(TextSample(file)):
+            return _read_sample(file, is_sampled, end)
     except ReadError as error:
         return error
 
 
-def _sample(file: File, close: bool, end: End) -> Sample:
-    length = HEAD if close else GLANCE
+def _read_sample(file: File, is_sampled: bool, end: FindEnd) -> TextSample:
+    length = HEAD if is_sampled else GLANCE
     while True:
-        head, whole = _head(file, length, end)
-        # A header alone is not enough, where a row is longer than that.
+        head, whole = _read_head(file, length, end)
+        # A header alone is not enough: at least one row is needed.
         if whole or head.count(b"\n") > 1:
             break
-        if length >= MOST:
-            wrong = f"no two lines end in its first {length} bytes; is a quote not closed there?"
+        if length >= MAX_HEAD:
+            wrong = (
+                f"its first {length} bytes have no two complete lines; is a quote not closed there?"
+            )
             raise ReadError(file.url, wrong)
-        length = min(MOST, length * 8)
-    inside = []
-    if close and not whole and not file.packing:
-        for start in {max(length, file.size // 2), max(length, file.size - INSIDE)}:
-            text = file.between(start, min(file.size, start + INSIDE))
+        length = min(MAX_HEAD, length * 8)
+    excerpts = []
+    if is_sampled and not whole and not file.compression:
+        for start in {max(length, file.size // 2), max(length, file.size - EXCERPT)}:
+            text = file.read_range(start, min(file.size, start + EXCERPT))
             first, last = text.find(b"\n") + 1, text.rfind(b"\n") + 1
-            last = len(text) if start + INSIDE >= file.size else last
-            inside.append((start + first, text[first:last]))
-    return Sample(file, head, tuple(inside), whole, close)
+            last = len(text) if start + EXCERPT >= file.size else last
+            excerpts.append((start + first, text[first:last]))
+    return TextSample(file, head, tuple(excerpts), whole, is_sampled)
 
 
-def _head(file: File, length: int, end: End) -> tuple[bytes, bool]:
-    """The first records within so many bytes, and whether they are all."""
-    if file.packing:
-        with file.opened() as opened:
+def _read_head(file: File, length: int, end: FindEnd) -> tuple[bytes, bool]:
+    """Return the complete records within ``length`` bytes, and whether that is the whole file."""
+    if file.compression:
+        with file.open() as opened:
             head = bytes(opened.read(length + 1))
         whole = len(head) <= length
     else:
-        head, whole = file.between(0, min(file.size, length)), file.size <= length
+        head, whole = file.read_range(0, min(file.size, length)), file.size <= length
     return (head, True) if whole else (head[: end(file, head[:length])], False)
 
 
-def breaks_lines(text: bytes) -> bool:
-    """Whether a quoted value goes over several lines."""
+def has_multiline_values(text: bytes) -> bool:
+    """Whether a quoted value contains line ends."""
     odd = False
     for line in text.split(b"\n")[:-1]:
         odd ^= line.count(b'"') % 2 == 1
@@ -122,44 +125,46 @@ def breaks_lines(text: bytes) -> bool:
     return False
 
 
-def cuts(file: File, start: int, count: int, breaking: bool) -> list[int]:
-    """Where lines begin that cut a file into parts of about equal length; both ends included.
+def find_cuts(file: File, start: int, count: int, multiline: bool) -> list[int]:
+    """Return offsets of line starts that divide a file into similar parts, with both ends.
 
     Parameters
     ----------
     file : File
-        Not packed.
+        An uncompressed file.
     start : int
-        Where its first record begins.
+        Offset of its first record.
     count : int
-        Parts.
-    breaking : bool
-        Whether quoted values may go over lines; then all of the file is read, for the quotes.
+        Number of parts.
+    multiline : bool
+        Whether quoted values may contain line ends; then the whole file is read to count quotes.
     """
     wanted = [start + round(i * (file.size - start) / count) for i in range(1, count)]
     ends = (
-        outside_quotes(file, start, wanted) if breaking else (line_after(file, w) for w in wanted)
+        find_record_starts(file, start, wanted)
+        if multiline
+        else (find_next_line(file, w) for w in wanted)
     )
     return sorted({start, *(end for end in ends if end < file.size), file.size})
 
 
-def line_after(file: File, position: int) -> int:
-    """Where the next line begins."""
+def find_next_line(file: File, position: int) -> int:
+    """Return the offset of the next line start after ``position``."""
     while position < file.size:
-        text = file.between(position, min(file.size, position + STEP))
-        found = text.find(b"\n")
-        if found >= 0:
-            return position + found + 1
+        text = file.read_range(position, min(file.size, position + STEP))
+        line_end = text.find(b"\n")
+        if line_end >= 0:
+            return position + line_end + 1
         position += STEP
     return file.size
 
 
-def outside_quotes(file: File, start: int, wanted: Sequence[int]) -> Iterator[int]:
-    """Where the next records begin, by the number of quotes before."""
+def find_record_starts(file: File, start: int, wanted: Sequence[int]) -> Iterator[int]:
+    """Yield the next record start after each wanted offset, by counting quotes."""
     quotes, position, step = 0, start, STEP * 64
     rest = list(wanted)
     while rest and position < file.size:
-        text = file.between(position, min(file.size, position + step))
+        text = file.read_range(position, min(file.size, position + step))
         done = 0
         while rest and rest[0] < position + len(text):
             line = text.find(b"\n", max(done, rest[0] - position))

@@ -1,4 +1,4 @@
-"""One schema for many files: differences are all named, or bridged when that is asked."""
+"""Merge the schemas of files, and report their differences."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ import pyarrow as pa
 from hyperplane.collections.frames.sources import types
 from hyperplane.errors import Fault
 
-#: What to do with files of different columns.
+#: Whether files of different columns are an error, or merged.
 Mixing = Literal["strict", "union"]
-#: Files that a fault names; of the others it gives the number.
-NAMED = 3
-#: What pandas and Dask call an index without a name in Parquet.
+#: Maximum number of files that a fault names.
+MAX_NAMED_FILES = 3
+#: Names of unnamed indexes that pandas and Dask write to Parquet.
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__|__null_dask_index__")
 
 
 @dataclass(frozen=True)
-class Shape:
-    """The columns that some files have in common.
+class FileSchema:
+    """The schema of files with the same columns.
 
     Parameters
     ----------
     kinds : dict of str to polars.DataType
-        In their sound types.
+        The types of the columns in the data set.
     untyped : frozenset of str
-        Columns that hold nothing but missing values, and so go with any type.
+        Columns of nulls only, which match any type.
     urls : list of str
         The files.
     unreadable : dict of str to Fault
-        Columns of types that Polars has no column for; a fault where they are wanted.
+        Columns of types that Polars does not support, with the fault if they are requested.
     """
 
     kinds: Mapping[str, pl.DataType]
@@ -44,7 +44,7 @@ class Shape:
 
 
 def is_unnamed_index(name: str) -> bool:
-    """Whether a column of a Parquet file is an index that had no name.
+    """Whether a column of a Parquet file is an unnamed index.
 
     Examples
     --------
@@ -54,21 +54,12 @@ def is_unnamed_index(name: str) -> bool:
     return _UNNAMED_INDEX.fullmatch(name) is not None
 
 
-def shape(
+def make_file_schema(
     schema: pa.Schema, decimals: types.Decimals, url: str, with_intervals: Collection[str] = ()
-) -> tuple[Shape, list[Fault]]:
-    """The columns of one file, and the names that it has twice.
+) -> tuple[FileSchema, list[Fault]]:
+    """Return the schema of one file, and a fault for each duplicate column name.
 
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-        The columns.
-    decimals : {"float", "exact"}
-        As for ``read``.
-    url : str
-        The file.
-    with_intervals : collection of str
-        Columns that hold intervals of months, also within lists and records.
+    ``with_intervals`` are columns that contain month intervals, also inside lists and structs.
     """
     kinds: dict[str, pl.DataType] = {}
     unreadable: dict[str, Fault] = {}
@@ -77,77 +68,90 @@ def shape(
         if entry.name in kinds:
             twice = f"{entry.name!r} twice"
             advice = "rename one, as with pyarrow.parquet.read_table(...).rename_columns"
-            faults.append(Fault(url, twice, "columns of different names", advice))
+            faults.append(Fault(url, twice, "unique column names", advice))
         try:
-            # Those of lists and records look like bytes to pyarrow, and Polars refuses the file.
+            # pyarrow reads nested intervals as bytes; Polars cannot open the file.
             nested = entry.type.num_fields and entry.name in with_intervals
             kind = pa.month_day_nano_interval() if nested else entry.type
-            kinds[entry.name] = types.sound(kind, decimals)
+            kinds[entry.name] = types.to_polars(kind, decimals)
         except (ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
-            kinds[entry.name] = pl.Null()  # until it is known whether it is wanted
+            kinds[entry.name] = pl.Null()  # an error only if the column is requested
             unreadable[entry.name] = Fault(
                 url,
                 f"{entry.name}: {entry.type}",
-                f"a type with a column ({error})",
-                "or name the other columns with columns=",
+                f"a supported type ({error})",
+                "or select other columns with columns=",
             )
     untyped = {entry.name for entry in schema if pa.types.is_null(entry.type)}
-    return Shape(kinds, frozenset(untyped.union(unreadable)), [url], unreadable), faults
+    return FileSchema(kinds, frozenset(untyped.union(unreadable)), [url], unreadable), faults
 
 
-def unreadable(shapes: Iterable[Shape], names: Collection[str]) -> list[Fault]:
-    """The faults of the columns that are wanted and have no type in Polars."""
+def find_unreadable_columns(shapes: Iterable[FileSchema], names: Collection[str]) -> list[Fault]:
+    """Return the faults of requested columns whose types Polars does not support."""
     return [each.unreadable[name] for each in shapes for name in names if name in each.unreadable]
 
 
-def merged(shapes: Sequence[Shape], mixing: Mixing) -> tuple[dict[str, pl.DataType], list[Fault]]:
-    """The columns of the data set, in order of appearance, and all that does not go together.
+def merge_schemas(
+    shapes: Sequence[FileSchema], schema_mode: Mixing
+) -> tuple[dict[str, pl.DataType], list[Fault]]:
+    """Return the columns of the data set in order of appearance, and all differences.
 
     Parameters
     ----------
-    shapes : sequence of Shape
-        Each different one once.
-    mixing : {"strict", "union"}
-        Whether all must be the same, or may lack columns and have narrower types. An index
-        without a name may be absent in any case, and is left out where its types differ.
+    shapes : sequence of FileSchema
+        The different schemas.
+    schema_mode : {"strict", "union"}
+        Whether all must be equal, or may lack columns and have narrower types. An unnamed index
+        may always be absent, and is left out if its types differ.
     """
     kinds: dict[str, pl.DataType] = {}
-    origin: dict[str, Shape] = {}
+    origin: dict[str, FileSchema] = {}
     faults: list[Fault] = []
-    unlike = set()
+    conflicting = set()
     for one in shapes:
         for name, kind in one.kinds.items():
             if name not in kinds:
                 kinds[name], origin[name] = kind, one
-                strict = mixing == "strict" and not is_unnamed_index(name)
+                strict = schema_mode == "strict" and not is_unnamed_index(name)
                 if one is not shapes[0] and strict:
-                    faults.append(_fault(one, name, f"{kind}", "no such column", shapes[0]))
+                    faults.append(
+                        _make_difference_fault(one, name, f"{kind}", "no such column", shapes[0])
+                    )
                 continue
             if name in one.untyped:
                 continue
             if name in origin[name].untyped:
                 kinds[name], origin[name] = kind, one
                 continue
-            wide = types.filled(kinds[name], kind)
-            widest = types.widest(kinds[name], kind)
-            if mixing == "union":
+            wide = types.merge_nested_types(kinds[name], kind)
+            widest = types.find_wider_type(kinds[name], kind)
+            if schema_mode == "union":
                 wide = wide or widest
             if wide is None and is_unnamed_index(name):
-                unlike.add(name)
+                conflicting.add(name)
             elif wide is None:
-                there = origin[name]
-                faults.append(_fault(one, name, f"{kind}", f"{kinds[name]}", there, bool(widest)))
+                first_schema = origin[name]
+                faults.append(
+                    _make_difference_fault(
+                        one, name, f"{kind}", f"{kinds[name]}", first_schema, bool(widest)
+                    )
+                )
             else:
                 kinds[name] = wide
-        if mixing == "strict":
+        if schema_mode == "strict":
             needed = [name for name in shapes[0].kinds if not is_unnamed_index(name)]
-            gone = [name for name in needed if name not in one.kinds]
-            faults += [_fault(one, n, "no such column", f"{kinds[n]}", shapes[0]) for n in gone]
-    return {name: kind for name, kind in kinds.items() if name not in unlike}, faults
+            absent = [name for name in needed if name not in one.kinds]
+            faults += [
+                _make_difference_fault(one, n, "no such column", f"{kinds[n]}", shapes[0])
+                for n in absent
+            ]
+    return {name: kind for name, kind in kinds.items() if name not in conflicting}, faults
 
 
-def _fault(one: Shape, name: str, here: str, there: str, other: Shape, wide: bool = True) -> Fault:
-    more = f" and {len(one.urls) - NAMED} more" if len(one.urls) > NAMED else ""
-    where = ", ".join(one.urls[:NAMED]) + more
+def _make_difference_fault(
+    one: FileSchema, name: str, given: str, expected: str, other: FileSchema, wide: bool = True
+) -> Fault:
+    more = f" and {len(one.urls) - MAX_NAMED_FILES} more" if len(one.urls) > MAX_NAMED_FILES else ""
+    where = ", ".join(one.urls[:MAX_NAMED_FILES]) + more
     advice = 'schema="union" fills missing columns and widens numbers and times' if wide else ""
-    return Fault(where, f"{name}: {here}", f"{there}, as in {other.urls[0]}", advice)
+    return Fault(where, f"{name}: {given}", f"{expected}, as in {other.urls[0]}", advice)

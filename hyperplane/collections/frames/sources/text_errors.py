@@ -1,4 +1,4 @@
-"""What is wrong with lines and values of text, and what to write instead."""
+"""Messages about lines and values of text files, with advice."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from hyperplane.collections.frames.sources import types
 from hyperplane.errors import ReadError
 
 if TYPE_CHECKING:
-    from hyperplane.stores.places import File
+    from hyperplane.stores.locations import File
 
-#: Separators that files have in place of the one that was expected.
+#: Separators to suggest if the expected one is wrong.
 SEPARATORS = (",", ";", "\t", "|")
-#: Bytes before a span in which lines are counted for a message: of a store, and of this machine.
-NEAR, FAR = 50_000_000, 4_000_000_000
-#: Bytes that are read at once for it.
+#: Maximum bytes in which lines are counted for a message, in remote and in local files.
+MAX_REMOTE_COUNT, MAX_LOCAL_COUNT = 50_000_000, 4_000_000_000
+#: Bytes per read while counting lines.
 STEP = 1 << 24
-#: Lines that are compared with the header where another separator is looked for.
+#: Lines that are compared with the header to guess the separator.
 COMPARED = 10
 
 
-def type_advice(held: object, kind: str) -> str:
-    """The pandas type that holds a value which the type of its column does not.
+def suggest_dtype(value: object, kind: str) -> str:
+    """Return the pandas dtype for a column that has to represent ``value``, too.
 
     Parameters
     ----------
-    held : object
+    value : object
         The value, or its text.
     kind : str
-        The type of the column, as Arrow or Polars writes it.
+        The current type of the column, as text of Arrow or Polars.
 
     Examples
     --------
-    >>> type_advice("9223372036854775813", "int64"), type_advice("2.5", "int64")
+    >>> suggest_dtype("9223372036854775813", "int64"), suggest_dtype("2.5", "int64")
     ('uint64', 'float64')
     """
-    text = str(held).strip()
-    if "bool" in kind.lower() or isinstance(held, (bool, dict, list)):
+    text = str(value).strip()
+    if "bool" in kind.lower() or isinstance(value, (bool, dict, list)):
         return "str"
-    if kind.lower().startswith(("float", "double")):  # which holds all but such numbers
+    if kind.lower().startswith(("float", "double")):  # float64 represents all other numbers
         return "str"
     if re.fullmatch(r"[+-]?\d+", text):
         value, unsigned = int(text), kind.lower() == "uint64"
@@ -57,127 +57,97 @@ def type_advice(held: object, kind: str) -> str:
     return "float64"
 
 
-def value(name: str, held: object, kind: str, asked: bool, place: str) -> str:
-    """That a value does not fit the type of its column, and which type would.
-
-    Parameters
-    ----------
-    name : str
-        The column.
-    held : object
-        The value.
-    kind : str
-        The type of the column.
-    asked : bool
-        Whether the caller set it.
-    place : str
-        Where the value is.
-    """
-    why = f"dtypes asks for {kind}" if asked else f"the sample held {kind}"
-    advice = type_advice(held, kind)
+def describe_value(name: str, value: object, kind: str, declared: bool, place: str) -> str:
+    """Return the message for a value that does not fit its column's type."""
+    why = f"dtypes sets {kind}" if declared else f"its type in the sample was {kind}"
+    advice = suggest_dtype(value, kind)
     fix = f"write dtypes={{{name!r}: {advice!r}}}"
-    return f"column {name!r} holds {held!r}, but {why} ({place}); {fix}"
+    return f"column {name!r} holds {value!r}, but {why} ({place}); {fix}"
 
 
-def check_full(
+def check_non_nullable(
     frame: pl.DataFrame, names: Collection[str], url: str, place: Callable[[int], str]
 ) -> None:
-    """Refuse missing values where the caller's type has none; as floats numbers lose digits.
+    """Raise ReadError for missing values in columns whose dtype does not allow them.
 
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        The rows.
-    names : collection of str
-        Columns without missing values.
-    url : str
-        The file.
-    place : callable
-        Names the line of a row.
+    ``place`` describes the line of a row.
     """
     for name in names:
         if name in frame.columns and frame.get_column(name).null_count():
             kind = frame.schema[name]
             row = frame.get_column(name).is_null().arg_max() or 0
-            asked, other = (types.in_pandas(kind, nullable) for nullable in (False, True))
+            declared, other = (types.to_pandas_dtype(kind, nullable) for nullable in (False, True))
             raise ReadError(
                 url,
-                f"column {name!r} holds nothing, but dtypes asks for {asked} ({place(row)}); "
+                f"column {name!r} has a missing value, but dtypes sets {declared} ({place(row)}); "
                 f"write dtypes={{{name!r}: '{other}'}}",
             )
 
 
-def numbered(file: File, start: int, number: int) -> str:
-    """Which line of a file one of a span of it is, if that is not far.
+def locate_line(file: File, start: int, number: int) -> str:
+    """Describe line ``number`` (from 1) of the byte range that starts at ``start``.
 
-    Parameters
-    ----------
-    file : File
-        The file.
-    start : int
-        Where the span begins.
-    number : int
-        The number of the line in the span, from 1.
+    The line number in the file, if counting lines up to there is fast enough.
     """
-    if start > (FAR if file.store.local else NEAR):
-        return f"line {number} of what begins at byte {start}"
+    if start > (MAX_LOCAL_COUNT if file.store.local else MAX_REMOTE_COUNT):
+        return f"line {number} after byte {start}"
     before = 0
-    if file.packing:
-        with file.opened() as opened:
+    if file.compression:
+        with file.open() as opened:
             before = bytes(opened.read(start)).count(b"\n")
     else:
         for position in range(0, start, STEP):
-            before += file.between(position, min(start, position + STEP)).count(b"\n")
+            before += file.read_range(position, min(start, position + STEP)).count(b"\n")
     return f"line {before + number} of the file"
 
 
-def begun(data: bytes, offset: int) -> str:
-    """The line that a byte is in, shortened."""
+def excerpt_line(data: bytes, offset: int) -> str:
+    """Return the line that contains an offset, shortened."""
     first = data.rfind(b"\n", 0, offset) + 1
     text = data[first : first + 200].splitlines()[0].decode("utf-8", "replace")
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def quote(place: str, text: str) -> str:
-    """That a quote opens and is not closed."""
+def describe_open_quote(place: str, text: str) -> str:
+    """Return the message for a quote that is not closed."""
     return (
-        f"in {place} a quote opens that is not closed before a separator or the end of a line: "
-        f"{text!r}; close it, or write it twice in a value that is quoted"
+        f"{place} has an opening quote without a closing one before a separator or line end: "
+        f"{text!r}; close it, or double it inside a quoted value"
     )
 
 
-def row(wrong: str, names: Sequence[str], separator: str) -> str:
-    """What is wrong with the length of a row, and what can be done."""
-    other = separator_of(names[0], (), separator) if len(names) == 1 else None
+def describe_row_length(wrong: str, names: Sequence[str], separator: str) -> str:
+    """Return the message for a row with the wrong number of values, with advice."""
+    other = guess_separator(names[0], (), separator) if len(names) == 1 else None
     if other:
-        return f"{wrong}; the header has {other!r} between its columns: write separator={other!r}"
+        return f"{wrong}; the header separates its columns by {other!r}: write separator={other!r}"
     return (
-        f"{wrong}; correct the line, name all columns with names=[...] where the file has no "
-        'header of them, or leave out this part of the file with on_error="skip"'
+        f"{wrong}; correct the line, name all columns with names=[...] if the file has no "
+        'complete header, or leave out this part of the file with on_error="skip"'
     )
 
 
-def separator_of(header: str, lines: Sequence[str], separator: str) -> str | None:
-    """Another separator, that divides a header and as many values of each line.
+def guess_separator(header: str, lines: Sequence[str], separator: str) -> str | None:
+    """Return another separator that splits header and lines into equally many values, or None.
 
     Parameters
     ----------
     header : str
-        Without the separator that was expected.
+        The header, which does not contain the expected separator.
     lines : sequence of str
         Some of the lines that follow.
     separator : str
-        The one that was expected.
+        The expected separator.
 
     Examples
     --------
-    >>> separator_of("day;city", ["1;Rome", "2;Oslo"], ",")
+    >>> guess_separator("day;city", ["1;Rome", "2;Oslo"], ",")
     ';'
     """
-    found = []
+    candidates = []
     for other in SEPARATORS:
         counts = {len(one) for one in csv.reader([header, *lines], delimiter=other) if one}
         if other != separator and len(counts) == 1:
-            found.append((max(counts), other))
-    most, other = max(found, default=(1, ""))
+            candidates.append((max(counts), other))
+    most, other = max(candidates, default=(1, ""))
     return other if most > 1 else None

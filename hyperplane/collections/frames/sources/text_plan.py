@@ -1,4 +1,4 @@
-"""From text files to parts: what CSV and JSON lines have in common."""
+"""Plan partitions of text files: the common steps for CSV and JSON lines."""
 
 from __future__ import annotations
 
@@ -10,52 +10,56 @@ from typing import Any
 import pandas as pd
 import polars as pl
 
-from hyperplane.collections.frames.sources import folders, plan, samples, schemas
-from hyperplane.collections.frames.sources.filters import Filters, columns_of, near
-from hyperplane.collections.frames.sources.recipe import Recipe
-from hyperplane.collections.frames.sources.request import Request, Table
-from hyperplane.collections.frames.sources.spans import Decoder, Span, SpanPart
+from hyperplane.collections.frames.sources import hive_partitions, partition_sizes, samples, schemas
+from hyperplane.collections.frames.sources.byte_ranges import (
+    ByteRange,
+    ByteRangeDecoder,
+    ByteRangePartition,
+)
+from hyperplane.collections.frames.sources.column_mapping import ColumnMapping
+from hyperplane.collections.frames.sources.filters import Filters, filter_columns, suggest_similar
+from hyperplane.collections.frames.sources.request import ReadPlan, ReadRequest
 from hyperplane.errors import Fault, check
-from hyperplane.stores.places import File
+from hyperplane.stores.locations import File
 
 Kinds = dict[str, pl.DataType]
 _DTYPES = "a pandas type: 'int64', 'Int64', 'float64', 'bool', 'boolean', 'str' or a shorter number"
 
 
 @dataclass
-class Content:
-    """What is known of a file before it is read.
+class TextFile:
+    """What the samples tell about a text file.
 
     Parameters
     ----------
     file : File
         The file.
     start : int
-        Where its first record begins.
+        Offset of its first record.
     names : tuple of str
         Its columns.
     density : float
-        Bytes in memory for a byte of text.
-    breaking : bool
-        Whether records may go over lines.
+        Ratio of bytes in memory to bytes of text.
+    multiline : bool
+        Whether quoted values may contain line ends.
     """
 
     file: File
     start: int
     names: tuple[str, ...]
     density: float = 1.0
-    breaking: bool = False
+    multiline: bool = False
 
     @property
     def memory(self) -> int:
-        """Bytes in memory, about."""
-        size = self.file.size * (samples.UNPACKED if self.file.packing else 1)
+        """Estimated bytes in memory."""
+        size = self.file.size * (samples.COMPRESSION_RATIO if self.file.compression else 1)
         return int(size * self.density)
 
 
 @dataclass(frozen=True)
 class TextOptions:
-    """Arguments of ``read`` for text."""
+    """Arguments of ``read`` that apply to text files only."""
 
     dtypes: Any = field(default_factory=dict)
     parse_dates: Any = None
@@ -66,62 +70,63 @@ class TextOptions:
     na_values: Any = ()
 
 
-def overrides(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str], list[Fault]]:
-    """Types that the caller sets, those of them that allow missing values, and what is wrong."""
+def parse_dtypes(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str], list[Fault]]:
+    """Parse ``dtypes`` into types by column, the nullable columns among them, and faults."""
     kinds: Kinds = {}
     optional: set[str] = set()
     if not isinstance(dtypes, Mapping):
-        if _kind(dtypes) is None:
+        if _to_polars_type(dtypes) is None:
             allowed = f"a mapping of column to type, or one type: {_DTYPES}"
             return {}, set(), [Fault("dtypes", repr(dtypes)[:80], allowed)]
         dtypes = dict.fromkeys(known, dtypes)
     faults = []
-    for name, asked in dtypes.items():
+    for name, declared in dtypes.items():
         if name not in known:
-            faults.append(Fault("dtypes", repr(name), "a column of the files", near(name, known)))
+            faults.append(
+                Fault("dtypes", repr(name), "a column of the files", suggest_similar(name, known))
+            )
             continue
-        kind = _kind(asked)
+        kind = _to_polars_type(declared)
         if kind is None:
             faults.append(
-                Fault("dtypes", f"{name}: {asked!r}", _DTYPES, "use parse_dates for times")
+                Fault("dtypes", f"{name}: {declared!r}", _DTYPES, "use parse_dates for times")
             )
             continue
         kinds[name] = kind
-        if pd.api.types.is_extension_array_dtype(pd.api.types.pandas_dtype(asked)):
+        if pd.api.types.is_extension_array_dtype(pd.api.types.pandas_dtype(declared)):
             optional.add(name)
     return kinds, optional, faults
 
 
-def full(asked: Kinds, optional: set[str]) -> tuple[str, ...]:
-    """The columns to which the caller gives a type that has no missing values."""
+def find_non_nullable(declared: Kinds, optional: set[str]) -> tuple[str, ...]:
+    """Return the columns for which the caller set a dtype without missing values."""
     return tuple(
         name
-        for name, kind in asked.items()
+        for name, kind in declared.items()
         if name not in optional and (kind.is_integer() or isinstance(kind, pl.Boolean))
     )
 
 
-def of_pandas(dtypes: Any, names: Collection[str]) -> dict[str, Any]:
-    """The types that the caller sets for some columns, where these types hold the same values.
+def find_pandas_dtypes(dtypes: Any, names: Collection[str]) -> dict[str, Any]:
+    """Return the dtypes set by the caller that differ from the default for the same values.
 
-    Other types of the same values, such as ``float64`` for ``Float64``, would do for all but what
-    the caller does with them.
+    For example ``Float64``, whose values could also be ``float64``, but which behaves differently.
     """
-    found = {}
+    dtypes_found = {}
     for name in names:
         dtype = pd.api.types.pandas_dtype(dtypes[name] if isinstance(dtypes, Mapping) else dtypes)
         text = isinstance(dtype, pd.StringDtype) and dtype.na_value is pd.NA
         if text or isinstance(dtype, (pd.Float32Dtype, pd.Float64Dtype, pd.ArrowDtype)):
-            found[name] = dtype
-    return found
+            dtypes_found[name] = dtype
+    return dtypes_found
 
 
-def _kind(asked: Any) -> pl.DataType | None:
-    if asked is None:  # float64 for pandas
+def _to_polars_type(declared: Any) -> pl.DataType | None:
+    if declared is None:  # which pandas takes for float64
         return None
     try:
-        dtype = pd.api.types.pandas_dtype(asked)
-    except (TypeError, ValueError, SyntaxError):  # the last of text with thousands of digits
+        dtype = pd.api.types.pandas_dtype(declared)
+    except (TypeError, ValueError, SyntaxError):  # SyntaxError for text with thousands of digits
         return None
     if isinstance(dtype, pd.StringDtype):
         return pl.String()
@@ -133,62 +138,74 @@ def _kind(asked: Any) -> pl.DataType | None:
     return kind
 
 
-def table(
-    contents: Sequence[Content],
+def make_read_plan(
+    text_files: Sequence[TextFile],
     kinds: Mapping[str, pl.DataType],
     optional: set[str],
-    decoder: Callable[[Content], Decoder],
-    request: Request,
-    declared: Mapping[str, Any],
-) -> Table:
-    """Cut and join files into parts."""
-    keys, key_kinds, lacking = folders.keys([one.file.path for one in contents], kinds)
-    every = {**kinds, **key_kinds}
-    filters, chosen = request.checked(every, list(every))
-    looked_at = {name: every[name] for name in columns_of(filters)}
-    total = sum(content.memory for content in contents)
-    aim = plan.target(total, request.partition_size)
-    spans: list[Span] = []
-    for content in contents:
-        values = dict(keys.get(content.file.path, ()))
-        used = {**chosen, **looked_at}
-        fixed = tuple((name, values.get(name)) for name in used if name not in content.names)
-        recipe = Recipe(tuple(chosen.items()), tuple(looked_at.items()), frozenset(), fixed)
-        spans += _spans(content, decoder(content), recipe, aim)
-    parts = _parts(spans, filters, request)
-    absent = {n for n in chosen if n in kinds and any(n not in c.names for c in contents)}
-    absent |= lacking.intersection(chosen)
-    return Table(parts, chosen, optional | absent, declared=declared)
-
-
-def _spans(content: Content, decoder: Decoder, recipe: Recipe, aim: float) -> list[Span]:
-    file, memory = content.file, content.memory
-    count = 1 if file.packing else max(1, round(memory / aim + 0.4))
-    ends = (
-        samples.cuts(file, content.start, count, content.breaking)
-        if count > 1
-        else [content.start, file.size]
+    decoder: Callable[[TextFile], ByteRangeDecoder],
+    request: ReadRequest,
+    pandas_dtypes: Mapping[str, Any],
+) -> ReadPlan:
+    """Divide and join files into partitions."""
+    keys, key_types, keyless = hive_partitions.parse_hive_keys(
+        [one.file.path for one in text_files], kinds
     )
-    share = memory / max(1, file.size - content.start)
+    every = {**kinds, **key_types}
+    filters, chosen = request.resolve(every, list(every))
+    filter_schema = {name: every[name] for name in filter_columns(filters)}
+    total = sum(text_file.memory for text_file in text_files)
+    aim = partition_sizes.choose_target_size(total, request.partition_size)
+    byte_ranges: list[ByteRange] = []
+    for text_file in text_files:
+        values = dict(keys.get(text_file.file.path, ()))
+        used = {**chosen, **filter_schema}
+        constants = tuple((name, values.get(name)) for name in used if name not in text_file.names)
+        mapping = ColumnMapping(
+            tuple(chosen.items()), tuple(filter_schema.items()), frozenset(), constants
+        )
+        byte_ranges += _split_file(text_file, decoder(text_file), mapping, aim)
+    parts = _make_partitions(byte_ranges, filters, request)
+    absent = {n for n in chosen if n in kinds and any(n not in c.names for c in text_files)}
+    absent |= keyless.intersection(chosen)
+    return ReadPlan(parts, chosen, optional | absent, pandas_dtypes=pandas_dtypes)
+
+
+def _split_file(
+    text_file: TextFile, decoder: ByteRangeDecoder, mapping: ColumnMapping, aim: float
+) -> list[ByteRange]:
+    file, memory = text_file.file, text_file.memory
+    count = 1 if file.compression else max(1, round(memory / aim + 0.4))
+    ends = (
+        samples.find_cuts(file, text_file.start, count, text_file.multiline)
+        if count > 1
+        else [text_file.start, file.size]
+    )
+    share = memory / max(1, file.size - text_file.start)
     return [
-        Span(file, start, stop, decoder, recipe, int((stop - start) * share))
+        ByteRange(file, start, stop, decoder, mapping, int((stop - start) * share))
         for start, stop in pairwise(ends)
-    ] or [Span(file, content.start, content.start, decoder, recipe, 0)]
+    ] or [ByteRange(file, text_file.start, text_file.start, decoder, mapping, 0)]
 
 
-def _parts(spans: Sequence[Span], filters: Filters, request: Request) -> list[SpanPart]:
-    sizes = [max(1, span.nbytes) for span in spans]
-    groups = plan.joined(spans, sizes, request.partition_size, request.files(spans))
-    return [SpanPart(tuple(group), filters, request.on_error) for group in groups]
+def _make_partitions(
+    byte_ranges: Sequence[ByteRange], filters: Filters, request: ReadRequest
+) -> list[ByteRangePartition]:
+    sizes = [max(1, byte_range.nbytes) for byte_range in byte_ranges]
+    groups = partition_sizes.group_neighbors(
+        byte_ranges, sizes, request.partition_size, request.files(byte_ranges)
+    )
+    return [ByteRangePartition(tuple(group), filters, request.on_error) for group in groups]
 
 
-def check_names(contents: Sequence[Content], kinds: Kinds, mixing: schemas.Mixing) -> None:
-    """Raise all differences between the columns of files, unless these may differ."""
+def check_same_columns(
+    text_files: Sequence[TextFile], kinds: Kinds, schema_mode: schemas.Mixing
+) -> None:
+    """Raise RequestError with all differences between the columns of files, unless allowed."""
     by_names: dict[frozenset[str], list[str]] = {}
-    for content in contents:
-        by_names.setdefault(frozenset(content.names), []).append(content.file.url)
+    for text_file in text_files:
+        by_names.setdefault(frozenset(text_file.names), []).append(text_file.file.url)
     shapes = [
-        schemas.Shape({n: kinds[n] for n in kinds if n in names}, frozenset(), urls)
+        schemas.FileSchema({n: kinds[n] for n in kinds if n in names}, frozenset(), urls)
         for names, urls in by_names.items()
     ]
-    check(schemas.merged(shapes, mixing)[1])
+    check(schemas.merge_schemas(shapes, schema_mode)[1])

@@ -1,6 +1,6 @@
-"""Which type a column has: in a file, inside Polars and in pandas.
+"""Conversion of column types between Arrow (files), Polars and pandas.
 
-The types do not depend on what a partition happens to hold, so that all partitions agree.
+The types never depend on the values of a partition, so that all partitions agree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 Decimals = Literal["float", "exact"]
 
-#: Offsets of no whole hours; Polars panics when it opens a file that has one.
+#: UTC offsets with minutes, for which Polars panics.
 _OFFSET = re.compile(r"[+-]\d\d:?(?!00)\d\d")
 _UNITS = ("ms", "us", "ns")
 _NULLABLE = {
@@ -31,31 +31,33 @@ _NULLABLE = {
 }
 
 
-def sound(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
-    """The Polars type in which a column of a file is worked on.
+def to_polars(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
+    """Return the Polars type of the data set for an Arrow type of a file.
 
     Raises
     ------
     ValueError, pyarrow.ArrowException, polars.exceptions.PolarsError
-        When Polars has no such type.
+        When Polars does not support the type.
 
     Examples
     --------
-    >>> sound(pa.decimal128(15, 2), "float"), sound(pa.date32(), "float")
+    >>> to_polars(pa.decimal128(15, 2), "float"), to_polars(pa.date32(), "float")
     (Float64, Datetime(time_unit='ms', time_zone=None))
     """
     if is_uuid(kind):
         return pl.String()
     if isinstance(kind, pa.BaseExtensionType):
-        return sound(kind.storage_type, decimals)
+        return to_polars(kind.storage_type, decimals)
     if pa.types.is_dictionary(kind):
-        return sound(kind.value_type, decimals)
+        return to_polars(kind.value_type, decimals)
     if pa.types.is_date(kind):
         return pl.Datetime("ms")
     if pa.types.is_timestamp(kind) and _OFFSET.fullmatch(kind.tz or ""):
-        raise ValueError(f"{kind.tz} is an offset without a time zone: save the times in UTC")
+        raise ValueError(f"{kind.tz} is an offset, not a time zone: save the times in UTC")
     if pa.types.is_interval(kind):
-        raise ValueError("Polars has none for months beside days: use dask.dataframe.read_parquet")
+        raise ValueError(
+            "Polars has no intervals of months and days: use dask.dataframe.read_parquet"
+        )
     if pa.types.is_float16(kind):
         return pl.Float32()
     if pa.types.is_null(kind):
@@ -64,37 +66,30 @@ def sound(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
         if kind.precision > 38:
             raise ValueError("a decimal of more than 38 digits")
         return pl.Float64() if decimals == "float" else pl.Decimal(kind.precision, kind.scale)
-    return of_arrow(kind)
+    return from_arrow(kind)
 
 
-def is_of_pandas(kind: pa.DataType) -> bool:
-    """Whether it is a period or an interval of pandas."""
+def is_pandas_extension(kind: pa.DataType) -> bool:
+    """Whether the type is a period or an interval of pandas."""
     return getattr(kind, "extension_name", "") in ("pandas.period", "pandas.interval")
 
 
 def is_uuid(kind: pa.DataType) -> bool:
-    """Whether it is Arrow's type of UUIDs, which Polars takes for bytes."""
+    """Whether the type is Arrow's UUID, which Polars reads as bytes."""
     return getattr(kind, "extension_name", "") == "arrow.uuid"
 
 
-def of_arrow(kind: pa.DataType) -> pl.DataType:
-    """The type that Polars gives a column of an Arrow type by itself."""
+def from_arrow(kind: pa.DataType) -> pl.DataType:
+    """Return the default Polars type of an Arrow type."""
     return pl.DataFrame(pa.schema({"one": kind}).empty_table()).schema["one"]
 
 
-def in_pandas(kind: pl.DataType, nullable: bool) -> Any:
-    """The pandas type of a column.
-
-    Parameters
-    ----------
-    kind : polars.DataType
-        Its sound type.
-    nullable : bool
-        Whether values may be missing; matters for integers and booleans only.
+def to_pandas_dtype(kind: pl.DataType, nullable: bool) -> Any:
+    """Return the pandas dtype of a column; ``nullable`` matters for integers and booleans only.
 
     Examples
     --------
-    >>> in_pandas(pl.Int32(), nullable=False), in_pandas(pl.Int32(), nullable=True)
+    >>> to_pandas_dtype(pl.Int32(), nullable=False), to_pandas_dtype(pl.Int32(), nullable=True)
     (dtype('int32'), Int32Dtype())
     """
     if type(kind) in _NULLABLE:
@@ -114,46 +109,41 @@ def in_pandas(kind: pl.DataType, nullable: bool) -> Any:
     return pd.ArrowDtype(empty.schema.field(0).type)
 
 
-def widest(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
-    """The type that holds the values of two, or None when there is none.
+def find_wider_type(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
+    """Return a type that can represent the values of both types, or None.
 
     Examples
     --------
-    >>> widest(pl.Int32(), pl.Int64()), widest(pl.Int64(), pl.Float32())
+    >>> find_wider_type(pl.Int32(), pl.Int64()), find_wider_type(pl.Int64(), pl.Float32())
     (Int64, Float64)
-    >>> widest(pl.Int64(), pl.String()) is None
+    >>> find_wider_type(pl.Int64(), pl.String()) is None
     True
     """
     if one == other:
         return one
     if one.is_integer() and other.is_integer():
-        return _integer(one, other)
+        return _wider_integer(one, other)
     if one.is_numeric() and other.is_numeric():
         if one.is_decimal() and other.is_decimal():
-            return _decimal(one, other)
+            return _wider_decimal(one, other)
         return pl.Float64()
     if isinstance(one, pl.Datetime) and isinstance(other, pl.Datetime):
         if one.time_zone != other.time_zone:
             return None
-        return pl.Datetime(_finest(one.time_unit, other.time_unit), one.time_zone)
+        return pl.Datetime(_finer_unit(one.time_unit, other.time_unit), one.time_zone)
     if isinstance(one, pl.Duration) and isinstance(other, pl.Duration):
-        return pl.Duration(_finest(one.time_unit, other.time_unit))
+        return pl.Duration(_finer_unit(one.time_unit, other.time_unit))
     return None
 
 
-def filled(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
-    """Two types of lists or records that differ only in parts without a value, as one type.
-
-    Returns
-    -------
-    polars.DataType or None
-        None when they differ in more.
+def merge_nested_types(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
+    """Merge nested types that differ only where one is Null; None if they differ otherwise.
 
     Examples
     --------
-    >>> filled(pl.List(pl.Null()), pl.List(pl.Int64()))  # the lists of one file are all empty
+    >>> merge_nested_types(pl.List(pl.Null()), pl.List(pl.Int64()))  # one file has only empty lists
     List(Int64)
-    >>> filled(pl.List(pl.Int32()), pl.List(pl.Int64())) is None
+    >>> merge_nested_types(pl.List(pl.Int32()), pl.List(pl.Int64())) is None
     True
     """
     if one == other or isinstance(other, pl.Null):
@@ -161,13 +151,13 @@ def filled(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
     if isinstance(one, pl.Null):
         return other
     if isinstance(one, pl.List) and isinstance(other, pl.List):
-        inner = filled(_type(one.inner), _type(other.inner))
+        inner = merge_nested_types(_instantiate(one.inner), _instantiate(other.inner))
         return None if inner is None else pl.List(inner)
     if isinstance(one, pl.Struct) and isinstance(other, pl.Struct):
         if [field.name for field in one.fields] != [field.name for field in other.fields]:
             return None
         fields = {
-            a.name: filled(_type(a.dtype), _type(b.dtype))
+            a.name: merge_nested_types(_instantiate(a.dtype), _instantiate(b.dtype))
             for a, b in zip(one.fields, other.fields, strict=True)
         }
         known = {name: kind for name, kind in fields.items() if kind is not None}
@@ -175,20 +165,20 @@ def filled(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
     return None
 
 
-def _type(kind: Any) -> pl.DataType:
+def _instantiate(kind: Any) -> pl.DataType:
     return kind() if isinstance(kind, type) else kind
 
 
-def _integer(one: pl.DataType, other: pl.DataType) -> pl.DataType:
+def _wider_integer(one: pl.DataType, other: pl.DataType) -> pl.DataType:
     name = str(np.promote_types(str(one).lower(), str(other).lower()))
-    return pl.Float64() if name == "float64" else of_arrow(pa.from_numpy_dtype(name))
+    return pl.Float64() if name == "float64" else from_arrow(pa.from_numpy_dtype(name))
 
 
-def _decimal(one: Any, other: Any) -> pl.DataType | None:
+def _wider_decimal(one: Any, other: Any) -> pl.DataType | None:
     scale = max(one.scale, other.scale)
     whole = max(one.precision - one.scale, other.precision - other.scale)
     return pl.Decimal(whole + scale, scale) if whole + scale <= 38 else None
 
 
-def _finest(one: Any, other: Any) -> Any:
+def _finer_unit(one: Any, other: Any) -> Any:
     return max(one, other, key=_UNITS.index)

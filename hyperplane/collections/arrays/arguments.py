@@ -1,0 +1,169 @@
+"""Validation of the arguments of ``open_zarr_many``, before any store is read."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import dask
+
+from hyperplane.collections.arrays.urls import expand_urls, flatten_nested_urls
+from hyperplane.collections.flags import find_flag_faults, is_one_of
+from hyperplane.errors import Fault, RequestError, check
+from hyperplane.public_calls import unknown_name
+from hyperplane.stores import listing
+from hyperplane.stores.reachability import StoreUnreachable
+from hyperplane.stores.redaction import describe_error, describe_url
+
+if TYPE_CHECKING:
+    from hyperplane.collections.arrays.zarr_stores import CachingStore
+
+_ALLOWED = {
+    "combine": ("by_coords", "concat", "merge", "nested"),
+    "compat": (
+        "broadcast_equals",
+        "equals",
+        "identical",
+        "minimal",
+        "no_conflicts",
+        "override",
+    ),
+    "combine_attrs": ("drop", "drop_conflicts", "identical", "no_conflicts", "override"),
+    "join": ("exact", "inner", "left", "outer", "override", "right"),
+}
+#: Names that ``data_vars`` and ``coords`` accept in place of a list of variables.
+_VARIABLE_CHOICES = ("minimal", "different", "all")
+#: Parameters of xarray.open_dataset that this package sets itself.
+_RESERVED_OPTIONS = {"filename_or_obj", "engine", "chunks", "cache", "backend_kwargs", "kwargs"}
+_CHUNKS_ADVICE = "hyperplane.array.rechunk(data, chunks) changes the chunks of the result"
+
+
+def find_argument_faults(
+    combine: str,
+    concat_dim: Any,
+    compat: str,
+    combine_attrs: Any,
+    join: str,
+    data_vars: Any,
+    coords: Any,
+    load: Any,
+    decoding: Mapping[str, Any],
+) -> Iterator[Fault]:
+    """Yield a fault for each invalid argument; the URLs are checked separately."""
+    words = {"combine": combine, "compat": compat, "combine_attrs": combine_attrs, "join": join}
+    for where, value in words.items():
+        if not is_one_of(value, _ALLOWED[where]) and not (
+            where == "combine_attrs" and callable(value)
+        ):
+            yield Fault(where, repr(value)[:80], "one of " + ", ".join(_ALLOWED[where]))
+    if is_one_of(combine, ("merge", "by_coords")) and concat_dim is not None:
+        advice = "use combine='concat' to concatenate along a dimension"
+        yield Fault("concat_dim", repr(concat_dim)[:80], f"nothing for {combine!r}", advice)
+    if is_one_of(combine, ("concat", "nested")):
+        for dim in concat_dim if isinstance(concat_dim, list) else [concat_dim]:
+            merged_level = dim is None and isinstance(concat_dim, list)  # xarray merges there
+            if not merged_level and not isinstance(getattr(dim, "name", dim), str):
+                allowed = "the name of a dimension, or an index or array that has a name"
+                yield Fault("concat_dim", repr(dim)[:80], allowed)
+    if is_one_of(combine, ("concat",)) and isinstance(concat_dim, list):
+        yield Fault("concat_dim", repr(concat_dim)[:80], "one dimension", "or combine='nested'")
+    for where, value in {"data_vars": data_vars, "coords": coords}.items():
+        named = isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+        if not named and not is_one_of(
+            value, (*_VARIABLE_CHOICES, *(None,) * (where == "data_vars"))
+        ):
+            allowed = f"one of {', '.join(_VARIABLE_CHOICES)}, or a list of names"
+            yield Fault(where, repr(value)[:80], allowed)
+    yield from find_flag_faults(load=load)
+    known = _open_dataset_options()
+    for name in decoding:
+        if name not in known:
+            own = ["group", *words, "concat_dim", "data_vars", "coords", "load", "storage_options"]
+            fault = unknown_name(name, decoding[name], [*own, *sorted(known)], "open_zarr_many")
+            yield replace(fault, advice=_CHUNKS_ADVICE) if name == "chunks" else fault
+
+
+def _open_dataset_options() -> set[str]:
+    import xarray as xr
+
+    return set(inspect.signature(xr.open_dataset).parameters) - _RESERVED_OPTIONS
+
+
+def list_store_urls(
+    urls: Any, combine: str, concat_dim: Any, storage_options: Mapping[str, Any] | None
+) -> tuple[list[str], Any, list[Any]]:
+    """Return one URL per store and, for ``combine="nested"``, the nested lists and dimensions."""
+    if combine != "nested":
+        return expand_urls(urls, storage_options), None, []
+    tree, depth, names = flatten_nested_urls(urls)
+    dims = concat_dim if isinstance(concat_dim, list) else [concat_dim]
+    if depth != len(dims):
+        allowed = f"one dimension for each level of lists in urls, which has {depth}"
+        raise RequestError([Fault("concat_dim", repr(concat_dim)[:80], allowed)])
+    return names, tree, dims
+
+
+def make_stores(
+    names: Sequence[str], storage_options: Mapping[str, Any] | None, load: bool
+) -> list[CachingStore]:
+    """Return a store object for each URL, without reading from it."""
+    from hyperplane.collections.arrays.zarr_stores import (
+        MEMORY_STORE_ERROR,
+        CachingStore,
+        is_in_memory,
+        make_store,
+    )
+
+    found, faults = [], []
+    for number, url in enumerate(names):
+        where = f"urls[{number}]"
+        try:
+            store = make_store(url, storage_options)
+        except (ImportError, ValueError, TypeError, StoreUnreachable) as error:
+            faults.append(
+                Fault(
+                    where,
+                    describe_url(url),
+                    f"a URL that fsspec can open ({describe_error(error, storage_options, url)})",
+                )
+            )
+            continue
+        if is_in_memory(store) and not load and _has_remote_workers():
+            advice = "write them to files or an object store, or read them here with load=True"
+            faults.append(
+                Fault(
+                    where,
+                    describe_url(url),
+                    f"a place that workers can read: {MEMORY_STORE_ERROR}",
+                    advice,
+                )
+            )
+        found.append(CachingStore(store))
+    check(faults)
+    return found
+
+
+def suggest_similar_store(url: str, storage_options: Mapping[str, Any] | None) -> str:
+    """Return advice that names similar paths next to a missing store; may be empty."""
+    try:
+        listing.find_entries(url, storage_options)
+    except RequestError as error:
+        return error.faults[0].advice
+    return ""
+
+
+def _has_remote_workers() -> bool:
+    """Whether the current Dask scheduler computes in other processes."""
+    if dask.config.get("scheduler", None) in ("processes", "multiprocessing"):
+        return True
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return False
+    try:
+        client = distributed.default_client()
+    except ValueError:
+        return False
+    return not str(client.scheduler_info(n_workers=0)["address"]).startswith("inproc://")

@@ -1,0 +1,217 @@
+"""Combine opened stores as xarray does, without loading data in the client."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import xarray as xr
+
+from hyperplane.collections.arrays.chunk_grid import (
+    find_extended_dtypes,
+    find_grid_dimension,
+    order_along,
+)
+from hyperplane.collections.arrays.combine_errors import (
+    COMBINE_ERRORS,
+    combine_attrs_of,
+    explain_combine_error,
+)
+from hyperplane.collections.arrays.concatenated_array import ArraySources
+from hyperplane.collections.arrays.conflicts import resolve_conflicts
+from hyperplane.collections.arrays.open_stores import OpenedStore
+
+
+@dataclass(frozen=True)
+class CombineOptions:
+    """Arguments of :func:`xarray.merge` and :func:`xarray.concat`.
+
+    ``data_vars=None`` means all variables if the dimension is new, else those that have it.
+    """
+
+    compat: Any
+    join: Any
+    combine_attrs: Any
+    data_vars: Any
+    coords: Any
+
+
+def merge(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
+    """Return what :func:`xarray.merge` returns for the stores."""
+    datasets = [one.data for one in opened]
+    sources = ArraySources(opened)
+    outer = options.join == "outer" and options.compat == "no_conflicts" and len(opened) > 1
+    dim = find_grid_dimension([one.lazy for one in opened]) if outer else None
+    if dim is not None:
+        ordered = _concatenate_grid(opened, dim, options, sources)
+        if ordered is not None:
+            return ordered
+    with _naming_stores(opened, options):
+        aligned = xr.align(*datasets, join=options.join, copy=False)
+    shared = _find_shared_variables(datasets)
+    resolved = resolve_conflicts(
+        aligned, _store_names(opened), shared, options.compat, sources.find_stored
+    )
+    with _naming_stores(opened, options):
+        merged = xr.merge(
+            resolved, compat=options.compat, join=options.join, combine_attrs=options.combine_attrs
+        )
+        return _restore_attrs(merged, datasets, resolved, options)
+
+
+def concat(opened: Sequence[OpenedStore], dim: Any, options: CombineOptions) -> xr.Dataset:
+    """Return what :func:`xarray.concat` returns for the stores."""
+    datasets = [one.data for one in opened]
+    sources = ArraySources(opened)
+    name = dim if isinstance(dim, str) else dim.name
+    has_dimension = [name in one.dims for one in datasets]
+    data_vars = options.data_vars
+    if data_vars is None:
+        data_vars = "minimal" if any(has_dimension) else "all"
+    with _naming_stores(opened, options):
+        aligned = xr.align(*datasets, join=options.join, exclude=[name], copy=False)
+    along = {key for one in datasets for key, var in one.variables.items() if name in var.dims}
+    static = [
+        key
+        for key in _find_shared_variables(datasets)
+        if key not in along
+        and key != name
+        and options.coords == "minimal"
+        and (key in datasets[0].coords or (data_vars == "minimal" and all(has_dimension)))
+    ]
+    resolved = resolve_conflicts(
+        aligned, _store_names(opened), static, options.compat, sources.find_stored
+    )
+    with _naming_stores(opened, options):
+        joined = xr.concat(
+            resolved,
+            dim=dim,
+            data_vars=data_vars,
+            coords=options.coords,
+            compat=options.compat,
+            join=options.join,
+            combine_attrs=options.combine_attrs,
+        )
+    return sources.concatenate(joined, resolved, name, {})
+
+
+def combine_nested(
+    opened: Sequence[OpenedStore], tree: Any, dims: Sequence[Any], options: CombineOptions
+) -> xr.Dataset:
+    """Return what :func:`xarray.combine_nested` returns for nested lists of stores."""
+    datasets = [one.data for one in opened]
+    remaining = iter(datasets)
+    known = {dim for one in datasets for dim in one.dims}
+    data_vars = options.data_vars
+    if data_vars is None:
+        new = any(dim is not None and dim not in known for dim in dims)
+        data_vars = "all" if new else "minimal"
+
+    def build(node: Any) -> Any:
+        return [build(part) for part in node] if isinstance(node, list) else next(remaining)
+
+    with _naming_stores(opened, options):
+        combined: xr.Dataset = xr.combine_nested(
+            build(tree),
+            concat_dim=list(dims),
+            compat=options.compat,
+            data_vars=data_vars,
+            coords=options.coords,
+            join=options.join,
+            combine_attrs=options.combine_attrs,
+        )
+    return combined
+
+
+def combine_by_coords(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
+    """Return what :func:`xarray.combine_by_coords` returns for the stores."""
+    with _naming_stores(opened, options):
+        combined = xr.combine_by_coords(
+            [one.data for one in opened],
+            compat=options.compat,
+            data_vars="minimal" if options.data_vars is None else options.data_vars,
+            coords=options.coords,
+            join=options.join,
+            combine_attrs=options.combine_attrs,
+        )
+    return cast(xr.Dataset, combined)
+
+
+@contextmanager
+def _naming_stores(opened: Sequence[OpenedStore], options: CombineOptions) -> Iterator[None]:
+    """Convert errors of xarray to a RequestError that names the stores."""
+    try:
+        yield
+    except COMBINE_ERRORS as error:
+        datasets = [one.data for one in opened]
+        raise explain_combine_error(error, datasets, _store_names(opened), options) from error
+
+
+def _store_names(opened: Sequence[OpenedStore]) -> list[str]:
+    return [one.name for one in opened]
+
+
+def _find_shared_variables(datasets: Sequence[xr.Dataset]) -> list[Hashable]:
+    """Return non-index variables of at least two data sets that are coordinates in all or none."""
+    indexes = {name for one in datasets for name in one.indexes}
+    remaining = []
+    for name in dict.fromkeys(name for one in datasets for name in one.variables):
+        holders = [one for one in datasets if name in one.variables]
+        places = {name in one.coords for one in holders}
+        if len(holders) > 1 and len(places) == 1 and name not in indexes:
+            remaining.append(name)
+    return remaining
+
+
+def _concatenate_grid(
+    opened: Sequence[OpenedStore], dim: Hashable, options: CombineOptions, sources: ArraySources
+) -> xr.Dataset | None:
+    """Concatenate disjoint stores along ``dim``; None if other variables need comparing."""
+    datasets = [one.data for one in opened]
+    static = [
+        name
+        for name in _find_shared_variables(datasets)
+        if not any(dim in one.variables[name].dims for one in datasets if name in one.variables)
+    ]
+    resolved = resolve_conflicts(
+        datasets, _store_names(opened), static, options.compat, sources.find_stored
+    )
+    if set(static) & set(_find_shared_variables(resolved)):
+        return None
+    order, whole = order_along([one.lazy for one in opened], dim)
+    ordered = [resolved[number] for number in order]
+    joined = xr.concat(
+        ordered,
+        dim=dim,
+        data_vars="minimal",
+        coords="minimal",
+        compat="override",
+        join="override",
+        combine_attrs="drop",
+    )
+    types = find_extended_dtypes(resolved[0], dim)
+    joined = sources.concatenate(joined, ordered, dim, types)
+    if not joined.indexes[dim].equals(whole):
+        joined = joined.isel({dim: joined.indexes[dim].get_indexer(whole)})
+    with _naming_stores(opened, options):
+        return _restore_attrs(joined, datasets, None, options)
+
+
+def _restore_attrs(
+    result: xr.Dataset,
+    datasets: Sequence[xr.Dataset],
+    resolved: Sequence[xr.Dataset] | None,
+    options: CombineOptions,
+) -> xr.Dataset:
+    """Return the result with the attributes of variables that were dropped from some data sets."""
+    result = result.copy(deep=False)
+    for name, variable in result.variables.items():
+        holders = [one for one in datasets if name in one.variables]
+        if resolved is None or sum(name in one.variables for one in resolved) < len(holders):
+            attrs = [one.variables[name].attrs for one in holders]
+            variable.attrs = combine_attrs_of(attrs, options.combine_attrs)
+    if resolved is None:
+        result.attrs = combine_attrs_of([one.attrs for one in datasets], options.combine_attrs)
+    return result

@@ -1,0 +1,163 @@
+"""Errors that name the two stores and the variable for which combining fails."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import xarray as xr
+
+from hyperplane.errors import Fault, RequestError
+
+#: Exceptions that xarray raises for data sets that it cannot combine.
+COMBINE_ERRORS = (ValueError, KeyError, TypeError, IndexError)
+#: Ways of combining attributes that can fail.
+STRICT_ATTRS = ("identical", "no_conflicts")
+
+
+def combine_attrs_of(attrs: Sequence[Mapping[Any, Any]], combine_attrs: Any) -> dict[Any, Any]:
+    """Return the combined attributes, as xarray combines them."""
+    if isinstance(combine_attrs, str) and combine_attrs != "drop":
+        with suppress(ValueError):  # array-valued attributes have no single truth value
+            if all(one == attrs[0] for one in attrs[1:]):
+                return dict(attrs[0])
+    merged = xr.merge([xr.Dataset(attrs=one) for one in attrs], combine_attrs=combine_attrs)
+    return dict(merged.attrs)
+
+
+def explain_combine_error(
+    error: Exception, datasets: Sequence[xr.Dataset], stores: Sequence[str], options: Any
+) -> RequestError:
+    """Return a RequestError that names the stores for which xarray raised ``error``.
+
+    Parameters
+    ----------
+    error : Exception
+        What xarray raised.
+    datasets : sequence of xarray.Dataset
+        What was to be combined.
+    stores : sequence of str
+        The names of their stores.
+    rules : Rules
+        How they were to be combined.
+    """
+    faults = _find_attr_conflicts(datasets, stores, options.combine_attrs)
+    if not faults and options.join == "exact":
+        faults = _find_index_conflicts(datasets, stores)
+    if not faults:
+        faults = _find_value_conflicts(datasets, stores, options)
+    if not faults:
+        faults = _find_missing_variables(datasets, stores)
+    if not faults:
+        text = " ".join(str(error).split())[:300]
+        named = ", ".join(repr(store) for store in stores[:2])
+        faults = [
+            Fault(
+                "urls",
+                f"{len(stores)} stores ({named}, ...)",
+                "data sets that xarray can combine",
+                text,
+            )
+        ]
+    return RequestError(faults)
+
+
+def _find_attr_conflicts(
+    datasets: Sequence[xr.Dataset], stores: Sequence[str], how: Any
+) -> list[Fault]:
+    if how not in STRICT_ATTRS:
+        return []
+    owners: dict[str, list[tuple[int, Mapping[Any, Any]]]] = {"the data set": []}
+    for number, one in enumerate(datasets):
+        owners["the data set"].append((number, one.attrs))
+        for name, variable in one.variables.items():
+            owners.setdefault(f"variable {name!r}", []).append((number, variable.attrs))
+    faults = []
+    for owner, attrs_by_store in owners.items():
+        conflict = _find_first_conflict(attrs_by_store, how)
+        if conflict is not None:
+            key, (first, mine), (other, theirs) = conflict
+            given = f"{mine} in {stores[first]!r}, {theirs} in {stores[other]!r}"
+            allowed = f"attributes that agree (combine_attrs={how!r})"
+            advice = "combine_attrs='drop_conflicts' drops those that differ"
+            faults.append(Fault(f"attribute {key!r} of {owner}", given, allowed, advice))
+    return faults
+
+
+def _find_first_conflict(attrs_by_store: Sequence[tuple[int, Mapping[Any, Any]]], how: str) -> Any:
+    """Return the first conflicting attribute, with two stores and their values, or None."""
+    for key in dict.fromkeys(key for _, attrs in attrs_by_store for key in attrs):
+        stated = [
+            (number, {key: attrs[key]} if key in attrs else {})
+            for number, attrs in attrs_by_store
+            if key in attrs or how == "identical"
+        ]
+        first, mine = stated[0]
+        for other, theirs in stated[1:]:
+            if not is_same_attrs(mine, theirs):
+                return key, (first, _format_attr(mine)), (other, _format_attr(theirs))
+    return None
+
+
+def is_same_attrs(mine: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> bool:
+    """Whether attributes are equal by the rules of xarray."""
+    return bool(xr.Variable((), 0, mine).identical(xr.Variable((), 0, theirs)))
+
+
+def _format_attr(stated: Mapping[Any, Any]) -> str:
+    return repr(next(iter(stated.values())))[:60] if stated else "nothing"
+
+
+def _find_index_conflicts(datasets: Sequence[xr.Dataset], stores: Sequence[str]) -> list[Fault]:
+    faults = []
+    seen: dict[Hashable, int] = {}
+    for number, one in enumerate(datasets):
+        for name, index in one.indexes.items():
+            first = seen.setdefault(name, number)
+            if not index.equals(datasets[first].indexes[name]):
+                given = f"different in {stores[first]!r} and {stores[number]!r}"
+                advice = "join='outer' keeps all labels"
+                faults.append(Fault(f"index {name!r}", given, "equal (join='exact')", advice))
+                break
+    return faults
+
+
+def _find_value_conflicts(
+    datasets: Sequence[xr.Dataset], stores: Sequence[str], options: Any
+) -> list[Fault]:
+    """Return a fault for the first variable and pair of stores that xarray refuses to merge."""
+    names = dict.fromkeys(name for one in datasets for name in one.variables)
+    for name in names:
+        holders = [number for number, one in enumerate(datasets) if name in one.variables]
+        first = holders[0]
+        for other in holders[1:]:
+            pair = [datasets[number][[name]] for number in (first, other)]
+            try:
+                xr.merge(pair, compat=options.compat, join=options.join, combine_attrs="drop")
+            except COMBINE_ERRORS:
+                shapes = " and ".join(
+                    f"{dict(one.sizes)} in {stores[number]!r}"
+                    for one, number in zip(pair, (first, other), strict=True)
+                )
+                allowed = f"variables that agree (compat={options.compat!r}, join={options.join!r})"
+                return [Fault(f"variable {name!r}", shapes, allowed)]
+    return []
+
+
+def _find_missing_variables(datasets: Sequence[xr.Dataset], stores: Sequence[str]) -> list[Fault]:
+    names = dict.fromkeys(name for one in datasets for name in one.variables)
+    faults = []
+    for name in names:
+        present = [store for store, one in zip(stores, datasets, strict=True) if name in one]
+        absent = [store for store, one in zip(stores, datasets, strict=True) if name not in one]
+        if absent:
+            given = f"in {present[0]!r}, not in {absent[0]!r}"
+            faults.append(
+                Fault(
+                    f"variable {name!r}",
+                    given,
+                    "a variable of every store, which this combination requires",
+                )
+            )
+    return faults

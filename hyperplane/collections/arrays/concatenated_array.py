@@ -1,0 +1,173 @@
+"""Dask arrays over several concatenated stores, where one task reads several small stores."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate, pairwise
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import xarray as xr
+
+from hyperplane.collections.arrays.chunk_sizes import choose_joint_chunk_length
+from hyperplane.collections.arrays.open_stores import READER_THREADS, OpenedStore
+from hyperplane.collections.arrays.stored_variable import StoredVariable, make_dask_array
+
+
+@functools.cache
+def _get_reader_pool() -> ThreadPoolExecutor:
+    """Return the thread pool of this process with which one task reads several stores."""
+    return ThreadPoolExecutor(READER_THREADS, thread_name_prefix="zarr-stores")
+
+
+class ConcatenatedArray:
+    """Array-like of stored variables concatenated along an axis, for :func:`dask.array.from_array`.
+
+    Parameters
+    ----------
+    pieces : sequence of Part
+        Variables of equal shape, except along the axis.
+    axis : int
+        The axis of concatenation.
+    stacked : bool
+        Whether the axis is new: each piece is one position along it.
+    dtype : numpy.dtype
+        The dtype of the result.
+    """
+
+    def __init__(
+        self, pieces: Sequence[StoredVariable], axis: int, stacked: bool, dtype: np.dtype[Any]
+    ) -> None:
+        self.pieces, self.axis, self.stacked, self.dtype = tuple(pieces), axis, stacked, dtype
+        self.lengths = [1 if stacked else piece.shape[axis] for piece in pieces]
+        self.name = pieces[0].name
+        self.starts = [0, *accumulate(self.lengths)]
+        after = axis if stacked else axis + 1
+        first = pieces[0].shape
+        self.shape = (*first[:axis], self.starts[-1], *first[after:])
+        self.ndim = len(self.shape)
+
+    def __getitem__(self, key: tuple[slice | int, ...]) -> Any:
+        wanted = [range(size)[part] for size, part in zip(self.shape, key, strict=True)]
+        enclosing_ranges = [_enclosing_range(part) for part in wanted]
+        first, last = enclosing_ranges[self.axis]
+        read = np.empty([stop - start for start, stop in enclosing_ranges], self.dtype)
+
+        def fill(number: int) -> None:
+            offset = self.starts[number]
+            start, stop = max(offset, first), min(self.starts[number + 1], last)
+            inside = [slice(*enclosing) for enclosing in enclosing_ranges]
+            outside = [slice(None)] * self.ndim
+            inside[self.axis] = slice(start - offset, stop - offset)
+            outside[self.axis] = slice(start - first, stop - first)
+            if self.stacked:
+                del inside[self.axis]
+            values = self.pieces[number][tuple(inside)]
+            if self.stacked:
+                values = np.expand_dims(values, self.axis)
+            read[tuple(outside)] = values
+
+        touched = [
+            number
+            for number, (start, stop) in enumerate(pairwise(self.starts))
+            if max(start, first) < min(stop, last)
+        ]
+        if len(touched) == 1:
+            fill(touched[0])
+        else:
+            list(_get_reader_pool().map(fill, touched))
+        return read[
+            tuple(
+                _index_within(part, enclosing)
+                for part, enclosing in zip(wanted, enclosing_ranges, strict=True)
+            )
+        ]
+
+
+def _enclosing_range(wanted: range | int) -> tuple[int, int]:
+    """Return start and stop of the smallest range that contains all wanted positions."""
+    if isinstance(wanted, int):
+        return wanted, wanted + 1
+    return (min(wanted[0], wanted[-1]), max(wanted[0], wanted[-1]) + 1) if wanted else (0, 0)
+
+
+def _index_within(wanted: range | int, enclosing: tuple[int, int]) -> slice | int:
+    """Return the index of the wanted positions relative to the start of the enclosing range."""
+    if isinstance(wanted, int):
+        return 0
+    return slice(None, None, wanted.step) if wanted else slice(0, 0)
+
+
+class ArraySources:
+    """Finds the stored variable that a Dask array reads, by the name of the array."""
+
+    def __init__(self, opened: Sequence[OpenedStore]) -> None:
+        self._parts = {name: part for one in opened for name, part in one.stored.items()}
+
+    def find_stored(self, variable: xr.Variable) -> StoredVariable | None:
+        """Return the stored variable behind a variable; None if it was modified since opening."""
+        return self._parts.get(getattr(variable.data, "name", ""))
+
+    def concatenate(
+        self,
+        result: xr.Dataset,
+        datasets: Sequence[xr.Dataset],
+        dim: Hashable,
+        dtypes: dict[Hashable, np.dtype[Any]],
+    ) -> xr.Dataset:
+        """Return a concatenated data set whose arrays read several stores in one task.
+
+        Parameters
+        ----------
+        result : xarray.Dataset
+            The concatenation by xarray, whose arrays are replaced.
+        datasets : sequence of xarray.Dataset
+            Its inputs. Variables that were reindexed keep their arrays.
+        dim : hashable
+            The dimension of concatenation.
+        dtypes : dict
+            Dtypes of the result that differ from those of the stores.
+        """
+        result = result.copy(deep=False)
+        for name, variable in result.variables.items():
+            pieces = self._find_all(name, datasets)
+            if name in result.indexes or dim not in variable.dims or pieces is None:
+                continue
+            stacked = dim not in pieces[0].variable.dims
+            dims = tuple(d for d in variable.dims if d != dim) if stacked else variable.dims
+            dtype = dtypes.get(name, variable.dtype)
+            if any(
+                piece.variable.dims != dims or piece.dtype != pieces[0].dtype for piece in pieces
+            ):
+                continue
+            source = ConcatenatedArray(pieces, variable.dims.index(dim), stacked, dtype)
+            if source.shape == variable.shape and (name in dtypes or dtype == pieces[0].dtype):
+                variable.data = _make_concatenated_array(source)
+        return result
+
+    def _find_all(
+        self, name: Hashable, datasets: Sequence[xr.Dataset]
+    ) -> list[StoredVariable] | None:
+        """Return the stored variable of each data set; None if one of them was modified."""
+        variables = []
+        for one in datasets:
+            part = self.find_stored(one.variables[name]) if name in one.variables else None
+            if part is None:
+                return None
+            variables.append(part)
+        return variables
+
+
+def _make_concatenated_array(source: ConcatenatedArray) -> da.Array:
+    """Return a Dask array in equal chunks, each of several small stores."""
+    first = source.pieces[0].variable
+    stored = first.encoding.get("preferred_chunks", {})
+    chunks = [stored.get(dim, size) for dim, size in first.sizes.items()]
+    along = 1 if source.stacked else chunks.pop(source.axis)
+    row = math.prod(chunks) * source.dtype.itemsize
+    chunks.insert(source.axis, choose_joint_chunk_length(source.lengths, along, row))
+    return make_dask_array(source, tuple(chunks))

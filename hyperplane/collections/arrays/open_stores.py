@@ -1,0 +1,168 @@
+"""Open many Zarr stores in parallel, each in two round trips if its metadata allows it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import xarray as xr
+import zarr
+
+from hyperplane.collections.arrays.arguments import suggest_similar_store
+from hyperplane.collections.arrays.stored_variable import StoredVariable
+from hyperplane.collections.arrays.zarr_stores import CachingStore
+from hyperplane.errors import Fault, RequestError
+from hyperplane.stores.listing import resolve_location
+from hyperplane.stores.reachability import monitor_request, probe_store
+from hyperplane.stores.redaction import redact_text, redact_url
+
+#: Maximum number of concurrent reads.
+READER_THREADS = 32
+#: Maximum number of chunks of one array, because a larger task graph exhausts memory.
+MAX_CHUNKS = 10_000_000
+
+
+@dataclass(frozen=True)
+class OpenedStore:
+    """An opened store.
+
+    Parameters
+    ----------
+    name : str
+        Its URL, without secrets.
+    lazy : xarray.Dataset
+        Its variables as lazy arrays of xarray; the indexes are loaded.
+    data : xarray.Dataset
+        Its variables as Dask arrays, in the chunks of the store.
+    parts : dict of str to Part
+        The stored variables, by the names of their Dask arrays.
+    """
+
+    name: str
+    lazy: xr.Dataset
+    data: xr.Dataset
+    stored: dict[str, StoredVariable]
+
+
+def open_stores(
+    urls: Sequence[str],
+    stores: Sequence[CachingStore],
+    group: str | None,
+    options: Mapping[str, Any],
+    storage_options: Mapping[str, Any] | None,
+) -> list[OpenedStore]:
+    """Read the metadata and indexes of all stores with threads of this process.
+
+    ``options`` are the decoding options of :func:`xarray.open_dataset`.
+
+    Raises
+    ------
+    RequestError
+        With one fault for each store that cannot be opened.
+    """
+    threads = min(READER_THREADS, len(stores))
+    with ThreadPoolExecutor(threads) as openers, ThreadPoolExecutor(threads) as readers:
+
+        def attempt(number: int) -> OpenedStore | Fault:
+            try:
+                place = resolve_location(urls[number], storage_options)
+                probe_store(place, urls[number])
+                with monitor_request(place.store, urls[number]):
+                    lazy = _open_dataset(stores[number], group, options, readers)
+                _check_chunk_count(lazy)
+            except Exception as error:  # noqa: BLE001 - stores and codecs raise any type
+                why = _describe_error(error, group)
+                if isinstance(error, FileNotFoundError):
+                    similar = suggest_similar_store(urls[number], storage_options)
+                    why = f"{why}; {similar}" if similar else why
+                why = redact_text(why, storage_options, urls[number])
+                given = repr(redact_url(urls[number]))
+                return Fault(f"urls[{number}]", given, "a Zarr group that can be read", why)
+            return _make_opened_store(redact_url(urls[number]), lazy)
+
+        attempts = list(openers.map(attempt, range(len(stores))))
+    faults = [one for one in attempts if isinstance(one, Fault)]
+    if faults:
+        raise RequestError(faults)
+    return [one for one in attempts if isinstance(one, OpenedStore)]
+
+
+def _check_chunk_count(lazy: xr.Dataset) -> None:
+    """Raise ValueError if an array has more chunks than a task graph can hold."""
+    for name, variable in lazy.variables.items():
+        stored = variable.encoding.get("preferred_chunks", {})
+        sizes = [(size, stored.get(dim, size)) for dim, size in variable.sizes.items()]
+        # Zarr chunks have one size; a tuple of sizes is already in memory and cannot be too long.
+        regular = [(size, chunk) for size, chunk in sizes if isinstance(chunk, int) and chunk > 0]
+        count = math.prod(-(-size // chunk) for size, chunk in regular)
+        if count > MAX_CHUNKS:
+            problem = f"array {str(name)!r} has {count} chunks; at most {MAX_CHUNKS} are supported"
+            raise ValueError(f"{problem}; store it in larger chunks")
+
+
+def _make_opened_store(name: str, lazy: xr.Dataset) -> OpenedStore:
+    stored: dict[str, StoredVariable] = {}
+    variables: dict[str, xr.Variable] = {}
+    for key, variable in lazy.variables.items():
+        if key not in lazy.indexes:
+            part = StoredVariable(name, str(key), variable)
+            array: Any = part.to_dask()
+            stored[array.name] = part
+            variables[str(key)] = variable.copy(data=array)
+    return OpenedStore(name, lazy, lazy.assign(variables), stored)
+
+
+def _open_dataset(
+    store: CachingStore,
+    group: str | None,
+    options: Mapping[str, Any],
+    readers: ThreadPoolExecutor,
+) -> xr.Dataset:
+    root = zarr.open_group(store, mode="r")
+    consolidated = root.metadata.consolidated_metadata is not None
+    node = root[group] if group else root
+    if not isinstance(node, zarr.Group):
+        raise TypeError(f"{group!r} is an array")
+    reads = [read for name, array in node.arrays() for read in _initial_reads(name, array)]
+    list(readers.map(lambda read: read(), reads))
+    lazy = xr.open_dataset(
+        store,  # type: ignore[arg-type]  # xarray's annotation leaves out stores of zarr
+        engine="zarr",
+        chunks=None,
+        cache=False,
+        group=group,
+        consolidated=consolidated,
+        zarr_format=root.metadata.zarr_format,
+        **options,
+    )
+    store.stop_caching()
+    return lazy
+
+
+def _initial_reads(name: str, array: zarr.Array[Any]) -> list[Callable[[], Any]]:
+    """Return the reads that xarray makes of an array to open its group, to run in parallel.
+
+    xarray reads an index completely, and the first and last value of a time variable to choose
+    its dtype.
+    """
+    dims: Any = getattr(array.metadata, "dimension_names", None)
+    dims = dims or array.attrs.get("_ARRAY_DIMENSIONS")
+    if dims is not None and tuple(dims) == (name,):
+        return [partial(array.__getitem__, slice(None))]
+    if "since" in str(array.attrs.get("units", "")) and array.size:
+        ends = [tuple(0 for _ in array.shape), tuple(size - 1 for size in array.shape)]
+        return [partial(array.__getitem__, end) for end in ends]
+    return []
+
+
+def _describe_error(error: Exception, group: str | None) -> str:
+    text = " ".join(str(error).split())
+    if isinstance(error, FileNotFoundError):
+        return "no Zarr group exists there"
+    if isinstance(error, KeyError):
+        return f"it has no {text}" if group is None else f"it has no group {group!r}"
+    return f"{type(error).__name__}: {text[:300]}"

@@ -1,0 +1,138 @@
+"""``propose_chunks``: chunk sizes for an array, a memory limit and an access pattern."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hyperplane.collections.arrays.chunk_sizes import choose_chunk_sizes
+from hyperplane.errors import Fault, RequestError, check
+from hyperplane.public_calls import check_call
+from hyperplane.units import format_bytes, parse_bytes, whole_number
+
+_ARRAYS = "an array of NumPy, Dask, Zarr or xarray, or a shape together with dtype="
+
+
+@check_call
+def propose_chunks(
+    array: Any,
+    *,
+    dtype: Any = None,
+    whole: Any = (),
+    memory: str | int = "100MB",
+) -> Any:
+    """Propose chunk sizes that fit into memory and suit the way in which an array is read.
+
+    Parameters
+    ----------
+    array : array, xarray.DataArray or tuple of int
+        An array of NumPy, Dask, Zarr or xarray, or the shape of one. If it is stored in chunks,
+        the proposed ones are multiples of them where these fit.
+    dtype : dtype, optional
+        The type of the elements; required with a shape.
+    whole : str, int, or list of them
+        Axes that are not divided because they are read as a whole: names of dimensions for an
+        xarray object, else numbers. ``"time"`` for time series at points, ``["y", "x"]`` for
+        maps. By default all axes are divided into similar numbers of chunks.
+    memory : str or int
+        Maximum size of a chunk, as ``"100MB"`` or bytes. A task holds several chunks.
+
+    Returns
+    -------
+    tuple of int or dict of str to int
+        Chunk sizes for ``rechunk``; for an xarray object by the name of the dimension.
+
+    Raises
+    ------
+    RequestError
+        When an argument is invalid, or no chunk fits into ``memory``.
+
+    Examples
+    --------
+    >>> propose_chunks((3650, 720, 1440), dtype="float32")  # no preferred axis
+    (730, 120, 240)
+    >>> propose_chunks((3650, 720, 1440), dtype="float32", whole=0)  # time series at points
+    (3650, 60, 111)
+    >>> propose_chunks((3650, 720, 1440), dtype="float32", whole=[1, 2])  # maps
+    (24, 720, 1440)
+    """
+    shape, names, itemsize, units = _describe_array(array, dtype)
+    expand_urls = list(whole) if isinstance(whole, list | tuple) else [whole]
+    limit = parse_memory_limit(memory)
+    check(_find_whole_faults(expand_urls, names, shape))
+    axes = [names.index(one) if one in names else int(one) % len(shape) for one in expand_urls]
+    elements = limit // itemsize
+    # If no multiple of the stored chunks fits, as for time series of stored maps, ignore these.
+    sizes_found = choose_chunk_sizes(shape, units, axes, elements)
+    sizes_found = sizes_found or choose_chunk_sizes(shape, [1] * len(shape), axes, elements)
+    if sizes_found is None:
+        least = itemsize * math.prod(max(1, shape[axis]) for axis in set(axes))
+        allowed = (
+            f"at least {format_bytes(least)}, the size of the smallest chunk with whole={whole!r}"
+        )
+        advice = "raise memory=, or remove an axis from whole="
+        raise RequestError([Fault("memory", format_bytes(limit), allowed, advice)])
+    return dict(zip(names, sizes_found, strict=True)) if names else sizes_found
+
+
+def parse_memory_limit(memory: Any) -> int:
+    """Parse a memory limit, given as text or as a number of bytes, into bytes."""
+    size = whole_number(memory)
+    if size is None and isinstance(memory, str):
+        try:
+            size = parse_bytes(memory)
+        except ValueError:
+            size = None
+    if size is None or size <= 0:
+        allowed = "a quantity such as '100MB', or a number of bytes"
+        raise RequestError([Fault("memory", repr(memory)[:80], allowed)])
+    return size
+
+
+def _describe_array(
+    array: Any, dtype: Any
+) -> tuple[tuple[int, ...], list[Hashable], int, list[int]]:
+    """Return shape, dimension names (may be empty), bytes per element, and stored chunks."""
+    names: list[Hashable] = []
+    stored: Any = {}
+    if hasattr(array, "shape") and hasattr(array, "dtype"):
+        shape = tuple(array.shape)
+        dtype = array.dtype if dtype is None else dtype
+        if hasattr(array, "dims"):
+            names = list(array.dims)
+            stored = array.encoding.get("preferred_chunks", {})
+        elif hasattr(array, "chunks") and not hasattr(array, "dask"):
+            stored = dict(enumerate(array.chunks))
+    else:
+        shape = tuple(array) if isinstance(array, Sequence) and not isinstance(array, str) else ()
+    sizes = [whole_number(size) for size in shape]
+    if not shape or any(size is None or size < 0 for size in sizes) or dtype is None:
+        raise RequestError([Fault("array", repr(array)[:80], _ARRAYS)])
+    try:
+        itemsize = max(1, np.dtype(dtype).itemsize)
+    except (TypeError, ValueError, SyntaxError):  # NumPy parses text, and numbers in it
+        raise RequestError([Fault("dtype", repr(dtype)[:80], "a NumPy dtype")]) from None
+    whole = tuple(size for size in sizes if size is not None)
+    units = [_chunk_unit(stored.get(key, 1)) for key in (names or range(len(whole)))]
+    return whole, names, itemsize, units
+
+
+def _chunk_unit(stored: Any) -> int:
+    """Return the size of the stored chunks along an axis; 1 if their sizes differ."""
+    if isinstance(stored, tuple):
+        return stored[0] if len(set(stored[:-1])) == 1 or len(stored) == 1 else 1
+    return max(1, int(stored))
+
+
+def _find_whole_faults(
+    expand_urls: Sequence[Any], names: Sequence[Hashable], shape: Sequence[int]
+) -> Iterator[Fault]:
+    for one in expand_urls:
+        axis = whole_number(one)
+        known = one in names if names else axis is not None and -len(shape) <= axis < len(shape)
+        if not known:
+            choices = ", ".join(map(str, names)) if names else f"axes 0 to {len(shape) - 1}"
+            yield Fault("whole", repr(one)[:80], f"one or more of {choices}")

@@ -1,0 +1,168 @@
+"""``rechunk``: rechunking within a memory limit, through intermediate chunks if needed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from hyperplane.collections.arrays.propose_chunks import parse_memory_limit
+from hyperplane.collections.arrays.rechunk_steps import (
+    Chunks,
+    count_largest_chunk,
+    plan_rechunk_steps,
+)
+from hyperplane.errors import Fault, RequestError
+from hyperplane.public_calls import check_call
+from hyperplane.units import format_bytes, whole_number
+
+
+@check_call
+def rechunk(array: Any, chunks: Any, *, memory: str | int = "1GB") -> Any:
+    """Rechunk so that no task needs more than a given amount of memory.
+
+    A task holds its new chunk and all old chunks that overlap it. If that exceeds the limit, the
+    array is rechunked in several steps, as few as possible. If no steps fit and a distributed
+    client is active, Dask's P2P rechunking is used, which exchanges data through worker disks.
+
+    Parameters
+    ----------
+    array : dask.array.Array, xarray.DataArray or xarray.Dataset
+        The array; the result is lazy.
+    chunks : tuple, int, or dict
+        The new chunks, as for ``rechunk`` of Dask or ``chunk`` of xarray, or from
+        :func:`propose_chunks`.
+    memory : str or int
+        Maximum memory of one task, as ``"1GB"`` or bytes: the memory of a worker divided by its
+        threads, less some headroom. Results that wait between tasks are not included; workers
+        spill them to disk if needed.
+
+    Returns
+    -------
+    dask.array.Array, xarray.DataArray or xarray.Dataset
+        The same type as ``array``.
+
+    Raises
+    ------
+    RequestError
+        When the chunks do not match the array, or cannot be made within the limit.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> maps = da.zeros((1000, 400, 400), chunks=(1, 400, 400))
+    >>> series = rechunk(maps, (1000, 20, 20), memory="200MB")
+    >>> series.chunksize
+    (1000, 20, 20)
+    """
+    limit = parse_memory_limit(memory)
+    import dask.array as da
+
+    if isinstance(array, da.Array):
+        return _rechunk_array(array, chunks, limit, "array")
+    xarray = sys.modules.get("xarray")
+    if xarray is not None and isinstance(array, xarray.DataArray | xarray.Dataset):
+        wanted = _chunks_by_dimension(chunks, array)
+        if isinstance(array, xarray.DataArray):
+            return array.copy(data=_rechunk_variable(array.variable, wanted, limit, "array"))
+        rechunked = {
+            name: variable.copy(
+                data=_rechunk_variable(variable, wanted, limit, f"variable {name!r}")
+            )
+            for name, variable in array.variables.items()
+            if name not in array.indexes
+        }
+        return array.assign(rechunked)
+    allowed = "a Dask array, or a DataArray or Dataset of xarray"
+    raise RequestError([Fault("array", type(array).__name__, allowed)])
+
+
+def _chunks_by_dimension(chunks: Any, array: Any) -> dict[Any, Any]:
+    """Return chunks by dimension of an xarray object; a single size applies to all."""
+    wanted = chunks if isinstance(chunks, dict) else dict.fromkeys(array.dims, chunks)
+    unknown = [dim for dim in wanted if dim not in array.dims]
+    if unknown or isinstance(chunks, list | tuple):
+        allowed = "chunk sizes by dimension: " + ", ".join(map(str, array.dims))
+        raise RequestError([Fault("chunks", repr(chunks)[:80], allowed)])
+    return wanted
+
+
+def _rechunk_variable(variable: Any, wanted: dict[Any, Any], limit: int, where: str) -> Any:
+    own = {dim: wanted[dim] for dim in variable.dims if dim in wanted}
+    axes = {variable.dims.index(dim): size for dim, size in own.items()}
+    if variable.chunks is None:
+        sizes = _normalize_chunks(variable.chunk().data, axes)
+        return variable.chunk(dict(zip(variable.dims, sizes, strict=True))).data
+    return _rechunk_array(variable.data, axes, limit, where)
+
+
+def _rechunk_array(array: Any, chunks: Any, limit: int, where: str) -> Any:
+    """Rechunk a Dask array with the first method that fits into ``limit`` bytes per task."""
+    old: Chunks = array.chunks
+    new = _normalize_chunks(array, chunks)
+    itemsize = array.dtype.itemsize
+    if new == old:
+        return array
+    steps = plan_rechunk_steps(old, new, itemsize, limit)
+    if steps is not None:
+        for step in steps:
+            array = array.rechunk(step, method="tasks", threshold=sys.maxsize)
+        return array
+    peak = (count_largest_chunk(old) + 2 * count_largest_chunk(new)) * itemsize
+    if peak <= limit and _has_client():
+        return array.rechunk(new, method="p2p")
+    sizes = [format_bytes(count_largest_chunk(one) * itemsize) for one in (old, new)]
+    given = f"rechunking from {sizes[0]} to {sizes[1]} chunks within {format_bytes(limit)}"
+    advice = f"start a cluster: P2P rechunking through worker disks needs {format_bytes(peak)}"
+    if peak > limit:
+        advice = f"raise memory= to at least {format_bytes(peak)}, or choose smaller chunks"
+    raise RequestError([Fault(where, given, "chunks that can be made within memory=", advice)])
+
+
+def _normalize_chunks(array: Any, chunks: Any) -> Chunks:
+    """Return the new chunks as a tuple of sizes along each axis."""
+    from dask.array.core import normalize_chunks
+
+    if any(size != size for size in array.shape):
+        advice = "call compute_chunk_sizes() first"
+        raise RequestError(
+            [Fault("array", "unknown chunk sizes", "an array of known chunk sizes", advice)]
+        )
+    if isinstance(chunks, dict):
+        axes = _normalize_axes(chunks, array.ndim)
+        chunks = tuple(axes.get(axis, sizes) for axis, sizes in enumerate(array.chunks))
+    try:
+        rechunked: Chunks = normalize_chunks(
+            chunks, array.shape, dtype=array.dtype, previous_chunks=array.chunks
+        )
+    except (ArithmeticError, TypeError, ValueError) as error:
+        allowed = f"chunk sizes for an array of shape {array.shape}"
+        given = chunks if isinstance(chunks, list | tuple) else [chunks]
+        advice = " ".join(str(error).split())
+        if any(isinstance(size, int) and size < 1 and size != -1 for size in given):
+            advice = "chunk sizes are at least 1; -1 means the whole axis"
+        raise RequestError([Fault("chunks", repr(chunks)[:80], allowed, advice)]) from error
+    return rechunked
+
+
+def _normalize_axes(chunks: dict[Any, Any], count: int) -> dict[int, Any]:
+    """Return sizes by axis, with negative axes counted from the end."""
+    axes = {}
+    for given, size in chunks.items():
+        axis = whole_number(given)
+        if axis is None or not -count <= axis < count:
+            allowed = f"axes 0 to {count - 1}, or -1 to -{count} from the end"
+            raise RequestError([Fault("chunks", repr(chunks)[:80], allowed)])
+        axes[axis % count] = size
+    return axes
+
+
+def _has_client() -> bool:
+    """Whether a distributed client is active."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return False
+    try:
+        distributed.default_client()
+    except ValueError:
+        return False
+    return True
