@@ -1,4 +1,4 @@
-"""Joins of collections of any size: Dask's shuffle with a type-independent hash, then pandas.
+"""Joins of collections of any size: a shuffle by a type-independent hash, then pandas.
 
 Dask's hash depends on the type of the keys in each partition: a missing value among booleans turns
 them into objects, and known and unknown categories have different hashes. Rows with equal keys

@@ -1,4 +1,4 @@
-"""Rules for repeated work: shared steps, repeated shuffles, and files that are read repeatedly."""
+"""Rules for repeated work: shared steps, repeated shuffles and repeated reads."""
 
 from __future__ import annotations
 
