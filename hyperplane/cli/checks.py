@@ -105,14 +105,14 @@ def check_spill_folder() -> Iterator[CheckResult]:
     if kind in IN_MEMORY:
         text += ", which is in memory: spilling to it frees no memory"
         yield CheckResult("spill folder", "warning", text, advice)
-    elif free < _reserve():
-        text += f", less than the reserve of {format_bytes(_reserve())}: workers cannot spill"
+    elif free < _disk_reserve():
+        text += f", less than the reserve of {format_bytes(_disk_reserve())}: workers cannot spill"
         yield CheckResult("spill folder", "warning", text, "free some disk space, or " + advice)
     else:
         yield CheckResult("spill folder", "ok", text)
 
 
-def _reserve() -> int:
+def _disk_reserve() -> int:
     try:
         return gb_to_bytes(config.engine_settings("local", LocalSettings).reserve_disk_gb)
     except ConfigError:  # reported by check_configuration
@@ -137,7 +137,7 @@ def check_engines() -> Iterator[CheckResult]:
         try:
             engine = registry.load(name)
             usable, reason = engine.available()
-            if usable and (missing := _not_set(engine)):
+            if usable and (missing := _find_missing_settings(engine)):
                 usable, reason = False, missing
         except ConfigError:  # reported by check_configuration
             pass
@@ -146,7 +146,7 @@ def check_engines() -> Iterator[CheckResult]:
         yield CheckResult(f"engine {name}", "ok" if usable else "off", reason)
 
 
-def _not_set(engine: Engine) -> str:
+def _find_missing_settings(engine: Engine) -> str:
     """Return the missing settings that every plan for an engine needs."""
     settings = config.engine_settings(engine.name, engine.settings)
     found = engine.faults(ClusterRequest(num_workers=1, nprocs=1), settings)

@@ -32,7 +32,7 @@ def start(request: dict[str, Any], as_json: JsonOption = False) -> None:
     plan = hyperplane.plan_cluster(**request)
     with StopSignals() as signals:
         try:
-            _hold(plan, signals, as_json)
+            _run_until_stopped(plan, signals, as_json)
         except EngineError:
             # A SIGTERM to the process group also ends the workers, which makes the start fail.
             if not signals.stop_requested.is_set():
@@ -41,7 +41,7 @@ def start(request: dict[str, Any], as_json: JsonOption = False) -> None:
         typer.echo(f"{plan.name} is closed")
 
 
-def _hold(plan: ClusterPlan, signals: StopSignals, as_json: bool) -> None:
+def _run_until_stopped(plan: ClusterPlan, signals: StopSignals, as_json: bool) -> None:
     client, cluster = hyperplane.start(plan)
     try:
         client.close()  # other programs connect their own clients
@@ -86,9 +86,9 @@ def _rows(running: dict[str, Any]) -> list[tuple[str, str]]:
 @app.command("list")
 def list_clusters(as_json: JsonOption = False) -> None:
     """Show the running clusters of this machine, oldest first."""
-    running = _running()
+    running = _read_records()
     if as_json:
-        write_json([_public(record) for record in running])
+        write_json([_without_key_pair(record) for record in running])
         return
     if not running:
         typer.echo("no cluster is running on this machine")
@@ -98,7 +98,7 @@ def list_clusters(as_json: JsonOption = False) -> None:
         write_rows([*_rows(asdict(record)), ("process", str(record.pid))])
 
 
-def _public(record: records.ClusterRecord) -> dict[str, Any]:
+def _without_key_pair(record: records.ClusterRecord) -> dict[str, Any]:
     """Return a record without its key pair."""
     return {name: value for name, value in asdict(record).items() if name != "security"}
 
@@ -110,12 +110,12 @@ def stop(
     as_json: JsonOption = False,
 ) -> None:
     """Close a cluster that any process of this user started, and wait until it has ended."""
-    running = _running()
+    running = _read_records()
     with stating_outcome("nothing was stopped"):
         if (name is None) != all_clusters:
             asked = "nothing" if name is None else f"{name!r} and --all"
             raise RequestError([Fault("name", asked, "either the name of a cluster or --all")])
-        chosen = running if name is None else [_named(name, running)]
+        chosen = running if name is None else [_find_record(name, running)]
     still_running = []
     for record in chosen:
         why = _stop(record)
@@ -131,14 +131,14 @@ def stop(
         typer.echo("no cluster is running on this machine")
 
 
-def _running() -> list[records.ClusterRecord]:
+def _read_records() -> list[records.ClusterRecord]:
     try:
         return records.read_all()
     except OSError as error:
         raise EngineError("local", f"the list of clusters cannot be read: {error}") from error
 
 
-def _named(name: str, running: list[records.ClusterRecord]) -> records.ClusterRecord:
+def _find_record(name: str, running: list[records.ClusterRecord]) -> records.ClusterRecord:
     names = [record.name for record in running]
     if name not in names:
         near = difflib.get_close_matches(name, names, n=2)
@@ -160,4 +160,4 @@ def _stop(record: records.ClusterRecord) -> str:
     except (TimeoutError, OSError, EngineError) as error:
         why = str(error) or type(error).__name__
     # Checked after an error, too: the cluster may have ended by itself in the meantime.
-    return why if record in _running() else ""
+    return why if record in _read_records() else ""

@@ -32,7 +32,8 @@ def doctor(as_json: JsonOption = False) -> None:
         checks.check_machine,
         checks.check_spill_folder,
         checks.check_engines,
-        checks.check_clusters,  # before check_configuration, whose plan reads (and cleans) the list
+        # Before the configuration, whose plan also reads and cleans the list of clusters.
+        checks.check_clusters,
         checks.check_configuration,
     )
     findings = [finding for check in all_checks for finding in check()]

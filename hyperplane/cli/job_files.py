@@ -30,7 +30,7 @@ def write_documents(documents: Sequence[Document], out: Path) -> RenderResult:
     RequestError
         If the folder cannot be written to, or if a file that no render wrote has one of the names.
     """
-    texts = {one.name: one.text.encode() for one in documents}
+    texts = {document.name: document.text.encode() for document in documents}
     try:
         out.mkdir(parents=True, exist_ok=True)
         previous = _read_previous(out)

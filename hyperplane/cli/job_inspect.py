@@ -145,25 +145,25 @@ class _AttemptFilter:
 def _follow(store: JobStore, job: Job, selection: _AttemptFilter, lines: int | None) -> None:
     """Write the logs, and what is added to them, until the job has ended."""
     offsets: dict[str, int] = {}
-    shown, checked = "", 0.0
+    current, checked = "", 0.0
     while True:
         if time.monotonic() - checked > 5:
             ensure_supervisor(store)
             checked = time.monotonic()
         ended = store.get(job.id).processed  # read before the logs, which are complete then
-        for one in selection.select(store.attempts(job.id)):
-            file = job.place / one.log
-            if one.log not in offsets:
-                offsets[one.log] = 0 if lines is None else _find_last_lines(file, lines)
+        for attempt in selection.select(store.attempts(job.id)):
+            file = job.place / attempt.log
+            if attempt.log not in offsets:
+                offsets[attempt.log] = 0 if lines is None else _find_last_lines(file, lines)
             with suppress(FileNotFoundError):
                 # A log that was shortened to its limit continues at its new end.
-                offsets[one.log] = min(offsets[one.log], file.stat().st_size)
-            while block := _read_block(file, offsets[one.log]):
-                if shown != one.log:
-                    chunk = f" [{one.chunk}]" if one.chunk >= 0 else ""
-                    typer.echo(f"==> {one.step}{chunk}, attempt {one.number}")
-                    shown = one.log
-                offsets[one.log] += len(block)
+                offsets[attempt.log] = min(offsets[attempt.log], file.stat().st_size)
+            while block := _read_block(file, offsets[attempt.log]):
+                if current != attempt.log:
+                    chunk = f" [{attempt.chunk}]" if attempt.chunk >= 0 else ""
+                    typer.echo(f"==> {attempt.step}{chunk}, attempt {attempt.number}")
+                    current = attempt.log
+                offsets[attempt.log] += len(block)
                 _write(block)
         if ended:
             return
@@ -184,17 +184,17 @@ def _find_last_lines(file: Path, lines: int) -> int:
     try:
         with file.open("rb") as opened:
             place = opened.seek(0, 2)
-            found = 0
+            line_breaks = 0
             while place:
                 size = min(_BLOCK, place)
                 place -= size
                 opened.seek(place)
                 block = opened.read(size)
                 # A line break at the end of the file does not begin another line.
-                end = size - 1 if not found and place + size == opened.seek(0, 2) else size
+                end = size - 1 if not line_breaks and place + size == opened.seek(0, 2) else size
                 while (at := block.rfind(b"\n", 0, end)) >= 0:
-                    found += 1
-                    if found == lines:
+                    line_breaks += 1
+                    if line_breaks == lines:
                         return place + at + 1
                     end = at
     except FileNotFoundError:

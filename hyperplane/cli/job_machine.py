@@ -55,25 +55,25 @@ def run_machine_file(file: Path, given: str | None, tasks: Sequence[str], *, as_
     check(faults)
     assert machine is not None  # noqa: S101 - otherwise check has raised
     on_event = None if as_json else _print_event
-    shown: dict[str, Any] = {"name": machine.name, "status": DONE}
+    document: dict[str, Any] = {"name": machine.name, "status": DONE}
     with StopSignals() as signals:
         # Programs of tasks run in separate sessions and would outlive the terminal.
         signal.signal(signal.SIGHUP, lambda *_: signals.stop_requested.set())
         try:
-            shown["output"] = run_machine(
+            document["output"] = run_machine(
                 machine, value, tasks_by_resource, on_event=on_event, cancel=signals.stop_requested
             )
         except MachineFailed as error:
             # A signal may end a program before the machine is cancelled.
             ended = CANCELLED if signals.stop_requested.is_set() else FAILED
-            shown["status"] = TIMED_OUT if error.error == "States.Timeout" else ended
-            shown.update(error=error.error, cause=error.cause, state=error.state)
+            document["status"] = TIMED_OUT if error.error == "States.Timeout" else ended
+            document.update(error=error.error, cause=error.cause, state=error.state)
             typer.echo(str(error), err=True)
     if as_json:
-        write_json(shown)
-    elif "output" in shown:
-        write_json(shown["output"])
-    if code := EXIT_CODES[shown["status"]]:
+        write_json(document)
+    elif "output" in document:
+        write_json(document["output"])
+    if code := EXIT_CODES[document["status"]]:
         raise typer.Exit(code)
 
 
@@ -110,30 +110,30 @@ def _parse_tasks(given: Sequence[str], faults: list[Fault]) -> dict[str, Any]:
     """Return the tasks by resource: functions of modules, and programs."""
     from hyperplane.asl.commands import Command
 
-    found: dict[str, Any] = {}
+    tasks: dict[str, Any] = {}
     if str(Path.cwd()) not in sys.path:  # as python -m does
         sys.path.insert(0, str(Path.cwd()))
     allowed = "RESOURCE=module:function, or RESOURCE='program arguments'"
     for text in given:
         resource, equals, target = text.partition("=")
-        asked = repr(text[:80])
-        if not equals or not resource or resource in found:
-            faults.append(Fault("--task", asked, f"{allowed}, each resource once"))
+        task_text = repr(text[:80])
+        if not equals or not resource or resource in tasks:
+            faults.append(Fault("--task", task_text, f"{allowed}, each resource once"))
         elif match := _FUNCTION.fullmatch(target):
-            found[resource] = None
+            tasks[resource] = None
             try:
-                found[resource] = getattr(importlib.import_module(match[1]), match[2])
+                tasks[resource] = getattr(importlib.import_module(match[1]), match[2])
             except (ImportError, AttributeError) as error:
                 advice = f"{type(error).__name__}: {error}"[:200]
-                faults.append(Fault("--task", asked, "a function that can be imported", advice))
+                faults.append(Fault("--task", task_text, "a function that can be imported", advice))
         else:
             try:
                 words = shlex.split(target)
             except ValueError as error:
-                faults.append(Fault("--task", asked, allowed, str(error)))
+                faults.append(Fault("--task", task_text, allowed, str(error)))
                 continue
             if words:
-                found[resource] = Command(words)
+                tasks[resource] = Command(words)
             else:
-                faults.append(Fault("--task", asked, allowed))
-    return found
+                faults.append(Fault("--task", task_text, allowed))
+    return tasks

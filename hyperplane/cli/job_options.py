@@ -114,16 +114,16 @@ def build_job(
 
 def _parse_parameters(given: Sequence[str], faults: list[Fault]) -> dict[str, str]:
     """Return parameters by name; errors show no values, which may be private."""
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for number, text in enumerate(given, 1):
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             faults.append(Fault("-p", f"number {number}", "KEY=VALUE"))
-        elif key in found:
+        elif key in parameters:
             faults.append(Fault("-p", f"{key} twice", "each once"))
         else:
-            found[key] = value
-    return found
+            parameters[key] = value
+    return parameters
 
 
 def _parse_time_limit(text: str | None, where: str, faults: list[Fault]) -> float | None:

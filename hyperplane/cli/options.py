@@ -119,17 +119,17 @@ def _arguments(options: dict[str, Any]) -> dict[str, Any]:
 
 def parse_settings(texts: Iterable[str], where: str) -> dict[str, object]:
     """Parse texts ``name=value``; the values are YAML."""
-    found: dict[str, object] = {}
+    settings: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             advice = "write name=value, or name=[a,b] for several values"
             raise RequestError([Fault(where, repr(text), "NAME=VALUE", advice)])
         try:
-            found[name.strip()] = yaml.safe_load(value)
+            settings[name.strip()] = yaml.safe_load(value)
         except yaml.YAMLError:
-            found[name.strip()] = value
-    return found
+            settings[name.strip()] = value
+    return settings
 
 
 def _threshold(text: str) -> object:

@@ -39,17 +39,17 @@ def clean(
 ) -> None:
     """Remove files that killed runs left, and complete a published save."""
     options = _options(option or [])
-    found = [
+    reports = [
         hyperplane.storage.clean(
             url, older_than=older_than, dry_run=dry_run, storage_options=options
         )
         for url in urls
     ]
     if as_json:
-        write_json([asdict(one) for one in found])
+        write_json([asdict(report) for report in reports])
         return
-    for one in found:
-        typer.echo(str(one))
+    for report in reports:
+        typer.echo(str(report))
 
 
 def _options(given: Sequence[str]) -> dict[str, Any]:

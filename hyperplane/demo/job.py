@@ -1,4 +1,4 @@
-"""The three computations, lazily on a Dask dataframe and a second time in pandas.
+"""The three computations of the demo, on a lazy Dask dataframe and in pandas.
 
 A departure is a flight with a ``dep_time``: a cancelled flight has none. A flight is late when it
 departs more than :data:`LATE_MINUTES` minutes after its schedule.
@@ -31,7 +31,7 @@ RANKING = {
 
 
 class Results(NamedTuple):
-    """What the job finds.
+    """Result tables of the job.
 
     Parameters
     ----------
@@ -52,20 +52,12 @@ class Results(NamedTuple):
 
 
 def lazy_results(flights: dd.DataFrame) -> tuple[dd.DataFrame, dd.DataFrame, dd.DataFrame]:
-    """The job as Dask collections, which one ``compute`` fills from one reading of the data.
+    """Return the collections that :func:`finish` takes, once computed.
 
-    Parameters
-    ----------
-    flights : dask.dataframe.DataFrame
-        With the columns of :data:`hyperplane.demo.data.COLUMNS`.
-
-    Returns
-    -------
-    longest, daily, hours : dask.dataframe.DataFrame
-        What :func:`finish` takes, once computed.
+    Computing them together reads the data once.
     """
     late = flights.assign(late=flights["dep_delay"] > LATE_MINUTES)
-    # Both results are small: one partition each, instead of a shuffle to spread them.
+    # Both results are small, so one partition each avoids a shuffle.
     daily = flights.groupby(["year", "month", "day", "carrier"]).agg(
         {"dep_time": "count", "dep_delay": "mean"}, split_out=1
     )

@@ -33,22 +33,22 @@ class DemoFailed(HyperplaneError):
 class StepListener:
     """Listener with a method for each step; the methods do nothing unless overridden."""
 
-    def prepared(self, url: str, written: bool | None) -> None:
+    def on_prepared(self, url: str, written: bool | None) -> None:
         """The data exists; ``written``: whether this run wrote it, None if it was given."""
 
-    def sized(self, advice: SizingAdvice) -> None:
+    def on_sized(self, advice: SizingAdvice) -> None:
         """The size of the cluster was computed."""
 
-    def starting(self) -> None:
+    def on_starting(self) -> None:
         """The cluster is about to start."""
 
-    def started(self, client: Client) -> None:
+    def on_started(self, client: Client) -> None:
         """The cluster is running."""
 
-    def computing(self, futures: list[Future[Any]]) -> None:
+    def on_computing(self, futures: list[Future[Any]]) -> None:
         """The work was submitted; the method may wait for it or return immediately."""
 
-    def checked(self, compared: tuple[str, ...]) -> None:
+    def on_checked(self, compared: tuple[str, ...]) -> None:
         """The result equals that of pandas; empty if the data was too large to compare."""
 
 
@@ -118,18 +118,18 @@ def run(out: Path, url: str | None = None, steps: StepListener | None = None) ->
         chart.require()
         with watch.timed("data"):
             source, written = _prepare_data(out, url)
-            steps.prepared(source, written)
+            steps.on_prepared(source, written)
         with watch.timed("size"):
             advice = hyperplane.size_cluster(source, "groupby")
             flights = data.read_with_dask(source)
-            steps.sized(advice)
+            steps.on_sized(advice)
         with _start_cluster(advice, steps, watch) as client:
             workers = client.scheduler_info(n_workers=-1)["workers"].values()
             with watch.timed("compute"):
                 results = _compute(client, flights, steps)
             with watch.timed("check"):
                 compared = _check(results, source)
-                steps.checked(compared)
+                steps.on_checked(compared)
             with watch.timed("save"):
                 files = _save(results, out / "results")
     cluster = {
@@ -156,11 +156,11 @@ def _start_cluster(
     advice: SizingAdvice, steps: StepListener, watch: _Stopwatch
 ) -> Iterator[Client]:
     """Start a cluster and close it at the end of the block."""
-    steps.starting()
+    steps.on_starting()
     with watch.timed("start"):
         client, cluster = hyperplane.initialize_cluster(advice)
     try:
-        steps.started(client)
+        steps.on_started(client)
         yield client
     finally:
         with watch.timed("close"):
@@ -172,7 +172,7 @@ def _compute(client: Client, flights: dd.DataFrame, steps: StepListener) -> job.
     from distributed import KilledWorker
 
     futures = client.compute(job.lazy_results(flights))
-    steps.computing(futures)
+    steps.on_computing(futures)
     try:
         results = job.finish(*client.gather(futures))
     except (KilledWorker, OSError, TypeError, ValueError) as error:

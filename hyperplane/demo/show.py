@@ -30,12 +30,12 @@ class StepPrinter(StepListener):
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def prepared(self, url: str, written: bool | None) -> None:
+    def on_prepared(self, url: str, written: bool | None) -> None:
         """Print the path of the data."""
         how = {True: "written now", False: "already there", None: "as given"}[written]
         self._step(1, "data", f"{url} ({how})")
 
-    def sized(self, advice: SizingAdvice) -> None:
+    def on_sized(self, advice: SizingAdvice) -> None:
         """Print the advice without its reasons."""
         rows = advice.rows()
         self._step(2, "size", "cluster for a groupby of this data")
@@ -43,11 +43,11 @@ class StepPrinter(StepListener):
             if label in {"data", "memory", "cluster", "worker", "pieces", "comfortable", "warning"}:
                 self._line(f"{label:<8} {text}")
 
-    def starting(self) -> None:
+    def on_starting(self) -> None:
         """Print the call whose output follows."""
         self._step(3, "start", "initialize_cluster(advice)")
 
-    def started(self, client: Client) -> None:
+    def on_started(self, client: Client) -> None:
         """Print the layout of the cluster."""
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         layout = Counter((one["nthreads"], one["memory_limit"], one["host"]) for one in workers)
@@ -57,7 +57,7 @@ class StepPrinter(StepListener):
                 f"{format_bytes(memory)} on {host}"
             )
 
-    def computing(self, futures: list[Future[Any]]) -> None:
+    def on_computing(self, futures: list[Future[Any]]) -> None:
         """Show a progress bar until the work is done."""
         from distributed import progress
 
@@ -66,7 +66,7 @@ class StepPrinter(StepListener):
         if sys.stdout.isatty():
             progress(futures, notebook=False)
 
-    def checked(self, compared: tuple[str, ...]) -> None:
+    def on_checked(self, compared: tuple[str, ...]) -> None:
         """Print the comparisons with pandas."""
         self._step(5, "check", "against pandas, on the same files")
         for line in compared or ("skipped: the data does not fit into the memory of this machine",):

@@ -220,5 +220,5 @@ def test_an_unconfigured_engine_is_off_with_the_setting_to_set(run: Run) -> None
     assert "hyperplane.engines.ssh.hosts = none" in of_ssh()["text"]
     with dask.config.set({"hyperplane.engines.ssh.hosts": ["a"]}):
         assert of_ssh()["state"] == "ok"
-    with dask.config.set({"hyperplane.engines.ssh.port": "x"}):  # told with the configuration
+    with dask.config.set({"hyperplane.engines.ssh.port": "x"}):  # reported as a configuration fault
         assert of_ssh()["state"] == "ok"

@@ -114,7 +114,7 @@ def test_a_log_larger_than_the_memory_is_shown_in_bounded_memory(tmp_path):
     counted = subprocess.run(
         [sys.executable, "-c", counting], stdin=shown.stdout, capture_output=True, check=True
     )
-    _, told = shown.communicate(timeout=120)
+    _, megabytes = shown.communicate(timeout=120)
     last = len("the last line\n")
     assert int(counted.stdout) == size + 1 + 2 * last
-    assert int(told) < 32  # megabytes
+    assert int(megabytes) < 32

@@ -56,9 +56,9 @@ def test_the_line_submits_a_run_of_the_schedule(run: Run, folder: Path) -> None:
     command = line.split(None, 5)[5].replace("\\%", "%")
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(Path.home())}
     subprocess.run(["/bin/sh", "-c", command], cwd="/", env=environment, check=True)
-    said = (jobs_folder() / "schedule-half-hourly.log").read_text()
+    log = (jobs_folder() / "schedule-half-hourly.log").read_text()
     (job,) = open_store().find(schedule="half-hourly")
-    assert job.id in said
+    assert job.id in log
     assert (job.name, dict(job.parameters)) == ("half-hourly", {"month": "50% of it's"})
     deadline = time.monotonic() + 150
     while not (now := open_store().get(job.id)).processed and time.monotonic() < deadline:
@@ -130,7 +130,7 @@ def test_what_kubernetes_does_not_take_is_refused_at_once(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "messages"),
     [
         ([], ["a pipeline file", "--cron"]),
         (["say.sh"], ["--cron"]),
@@ -145,12 +145,12 @@ def test_what_kubernetes_does_not_take_is_refused_at_once(run: Run) -> None:
     ],
 )
 def test_what_cannot_be_scheduled_is_reported(
-    arguments: list[str], told: list[str], run: Run
+    arguments: list[str], messages: list[str], run: Run
 ) -> None:
     answer = run("job", "schedule", *arguments)
     assert answer.code == 2
     assert answer.out == ""
-    for part in told:
+    for part in messages:
         assert part in answer.err
 
 

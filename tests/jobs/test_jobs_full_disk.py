@@ -240,7 +240,7 @@ def test_the_first_signal_ends_a_job_on_a_full_disk(small_disk, tmp_path, monkey
     process.send_signal(number)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "is cancelled, which could not be written down" in said
+    assert "is cancelled, but its status could not be stored" in said
     (small_disk / "filler").unlink()
     # Whoever looks next starts a supervisor, which knows that it was cancelled.
     with dask.config.set({"hyperplane.jobs.home": str(small_disk / "home")}):
