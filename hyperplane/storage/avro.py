@@ -153,7 +153,7 @@ def _check_years(values: Any, kind: pa.DataType) -> None:
     if ends["min"] is not None and not (
         _FIRST_DAY * per_day <= ends["min"] and ends["max"] < (_LAST_DAY + 1) * per_day
     ):
-        raise _UnsupportedType("it has times before the year 1 or after 9999")
+        raise _UnsupportedType("it has times outside the years 1 to 9999")
 
 
 def _nullable_schema(kind: pa.DataType, path: list[str]) -> Any:

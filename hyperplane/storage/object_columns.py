@@ -33,7 +33,7 @@ def find_mixed_kinds(values: Iterable[Any]) -> list[str]:
     Examples
     --------
     >>> find_mixed_kinds([1, 2.5, None]), find_mixed_kinds([2.5, True])
-    ([], ['numbers', 'booleans'])
+    ([], ['booleans', 'numbers'])
     >>> find_mixed_kinds([[b"a"], ["b"]])
     ['bytes', 'text']
     """

@@ -85,7 +85,9 @@ def _to_json_value(obj: Any, where: str, faults: list[Fault]) -> Any:
         try:
             obj.encode()
         except UnicodeEncodeError:
-            faults.append(Fault(where, ascii(obj)[:80], "text without unpaired surrogates"))
+            faults.append(
+                Fault(where, ascii(obj)[:80], "valid Unicode text, without unpaired surrogates")
+            )
         return obj
     return _to_json_scalar(obj, where, faults)
 

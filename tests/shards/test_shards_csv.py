@@ -188,7 +188,7 @@ def test_packed_files_are_dealt_out_whole(tmp_path):
 def test_one_packed_file_cannot_be_shared(tmp_path):
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"n\n1\n"))
     assert len(shard_rows(tmp_path / "a.csv.gz", 1, 0)) == 1
-    with pytest.raises(RequestError, match="unpack it, or pack pieces"):
+    with pytest.raises(RequestError, match="decompress it, or split it"):
         shard_rows(tmp_path / "a.csv.gz", 2, 0)
 
 

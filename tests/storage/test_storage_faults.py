@@ -72,7 +72,7 @@ def test_a_dataframe_through_faults_of_every_kind(faulty_store, monkeypatch, lik
 @pytest.mark.parametrize("like", ["plain", "gcs", "s3"])
 @pytest.mark.parametrize(
     ("permanent", "says"),
-    [("403", "credentials"), ("404", "create it"), ("ENOSPC", "no space is left")],
+    [("403", "credentials"), ("404", "create it"), ("ENOSPC", "no space left")],
 )
 def test_what_does_not_pass_fails_at_once_with_what_to_do(faulty_store, like, permanent, says):
     store = faulty_store(like=like, permanent=permanent)
@@ -106,7 +106,7 @@ def test_a_store_that_never_recovers_is_given_up_in_time(faulty_store, monkeypat
     monkeypatch.setattr(retrying, "RETRY_SECONDS", 5)
     monkeypatch.setattr(retrying, "time", Clock())
     store = faulty_store(transient=1.0)
-    with pytest.raises(StorageError, match="try later"):
+    with pytest.raises(StorageError, match="try again later"):
         hyperplane.save(b"x", f"{store.url}/a.bin", storage_options=store.options)
     assert len(store.journal()) == 6
 

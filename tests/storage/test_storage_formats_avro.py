@@ -149,7 +149,7 @@ def test_no_rows_of_avro(tmp_path):
 @pytest.mark.parametrize(
     ("column", "values", "wrong"),
     [
-        ("Flüge", [1], "letters of a to z"),
+        ("Flüge", [1], "ASCII letters"),
         ("n", [1, "a"], "values of one type"),
         ("big", np.array([2**64 - 1], "uint64"), "convert it first"),
         ("z", [1 + 2j], "convert"),

@@ -166,7 +166,7 @@ def test_an_array_file_shorter_than_its_header_says(tmp_path, shape, version):
     write = {(1, 0): npy.write_array_header_1_0, (2, 0): npy.write_array_header_2_0}[version]
     write(file, header)
     (tmp_path / "a.npy").write_bytes(file.getvalue() + bytes(23))
-    with pytest.raises(ReadError, match=r"a\.npy.*shorter than its header says.* 23 B are there"):
+    with pytest.raises(ReadError, match=r"a\.npy.*shorter than its header declares.* 23 B"):
         hyperplane.load(tmp_path / "a.npy")
 
 

@@ -119,7 +119,7 @@ def test_a_file_larger_than_may_be(base):
 
 
 def test_a_folder_without_the_right_to_write(base):
-    each_kind_fails("rights", "check the rights of the folder", base)
+    each_kind_fails("rights", "check the permissions of the folder", base)
 
 
 def of_its_own(mount, base):
@@ -134,7 +134,7 @@ def of_its_own(mount, base):
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare here")
 @pytest.mark.parametrize(
-    ("limit", "wanted"), [("disk", "no space is left"), ("readonly", "read-only")]
+    ("limit", "wanted"), [("disk", "no space left"), ("readonly", "read-only")]
 )
 def test_a_full_disk_and_one_that_is_read_only(base, limit, wanted):
     mount = f"mount -t tmpfs -o size=2m,mode=777 none '{base}'"

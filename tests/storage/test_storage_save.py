@@ -129,7 +129,7 @@ def test_who_comes_second_is_told(base, monkeypatch):
         return part
 
     done = []
-    with pytest.raises(OutputConflict, match="what they saved stands"):
+    with pytest.raises(OutputConflict, match="its version remains"):
         hyperplane.save(mine.map_partitions(slow, meta=mine._meta), f"{base}/out")
     assert done[0].changed
     pd.testing.assert_frame_equal(hyperplane.load(f"{base}/out").compute(), flights(start=10))

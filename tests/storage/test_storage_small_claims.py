@@ -42,7 +42,7 @@ def test_rows_that_no_memory_holds_are_an_error_that_names_them(tmp_path, monkey
         raise pa.ArrowMemoryError("malloc of size 2199023255552 failed")
 
     monkeypatch.setattr(parquet, "read_table", refuse)
-    with pytest.raises(ReadError, match="footer says 1099511627776 rows, which do not fit"):
+    with pytest.raises(ReadError, match="footer declares 1099511627776 rows, too many for memory"):
         hyperplane.load(path)
     honest = tmp_path / "y.parquet"
     parquet.write_table(pa.table({"a": [1, 2, 3]}), honest)
@@ -57,7 +57,7 @@ def test_more_rows_than_a_file_can_hold_are_an_error_before_memory_is_taken(tmp_
 
 
 def test_rows_that_are_not_there_are_an_error_and_not_left_out(tmp_path):
-    with pytest.raises(ReadError, match="footer says 5 rows, and 3 are there"):
+    with pytest.raises(ReadError, match="footer declares 5 rows, and it holds 3"):
         hyperplane.load(_with_rows(tmp_path / "x.parquet", 5))
 
 

@@ -59,7 +59,7 @@ def test_a_fault_that_lasts_is_said_and_nothing_is_published(faulty_store, hurri
     url, options = f"{store.url}/a.zarr", store.options
     hyperplane.save(grid(), url, storage_options=options)
     store.set(permanent="403", only="*/data/c/*")
-    with pytest.raises(StorageError, match="not allowed"):
+    with pytest.raises(StorageError, match="permission denied"):
         hyperplane.save(grid(1), url, mode="overwrite", storage_options=options)
     store.set(permanent=None)
     assert (hyperplane.load(url, storage_options=options).compute() == grid().compute()).all()

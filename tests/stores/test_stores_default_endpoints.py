@@ -316,7 +316,7 @@ def test_a_slow_store_is_announced_once_and_read(server, monkeypatch, capsys):
 def test_an_error_of_http_is_not_called_a_missing_file(status, server):
     server.may_answer.set()
     url = f"http://127.0.0.1:{server.server_port}/{status}/a.csv"
-    with pytest.raises(RequestError, match=rf"a place that can be read \(.*{status}") as caught:
+    with pytest.raises(RequestError, match=rf"a readable URL \(.*{status}") as caught:
         dataframe.read(url)
     assert "none were found" not in str(caught.value)
     with pytest.raises(RequestError, match=f"{status}"):

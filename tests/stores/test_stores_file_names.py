@@ -120,10 +120,10 @@ def test_the_only_file_of_an_archive_is_read(entries):
 @pytest.mark.parametrize(
     ("entries", "holds"),
     [
-        (("a.csv", "b.csv"), r"holds 2 files \(a\.csv, b\.csv\), and must hold one"),
+        (("a.csv", "b.csv"), r"holds 2 files \(a\.csv, b\.csv\), expected exactly one"),
         (tuple("abcd"), r"holds 4 files \(a, b, c, \.\.\.\)"),
-        ((), "holds 0 files, and must"),
-        (("d/",), "holds 0 files, and must"),
+        ((), "holds 0 files, expected"),
+        (("d/",), "holds 0 files, expected"),
     ],
 )
 def test_an_archive_of_not_one_file_is_damage(tmp_path, entries, holds):

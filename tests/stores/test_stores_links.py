@@ -121,7 +121,7 @@ def test_a_link_that_leads_nowhere_is_named(place, url, target):
     [fault] = caught.value.faults
     assert (fault.where, fault.asked) == ("urls", repr(f"{place}/data/broken.csv"))
     assert f"it leads to {str(place / target)!r}" in fault.allowed
-    assert fault.advice == "mend the link or remove it"
+    assert fault.advice == "fix or remove the link"
 
 
 def test_links_that_lead_nowhere_are_named_at_once_and_once(place):
