@@ -83,7 +83,7 @@ def write_avro(table: pa.Table) -> bytes:
     [{'n': 1}, {'n': None}]
     """
     fastavro = need("fastavro", "avro")
-    rows, columns, kept = [], [], []
+    rows, columns, arrow_fields = [], [], []
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
             value_kind = _without_categories(column.type)
@@ -97,9 +97,9 @@ def write_avro(table: pa.Table) -> bytes:
             raise DataError(
                 name, f"Avro does not support it ({reason}); convert it first"
             ) from error
-        kept.append(pa.field(name, value_kind))
+        arrow_fields.append(pa.field(name, value_kind))
     schema = {"type": "record", "name": "row", "fields": rows}
-    arrow = pa.schema(kept, table.schema.metadata)
+    arrow = pa.schema(arrow_fields, table.schema.metadata)
     details = {ARROW_SCHEMA: base64.b64encode(arrow.serialize().to_pybytes()).decode()}
     names = table.column_names
     records = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]

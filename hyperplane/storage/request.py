@@ -117,14 +117,14 @@ def parse_request(
     if kind == "text" and wanted not in known:
         wanted = "text"
     if kind not in ("path", "array", "series") and wanted not in known:
-        asked = (
+        given = (
             repr(format) if format else f"{target.name!r}, which ends in {target_suffix(target)!r}"
         )
         near = difflib.get_close_matches(str(format or ""), known, 1)
         advice = f"did you mean {near[0]!r}?" if near else "pass format="
         endings = [end for end, name in SUFFIXES.items() if name in known]
         allowed = f"one of {', '.join(known)} for {type(obj).__name__} ({', '.join(endings)})"
-        faults.append(Fault("format" if format else "url", asked, allowed, advice))
+        faults.append(Fault("format" if format else "url", given, allowed, advice))
     check(faults)
     of = None if shard is None else (shard[0], shard[1])
     return SaveRequest(target, kind, wanted, mode, of, run or "")

@@ -221,7 +221,9 @@ def check_options(url: Any, options: Mapping[str, Any], function: Callable[..., 
     if not options:
         return
     parameters = inspect.signature(function).parameters.values()
-    known = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD]
+    known = [
+        parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD
+    ]
     system = _system_class(url)
     of_store = _option_names(system)
     faults = []
