@@ -1,4 +1,4 @@
-"""Shares of CSV: together the whole, as pandas reads it, however the file is cut."""
+"""Shares of CSV: concatenated, they equal what pandas reads, however the file is divided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who says which shard this is."""
+"""The sources of a shard's index and count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shares of Parquet: those of ``numpy.array_split``, from the row groups that hold them."""
+"""Shares of Parquet as ``numpy.array_split``, read from the row groups that hold them."""
 
 from __future__ import annotations
 

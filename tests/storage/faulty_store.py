@@ -1,4 +1,4 @@
-"""What goes wrong in a faulty store, what was asked of it, and what a test holds of it."""
+"""Configuration, journal, and test handle of a store with injected faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WRITES = ("put", "create", "part", "copy", "remove")
 
 @dataclass(frozen=True)
 class Faults:
-    """What goes wrong, for all processes; shares are of calls, from 0 to 1."""
+    """Faults of the store for all processes; rates are fractions of calls, from 0 to 1."""
 
     #: Whose errors are raised: ``plain``, ``gcs`` or ``s3``.
     like: str = "plain"
@@ -47,7 +47,7 @@ class Faults:
 
 @dataclass(frozen=True)
 class Call:
-    """One call to the store, as the journal has it."""
+    """One call to the store in the journal."""
 
     op: str
     path: str
@@ -63,7 +63,7 @@ class Call:
 
 
 class Store:
-    """What a test holds of a faulty store."""
+    """Test handle of a faulty store."""
 
     url = "faulty://bucket"
 
@@ -76,24 +76,24 @@ class Store:
         self.set(**faults)
 
     def set(self, **faults: Any) -> None:
-        """Change what goes wrong, from the next call of any process on."""
+        """Change the faults, from the next call of any process on."""
         self.faults = replace(self.faults, **faults)
         draft = self.root / "drafts" / "faults"
         draft.write_text(json.dumps(asdict(self.faults)))
         draft.replace(self.root / "faults.json")
 
     def journal(self) -> list[Call]:
-        """Every call that has ended."""
+        """Return every finished call."""
         path = self.root / "journal.jsonl"
-        # Another process may be within a line: what is after the last end of one is not whole.
+        # Another process may be writing the last line, which is then incomplete.
         whole, _, _ = (path.read_text() if path.exists() else "").rpartition("\n")
         return [Call(**json.loads(line)) for line in whole.splitlines()]
 
     def writes(self) -> list[Call]:
-        """The calls that took place and change something, whether the caller knows or not."""
+        """Return the calls that changed something, whether the caller got the answer or not."""
         done = ("ok", "lost")
         return [call for call in self.journal() if call.op in WRITES and call.outcome in done]
 
     def objects(self) -> dict[str, bytes]:
-        """What is there, faults or not."""
+        """Return the content of the store regardless of faults."""
         return Objects(self.root).all()

@@ -1,4 +1,4 @@
-"""Readers of files of any kind of column give what is in them, or an error of ours."""
+"""Readers return the values of files with any kind of column, or raise a hyperplane error."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def records(draw):
 
 
 def as_held(value, column):
-    """A value in the form that a column has it in: text holds JSON of all that is no text."""
+    """Return a value as its column holds it; text columns hold JSON of other values."""
     if isinstance(column.dtype, pd.StringDtype) and not isinstance(value, (str, type(None))):
         return plain(json.dumps(value, ensure_ascii=False))
     return plain(value)

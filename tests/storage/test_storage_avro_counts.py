@@ -1,4 +1,4 @@
-"""Avro files whose counts are wrong are errors, and take neither memory nor the process."""
+"""Avro files with wrong counts are errors, and neither exhaust memory nor crash the process."""
 
 from __future__ import annotations
 

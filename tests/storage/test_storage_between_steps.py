@@ -1,4 +1,4 @@
-"""What another process does between two steps of ours: nothing is lost, and nothing is refused."""
+"""Another process acts between two steps of a save: nothing is lost or refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def loaded(url=URL):
 
 
 def once(monkeypatch, owner, name, between):
-    """Run something at the end of the next call of a method, and give its result to ``between``."""
+    """Call ``between`` with the result of a method's next call, and return its result instead."""
     method = getattr(owner, name)
 
     def call(self, *arguments, **options):

@@ -1,4 +1,4 @@
-"""Columns of several levels, as `window_agg` makes them of lists of functions, are saved flat."""
+"""Columns of several levels, as ``window_agg`` returns them, are saved with joined names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of different types: each keeps its values, or an error names the one that does not fit."""
+"""Parts of different types keep their values, or an error names the value that does not fit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def append(url, form, *columns):
 
 
 def loaded(url):
-    """What is loaded, each partition of the type that the collection says."""
+    """Load a collection, and check that each partition has its dtypes."""
     found = hyperplane.load(url)
     pieces = dask.compute(*found.to_delayed())
     assert {str(piece.n.dtype) for piece in pieces} == {str(found.n.dtype)}

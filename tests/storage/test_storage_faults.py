@@ -1,4 +1,4 @@
-"""Faults of a store are absorbed, or are errors that say what to do; nothing is lost either way."""
+"""Faults of a store are retried or become errors with advice; no data is lost either way."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_what_does_not_pass_fails_at_once_with_what_to_do(faulty_store, like, pe
 
 
 class Clock:
-    """The module ``time`` for a machine on which each attempt takes a second."""
+    """A ``time`` module by which each attempt takes a second."""
 
     now = 0
 
@@ -112,7 +112,7 @@ def test_a_store_that_never_recovers_is_given_up_in_time(faulty_store, monkeypat
 
 
 def test_a_fault_that_passes_after_a_refusal_is_tried_again(faulty_store, monkeypatch):
-    """The answer to the first request is lost, and the look at what is there fails at first."""
+    """The answer to the first request is lost, and reading the existing file fails at first."""
     monkeypatch.setattr(retrying, "FIRST_WAIT", 0.001)
     store = faulty_store(like="s3")
     object_store = commit_protocol_for(

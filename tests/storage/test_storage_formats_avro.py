@@ -1,4 +1,4 @@
-"""Tables and bags as Avro, and what it refuses."""
+"""Tables and bags as Avro, and values that Avro does not support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would not come back as it was is refused, and named."""
+"""Values that would not be loaded unchanged are errors that name them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Full disks, limits and folders without rights, for real: the error says so, the old stays."""
+"""Real full disks, size limits, and read-only folders: an error says so, old data remains."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ KINDS = ("folder", "table", "bytes", "large")
 
 @pytest.fixture
 def base():
-    """A folder that another user may go into, too, through the private one of the test run."""
+    """A folder that another user may enter, inside the private folder of the test run."""
     folder = Path(tempfile.mkdtemp(prefix="hp-full-"))
     folder.chmod(0o777)
     (folder / "base").mkdir()
@@ -122,7 +122,7 @@ def test_a_folder_without_the_right_to_write(base):
     each_kind_fails("rights", "check the permissions of the folder", base)
 
 
-def of_its_own(mount, base):
+def with_private_mount(mount, base):
     """A command in which a small disk is mounted that no other process sees."""
     for unshare in (["unshare", "-m"], ["unshare", "-rm"]):
         command = [*unshare, "sh", "-c", f'{mount} && exec "$@"', "sh"]
@@ -138,4 +138,4 @@ def of_its_own(mount, base):
 )
 def test_a_full_disk_and_one_that_is_read_only(base, limit, wanted):
     mount = f"mount -t tmpfs -o size=2m,mode=777 none '{base}'"
-    each_kind_fails(limit, wanted, base, *of_its_own(mount, base))
+    each_kind_fails(limit, wanted, base, *with_private_mount(mount, base))

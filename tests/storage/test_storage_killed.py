@@ -1,4 +1,4 @@
-"""Killed at any moment: readers see the old version or the new one; a second run completes it."""
+"""Killed at any moment: readers see the old or new version, and a second run completes it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,9 @@ print(json.dumps(seen))
 @pytest.mark.parametrize("kind", ["disk", "object store"])
 def test_a_killed_client_leaves_the_old_version_or_the_new_one(kind: str, tmp_path: Path) -> None:
     rounds = scaled(12, 40)
-    seen = killing.told(SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds))
+    seen = killing.run_reporting(
+        SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds)
+    )
     assert seen["old"] + seen["new"] == rounds
     assert min(seen["old"], seen["new"]) >= 1, seen  # before the commit, and after it
     assert seen["parts"] == 8

@@ -1,4 +1,4 @@
-"""A killed shard or worker: nothing is lost, and what is committed is not written again."""
+"""Killed shards and workers: no data is lost, and committed shards are not written again."""
 
 from __future__ import annotations
 
@@ -123,7 +123,9 @@ print(json.dumps(seen))
 @pytest.mark.parametrize("kind", ["disk", "object store"])
 def test_a_killed_shard_runs_again_and_the_whole_is_there_once(kind: str, tmp_path: Path) -> None:
     rounds = scaled(12, 40)  # even: the last one publishes
-    seen = killing.told(SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds))
+    seen = killing.run_reporting(
+        SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds)
+    )
     assert seen["uncommitted"] >= 2, seen
     assert seen["published"] >= 1, seen
     assert (seen["parts"], seen["kept"]) == (4, 2)
@@ -135,7 +137,7 @@ def slowly(part: pd.DataFrame) -> pd.DataFrame:
 
 
 def one_pid(client: Client) -> int:
-    """The process of a worker; the scheduler may know the one before it longer than it lives."""
+    """Return the process of a worker; the scheduler may still list a previous worker."""
     while True:
         with contextlib.suppress(OSError):
             return next(iter(client.run(os.getpid).values()))

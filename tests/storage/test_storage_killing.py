@@ -1,4 +1,4 @@
-"""Killed programs leave no process, and on a store whole objects or none."""
+"""Killed programs leave no process, and only whole objects on a store."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_objects_are_whole_whenever_a_program_is_killed(faulty_store):
 
 
 def _later(condition, seconds):
-    """So many seconds after something is so."""
+    """Return a predicate that becomes true some seconds after a condition."""
     since = []
 
     def met():
@@ -93,7 +93,7 @@ time.sleep(290)
 
 
 def _asleep(nap):
-    """The processes of the program above."""
+    """Return the processes of the program above."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""Large files of this machine are never held whole, and are there whole or not at all."""
+"""Large local files are never held in memory, and are saved whole or not at all."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_large_file_on_an_object_store(request, large, kind):
     assert hyperplane.save(large.parent, f"{bucket.url}/folder", storage_options=options).files == 1
 
 
-def test_who_comes_second_with_a_large_file_is_told(tmp_path, large, monkeypatch):
+def test_the_second_writer_of_a_large_file_gets_an_error(tmp_path, large, monkeypatch):
     out = tmp_path / "a.bin"
     monkeypatch.setattr("hyperplane.storage.object_store.ObjectStore.is_file", lambda *_: False)
     out.write_text("theirs")
@@ -143,7 +143,7 @@ def test_a_folder_advances_a_bar_with_each_file(tmp_path, monkeypatch):
     def watched(what, total):
         bars.append((what, total))
         with real(what, total) as advance:
-            while not shown.getvalue():  # it begins in a thread of its own
+            while not shown.getvalue():  # the bar starts in another thread
                 time.sleep(0.01)
             yield advance
 
@@ -154,7 +154,7 @@ def test_a_folder_advances_a_bar_with_each_file(tmp_path, monkeypatch):
 
 
 def test_a_bar_that_begins_at_the_end_is_ended(monkeypatch):
-    """Its thread starts the bar while the block ends: nothing of it goes on."""
+    """The timer starts the bar while the block ends; the bar must not remain."""
     shown, begun, left = io.StringIO(), threading.Event(), threading.Event()
     monkeypatch.setattr(shown, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", shown)

@@ -1,4 +1,4 @@
-"""Names that cannot be saved to, links, templates, and the rights of what is published."""
+"""Invalid target names, links, templates, and the permissions of published files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gcsfs and s3fs make of a store in trouble, and that our own errors are the same."""
+"""How gcsfs and s3fs report a store in trouble, compared with the injected errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bucket(request, like):
 
 @pytest.fixture
 def spoiled(request, bucket, like, monkeypatch):
-    """A proxy, the file system through it, and the bucket; no retry waits long."""
+    """Provide a proxy, the file system through it, and the bucket, with short retries."""
     sleep = asyncio.sleep
     monkeypatch.setattr(asyncio, "sleep", lambda seconds, *rest: sleep(seconds / 500, *rest))
     short = "timeout" in request.node.name
@@ -65,8 +65,8 @@ def test_errors_of_ours_are_those_of_the_libraries(spoiled, like, kind):
     assert answers[0]["Error"]["Code"] == answers[1]["Error"]["Code"]
 
 
-def test_the_first_may_be_told_that_it_is_the_second(spoiled):
-    """The library asks again by itself when an answer is lost, and finds its own object."""
+def test_the_first_writer_may_get_the_error_of_the_second(spoiled):
+    """The library retries when an answer is lost, and finds the object it has written."""
     between, system, top = spoiled
     between.faults = Faults(like=between.faults.like, lost=1)
     answers = iter(["lost", "ok"])

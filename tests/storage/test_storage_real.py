@@ -1,4 +1,4 @@
-"""Saving to servers of the protocols of Google and Amazon."""
+"""Save to servers of the Google Cloud Storage and S3 protocols."""
 
 from __future__ import annotations
 

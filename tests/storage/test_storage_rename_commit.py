@@ -1,4 +1,4 @@
-"""Where two places cannot be exchanged in one step: a disk without RENAME_EXCHANGE."""
+"""Commits on disks that cannot exchange two paths in one step (no RENAME_EXCHANGE)."""
 
 from __future__ import annotations
 

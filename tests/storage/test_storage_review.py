@@ -1,4 +1,4 @@
-"""Cases that a review of saving came upon: late writers, interrupted ones, equal names."""
+"""Cases found in a review of saving: late writers, interrupted writers, equal names."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_shards_that_end_at_once_lose_nothing(tmp_path):
         assert hyperplane.load(url).n.compute().to_list() == [0, 1, 2]
 
 
-def test_a_writer_that_two_others_have_overtaken_is_told(faulty_store):
+def test_a_writer_overtaken_by_two_others_gets_an_error(faulty_store):
     store = faulty_store()
     url, options = f"{store.url}/out", store.options
     hyperplane.save(frame(0), url, storage_options=options)
@@ -127,7 +127,7 @@ def test_an_end_between_commit_and_copies_loses_nothing(faulty_store, monkeypatc
     assert version_of(url, options) == 1
 
 
-def test_arrays_of_one_shape_are_told_apart_when_a_save_is_cut_off(tmp_path, monkeypatch):
+def test_arrays_of_one_shape_are_distinguished_after_an_interrupted_save(tmp_path, monkeypatch):
     url = str(tmp_path / "a.zarr")
     hyperplane.save(da.ones((4, 4), chunks=2), url)
 
@@ -143,7 +143,7 @@ def test_arrays_of_one_shape_are_told_apart_when_a_save_is_cut_off(tmp_path, mon
     assert (hyperplane.load(url).compute() == 7).all()
 
 
-def test_of_two_writers_of_arrays_one_is_told(tmp_path, monkeypatch):
+def test_one_of_two_array_writers_gets_an_error(tmp_path, monkeypatch):
     url = str(tmp_path / "a.zarr")
     hyperplane.save(da.ones((4, 4), chunks=2), url)
     publish, overtaken = RenameCommit.publish, []

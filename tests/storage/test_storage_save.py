@@ -1,4 +1,4 @@
-"""What is saved comes back as it was; to save it again writes nothing."""
+"""Saved objects are loaded unchanged; saving them again writes nothing."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_foreign_folder_is_read_and_replaced(base):
     assert hyperplane.load(f"{base}/out").n.compute().to_list() == [3]
 
 
-def test_who_comes_second_is_told(base, monkeypatch):
+def test_the_second_writer_gets_an_error(base, monkeypatch):
     mine = dd.from_pandas(flights(), npartitions=2)
     theirs = dd.from_pandas(flights(start=10), npartitions=2)
 

@@ -1,4 +1,4 @@
-"""Arrays and data sets come back as they were."""
+"""Arrays and data sets are loaded unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is one file, and files and folders of this machine."""
+"""Objects saved as one file, and local files and folders."""
 
 from __future__ import annotations
 

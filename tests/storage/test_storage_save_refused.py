@@ -1,4 +1,4 @@
-"""What cannot be saved fails at once, says all that is wrong, and shows no secret."""
+"""Invalid saves fail at once with all faults and without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shards commit for themselves, once; the whole is there when all are."""
+"""Each shard commits once; the output is visible when all shards are committed."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_no_whole_is_ever_of_two_runs(url):
         hyperplane.save(rows(0), url, shard=(0, 2), mode="overwrite")
 
 
-def test_a_run_keeps_parts_that_somebody_else_replaces(url):
+def test_a_run_keeps_parts_that_another_run_replaces(url):
     for index in (0, 1):
         hyperplane.save(rows(index), url, shard=(index, 2))
     same = hyperplane.save(rows(0), url, shard=(0, 2), mode="overwrite", run="b")

@@ -1,4 +1,4 @@
-"""Small files that claim to hold much are errors of ours."""
+"""Small files whose metadata claims much data are errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _varint(value):
 
 
 def _with_rows(path, rows):
-    """A Parquet file of 3 rows whose footer says another number."""
+    """Return a Parquet file of 3 rows whose footer declares another number."""
     opened = io.BytesIO()
     plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
     parquet.write_table(pa.table({"a": [1, 2, 3]}), opened, **plain)

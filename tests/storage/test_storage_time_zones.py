@@ -1,4 +1,4 @@
-"""Times whose zone has seconds are refused with that reason; those of whole minutes come back."""
+"""Zones with seconds are errors that name the zone; zones of whole minutes are restored."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_advice_works(tmp_path):
 
 
 class London(dt.tzinfo):
-    """A zone of a user's own, which asks the time for its month."""
+    """A user-defined zone whose offset depends on the month."""
 
     def utcoffset(self, when):
         return dt.timedelta(hours=1 if 3 < when.month < 11 else 0)

@@ -1,4 +1,4 @@
-"""Zarr: what is saved is read as it was by us and by others, or there is an error."""
+"""Saved Zarr stores are read unchanged by hyperplane and others, or reading fails."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _here():
 
 @pytest.fixture(params=["disk", "object store"])
 def place(request, tmp_path, faulty_store):
-    """A URL and its options; and what gives the files there by their names."""
+    """A URL with options, and a function that returns its files by name."""
     if request.param == "disk":
         root = tmp_path / "Wärme 1.zarr"
         return str(root), {}, lambda name: root / name
@@ -52,7 +52,7 @@ def numbers(chunks=2, shape=(4, 6)):
 
 
 def weather(chunks=None):
-    """A data set with most of what xarray has to encode."""
+    """A data set with most features that xarray has to encode."""
     made = xr.Dataset(
         {
             "rain": (("time", "x"), np.arange(20.0).reshape(5, 4) / 2),
@@ -178,7 +178,7 @@ def test_a_chunk_that_is_harmed_is_an_error(place, harm):
     with pytest.raises(ReadError, match=r"v/c/1/2.*load it again"):
         held.compute()
     assert float(held.v[0, 0]) == 1
-    if harm != "flip":  # of which nobody has noticed
+    if harm != "flip":  # which remains undetected until the chunk is read
         result = save(xr.Dataset({"v": (("y", "x"), numbers())}), place, mode="overwrite")
         assert result.written >= 1
         assert (load(place).v.compute() == numbers().compute()).all()
@@ -221,7 +221,7 @@ def test_while_the_store_copies_the_new_version_is_read(faulty_store, monkeypatc
     assert (da.from_zarr(place[0], storage_options=place[1]).compute() == new.compute()).all()
 
 
-def test_of_two_writers_with_equal_chunks_one_is_told(place, monkeypatch):
+def test_one_of_two_writers_with_equal_chunks_gets_an_error(place, monkeypatch):
     save(numbers(), place)
     kind = ManifestCommit if place[1] else RenameCommit
     publish, overtaken = kind.publish, []

@@ -1,4 +1,4 @@
-"""Zarr on a store that fails, and by tasks that run twice."""
+"""Zarr on a store with faults, and written by tasks that run twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hyperplane.storage import retrying
 
 @pytest.fixture
 def hurried(monkeypatch):
-    """Waits between attempts that a test can await."""
+    """Shorten the waits between attempts."""
     monkeypatch.setattr(retrying, "FIRST_WAIT", 0.002)
     monkeypatch.setattr(retrying, "MAX_WAIT", 0.05)
 

@@ -110,7 +110,9 @@ print(json.dumps(seen))
 @pytest.mark.parametrize("kind", ["disk", "object store"])
 def test_a_killed_writer_leaves_the_old_version_or_the_new_one(kind, tmp_path):
     rounds = scaled(5, 12)
-    seen = killing.told(SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds))
+    seen = killing.run_reporting(
+        SCRIPT, kind, str(tmp_path), str(Path(__file__).parent), str(rounds)
+    )
     assert seen["old"] + seen["new"] == rounds
     assert min(seen["old"], seen["new"]) >= 1, seen  # before the commit, and after it
     assert seen["held"] >= 1

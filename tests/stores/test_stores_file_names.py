@@ -1,4 +1,4 @@
-"""What names of files say, and files that are packed."""
+"""Formats by file names, and compressed files."""
 
 import bz2
 import gzip
@@ -153,7 +153,7 @@ def test_the_format_is_that_of_all_names():
     assert detect_format(files("a.csv", "b.tsv.gz", "c.CSV"), FORMATS) == "csv"
 
 
-def test_all_names_that_say_nothing_are_told_once_for_each_suffix():
+def test_each_unknown_suffix_is_reported_once():
     with pytest.raises(RequestError) as caught:
         detect_format(files("a.csv", "b.x", "c.x", "README"), FORMATS, "or say it")
     assert [fault.asked for fault in caught.value.faults] == ["'/d/b.x'", "'/d/README'"]

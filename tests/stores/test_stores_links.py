@@ -1,4 +1,4 @@
-"""Links on this machine's disk."""
+"""Symbolic links on local disk."""
 
 import os
 
@@ -12,7 +12,7 @@ from hyperplane.stores.locations import File, Folder
 
 @pytest.fixture
 def place(tmp_path):
-    """A folder with one file, and beside it files that links may lead to."""
+    """A folder with one file, and files beside it as link targets."""
     for name in ("data/own.csv", "other/a.csv", "other/deep/b.csv"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{name}\n")

@@ -1,4 +1,4 @@
-"""What a caller names, and the files that are found for it."""
+"""The files found for paths, globs, folders, and URLs."""
 
 import os
 import pickle
@@ -26,7 +26,7 @@ def folder(tmp_path):
 
 
 class OddStore(MemoryFileSystem):
-    """A store that does not say all, fails on demand, and knows no ranges."""
+    """A store with incomplete metadata and without range requests, which fails on demand."""
 
     protocol = "odd"
     store: dict = {}  # noqa: RUF012

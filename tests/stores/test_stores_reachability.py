@@ -1,4 +1,4 @@
-"""The first contact with a store fails soon where nothing listens, and is told where it is slow."""
+"""The first request fails soon if no server listens, and prints a notice if it is slow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROXIES = [f"{name}_proxy" for name in ("http", "https", "all", "no")]
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    """A process without a proxy, and without any contact before."""
+    """Provide a process state without proxy or previous requests."""
     for name in PROXIES:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -34,7 +34,7 @@ def fresh(monkeypatch):
 
 @pytest.fixture
 def closed_port():
-    with socket.socket() as taken:  # bound and not listening: whoever connects is refused
+    with socket.socket() as taken:  # bound and not listening: connections are refused
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
 

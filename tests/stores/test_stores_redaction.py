@@ -1,4 +1,4 @@
-"""What must not be shown."""
+"""Secrets that must not be shown."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Files such as README.txt beside data: no table, unless they are named."""
+"""Text files such as README.txt beside data are errors unless a URL names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is a URL or a glob, and what is neither."""
+"""Valid and invalid URLs and globs."""
 
 import fsspec
 import pytest
