@@ -43,7 +43,9 @@ def save_array(obj: Any, request: SaveRequest) -> SaveResult:
         return SaveResult(target.url, len(old.parts), None, old.size)
     if old is not None and request.mode == "append":
         advice = "append with xarray's to_zarr(append_dim=...), which is not atomic"
-        raise RequestError([Fault("mode", "'append'", "another mode for arrays", advice)])
+        raise RequestError(
+            [Fault("mode", "'append'", "'error', 'overwrite' or 'skip' for arrays", advice)]
+        )
     with staging_folder(commits) as staged:
         refuses = old is not None and request.mode == "error"
         existing = _find_reusable_parts(commits, old, all_of_it=refuses)

@@ -181,9 +181,8 @@ def staging_folder(commits: CommitProtocol) -> Iterator[str]:
         try:
             yield f"{folder}/data"
         finally:
-            with suppress(
-                StorageError
-            ):  # leftovers are harmless; do not hide the error of the block
+            # Leftovers are harmless, and their error would hide that of the block.
+            with suppress(StorageError):
                 commits.discard_attempt(folder)
 
 

@@ -67,10 +67,8 @@ class RenameCommit:
     def _restore_moved_folder(self) -> None:
         """Undo the first of two renames if the process was killed before the second."""
         if any(self._moved_folders()):
-            with (
-                contextlib.suppress(OSError),
-                self._publish_lock(),
-            ):  # a live process releases it after both
+            # A live process holds the lock until both renames are done.
+            with contextlib.suppress(OSError), self._publish_lock():
                 for moved in self._moved_folders():
                     if not os.path.lexists(self.target.path):
                         moved.rename(self.target.path)

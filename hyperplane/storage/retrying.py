@@ -173,7 +173,7 @@ def call_with_retries(
 def translate_errors(url: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Raise errors of a store in this block as a StorageError with the URL and advice.
 
-    FileNotFoundError and FileExistsError from a check of existence are answers and stay unchanged.
+    FileExistsError stays unchanged; other errors become the ``__cause__`` of the StorageError.
     """
     try:
         yield

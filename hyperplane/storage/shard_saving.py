@@ -159,7 +159,7 @@ class _ShardRun:
         # Keeps the folder while another process that published it still copies from there.
         self.commits.discard_attempt(self.folder)
         old = base.manifest
-        if old is not None and old.shards:  # its process may have been killed before this
+        if old is not None and old.shards:  # in case its own process was killed before it did so
             before = _ShardRun(self.commits, old.shards, old.details.get("run", ""))
             self.commits.discard_attempt(before.folder)
         return True

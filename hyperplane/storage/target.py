@@ -250,7 +250,11 @@ def _option_names(system: Any) -> set[str]:
     classes = getattr(system, "__mro__", ())
     constructors = [vars(one)["__init__"] for one in classes if "__init__" in vars(one)]
     with contextlib.suppress(ValueError):  # constructors written in C have no signature
-        return {name for maker in constructors for name in inspect.signature(maker).parameters}
+        return {
+            name
+            for constructor in constructors
+            for name in inspect.signature(constructor).parameters
+        }
     return set()
 
 

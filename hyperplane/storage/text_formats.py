@@ -151,7 +151,7 @@ def _encode_line(item: Any, number: int, form: str) -> str:
         return _check_unicode(item) if form == "text" else to_json(item, "item")
     except RequestError as error:
         fault = error.faults[0]
-        wrong = f"allowed is {fault.allowed}; {fault.advice or 'convert it first'}"
+        wrong = f"expected {fault.allowed}; {fault.advice or 'convert it first'}"
         raise WrongType(
             fault.where,
             fault.asked,

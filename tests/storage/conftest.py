@@ -14,7 +14,7 @@ import pytest
 import servers
 from fsspec.implementations.memory import MemoryFileSystem
 
-# Before gcsfs is imported: with it, every call to a server that is not Google's waits for gRPC.
+# Before gcsfs is imported: with gRPC, calls to servers other than Google's are delayed.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
 

@@ -46,7 +46,7 @@ class FaultyFileSystem(AbstractFileSystem):
     def faults(self) -> Faults:
         """The faults that are configured now."""
         path = self.root / "faults.json"
-        stamp = path.stat().st_ino  # a new file each time
+        stamp = path.stat().st_ino  # each version is a new file
         if self._read[0] != stamp:
             told = json.loads(path.read_text())
             kill = tuple(told.pop("kill") or ()) or None
@@ -98,7 +98,7 @@ class FaultyFileSystem(AbstractFileSystem):
             kill("after")
             if writes and lost < faults.lost:
                 outcome = "lost"
-                # These libraries ask again by themselves, and find what they had written.
+                # These libraries retry themselves, and find the object they wrote.
                 again = op == "create" and faults.like in ("gcs", "s3")
                 raise fail("exists" if again else kind)
             return done

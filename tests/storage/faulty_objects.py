@@ -35,7 +35,7 @@ class Objects:
         draft = self.root / "drafts" / uuid.uuid4().hex
         draft.write_bytes(value)
         if not file.exists():
-            self.counter(f"new {path}").touch()  # its time is when the object was first there
+            self.counter(f"new {path}").touch()  # its time stamp is the creation time of the object
         try:
             while True:
                 file.parent.mkdir(parents=True, exist_ok=True)
@@ -138,5 +138,5 @@ class Objects:
 
 @lru_cache(maxsize=65536)
 def _md5(file: Path, inode: int, changed: int) -> bytes:
-    del inode, changed  # another content has others
+    del inode, changed  # they differ for other content
     return hashlib.md5(file.read_bytes()).digest()

@@ -11,7 +11,7 @@ from typing import Any
 import store_errors
 from faulty_objects import Objects
 
-#: ``create`` is a put that fails where there is an object; ``part`` is one of an unfinished file.
+#: ``create`` is a put that fails if the object exists; ``part`` belongs to a multipart upload.
 WRITES = ("put", "create", "part", "copy", "remove")
 
 
@@ -22,26 +22,26 @@ class Faults:
     #: Whose errors are raised: ``plain``, ``gcs`` or ``s3``.
     like: str = "plain"
     seed: int = 0
-    #: Calls that fail before they do anything, and with which of ``store_errors.TRANSIENT``.
+    #: Rate of calls that fail without effect, and their kinds in ``store_errors.TRANSIENT``.
     transient: float = 0.0
     kinds: tuple[str, ...] = store_errors.TRANSIENT
-    #: Seconds in the header Retry-After, which only ``s3`` hands on.
+    #: Seconds in the header Retry-After, which only ``s3`` passes on.
     retry_after: int | None = None
-    #: Writes that are done and whose answer is lost: the caller gets a transient error, or of
-    #: ``gcs`` and ``s3`` a FileExistsError for an object that it has created itself.
+    #: Rate of writes whose answer is lost: the caller gets a transient error, or with ``gcs`` and
+    #: ``s3`` a FileExistsError for an object that it has created itself.
     lost: float = 0.0
     #: One of ``store_errors.PERMANENT``: 404 for every call, the others for writes.
     permanent: str | None = None
-    #: Calls that take so many seconds more.
+    #: Rate of slow calls, and their delay in seconds.
     slow: float = 0.0
     slow_seconds: float = 0.0
-    #: More writes in a second of the clock get 429.
+    #: Writes per second above which the answer is 429.
     writes_per_second: int | None = None
     #: Seconds for which a new object can be read but is neither listed nor has an ``info``.
     listing_delay: float = 0.0
     #: The write at which the process is killed, from 1, and whether ``before`` or ``after`` it.
     kill: tuple[int, str] | None = None
-    #: The paths that all of this is about, without the protocol.
+    #: Paths to which the faults apply, without the protocol.
     only: str = "*"
 
 
@@ -57,7 +57,7 @@ class Call:
     outcome: str
     #: Bytes that were read or written.
     size: int = 0
-    #: How often this was done to this path, from 1.
+    #: Number of this operation on this path, from 1.
     attempt: int = 1
     pid: int = field(default_factory=os.getpid)
 

@@ -135,7 +135,7 @@ def family(mark: str) -> list[psutil.Process]:
 
 
 def _sweep(mark: str) -> None:
-    while left := family(mark):  # again, for what these start meanwhile
+    while left := family(mark):  # repeated for processes started meanwhile
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()

@@ -105,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def handle(self) -> None:
-        with contextlib.suppress(ConnectionError):  # a client may go at any time
+        with contextlib.suppress(ConnectionError):  # clients may disconnect at any time
             super().handle()
 
     def log_message(self, *parts: object) -> None:

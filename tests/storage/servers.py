@@ -23,7 +23,7 @@ import pytest
 
 #: Seconds until a server must answer.
 PATIENCE = 200
-#: Replaces itself with a program that dies with this one, however this one dies.
+#: Executes a program that is killed when this process ends, however it ends.
 _TIED = """
 import ctypes, os, sys
 if sys.platform.startswith("linux"):
@@ -111,7 +111,7 @@ def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]
     try:
         yield process
     finally:
-        process.kill()  # nothing of it is kept
+        process.kill()  # its objects are not kept
         process.wait()
 
 

@@ -113,7 +113,7 @@ def may_be_refused(kinds, form):
     used = {kind for here in kinds for kind in here.values()}
     drifts = any(len({here[name] for here in kinds}) > 1 for name in kinds[0])
     names = [name for name in kinds[0] if not (name.isidentifier() and name.isascii())]
-    # A missing value and an empty text of a single column of CSV are the same.
+    # CSV with one column cannot tell missing values from empty text.
     single = form in ("csv", "tsv") and len(kinds[0]) == 1
     return drifts or single or (form == "avro" and names) or used & NO_FORM[form]
 

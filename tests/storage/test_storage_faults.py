@@ -27,7 +27,9 @@ OBJECTS = scaled(300, 4_000)
 
 @pytest.mark.slow
 def test_many_small_objects_through_a_bad_day(faulty_store, tmp_path, monkeypatch):
-    monkeypatch.setattr(retrying, "FIRST_WAIT", 0.02)  # the waits, not the number of attempts
+    monkeypatch.setattr(
+        retrying, "FIRST_WAIT", 0.02
+    )  # shortens the waits, not the number of attempts
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(OBJECTS):

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import hyperplane
 
-BARRIERS, RACES = [], 200  # where processes wait for each other, and how often
+BARRIERS, RACES = [], 200  # synchronization points, and how often they are used
 LIKE = {"plain": (), "gcs": ("gcsfs",), "s3": ("s3fs",)}
 
 
@@ -290,7 +290,7 @@ def test_files_are_published_as_on_a_real_store(faulty_store):
     file.write(b"y")
     with pytest.raises(FileExistsError):
         file.close()
-    file.closed = True  # or it is sent once more when it is forgotten
+    file.closed = True  # otherwise it is uploaded again when it is garbage-collected
     assert store.objects() == {"bucket/a": b"x" * 25}
 
 

@@ -40,13 +40,15 @@ def test_a_figure_drawn_at_another_time_is_the_same_file(tmp_path, monkeypatch, 
         figure = Figure()
         axes = figure.subplots()
         axes.plot([1, 2], marker="o")
-        axes.fill_between([0, 1], [1, 2], hatch="/")  # marks and hatches have drawn names in SVG
+        axes.fill_between(
+            [0, 1], [1, 2], hatch="/"
+        )  # clip paths and hatches have random ids in SVG
         result = hyperplane.save(figure, tmp_path / f"a{suffix}")
         assert result.changed == (year == 2024)
 
 
 def model():
-    # Here, because pytest imports this file in each of its processes.
+    # Imported here, as pytest imports this file in each of its processes.
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler

@@ -200,7 +200,7 @@ def test_a_client_that_must_be_awaited(tmp_path):
                 hyperplane.save(df, tmp_path / "out")
             result = await asyncio.to_thread(hyperplane.save, df, tmp_path / "out")
             hyperplane.save({"a": 1}, tmp_path / "a.json")
-            # Nothing is computed by load itself.
+            # load itself computes nothing.
             return result, hyperplane.load(tmp_path / "out")
 
     with dask.config.set(scheduler=None):

@@ -14,7 +14,7 @@ import pytest
 
 pytestmark = pytest.mark.process
 
-#: Saves an old version of each kind, lets ``limit`` begin, and fails to save the new ones.
+#: Saves an old version of each kind, applies ``limit``, and fails to save new ones.
 SCRIPT = """
 import json, os, pathlib, resource, subprocess, sys
 import dask, dask.dataframe as dd, numpy as np, pandas as pd
@@ -22,7 +22,7 @@ import hyperplane
 
 limit, base, kinds = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:]
 dask.config.set(scheduler="sync")
-hyperplane.load  # imported while everything may still be read
+hyperplane.load  # imported while all files are readable
 large = base.parent / f"{base.name}-large.bin"
 large.write_bytes(os.urandom(12 * 2**20))
 
@@ -107,7 +107,7 @@ def each_kind_fails(limit, wanted, base, *before):
     assert set(outcomes) == set(KINDS)
     for what, found in outcomes.items():
         assert found["error"].startswith("StorageError "), what
-        # The parts of a folder are written beside it.
+        # Parts are written to the folder beside the target.
         assert os.path.dirname(found["url"]) in found["error"]  # noqa: PTH120
         assert wanted in found["error"], what
         assert found["same"], what

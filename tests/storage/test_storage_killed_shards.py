@@ -65,7 +65,7 @@ def version_seen():
 def published(version):
     try:
         return version_seen() == version
-    except hyperplane.errors.ReadError:  # what it began to read is no longer there
+    except hyperplane.errors.ReadError:  # the version it began to read was removed
         return False
 
 for shard in range(COUNT):
@@ -80,7 +80,7 @@ dice = random.Random(3)
 seen = {"uncommitted": 0, "committed": 0, "published": 0}
 for number in range(int(rounds)):
     version, killed = number + 1, number % COUNT
-    if number % 2:  # the killed one is the last of its run: it publishes the whole
+    if number % 2:  # the killed one is the last of its run: it publishes the output
         for shard in range(COUNT):
             if shard != killed:
                 assert not save(shard, version).complete
@@ -92,7 +92,7 @@ for number in range(int(rounds)):
         os._exit(0)
     if not halfway:
         time.sleep((number and number + dice.random()) / int(rounds) * full)
-        while number == int(rounds) - 1 and not published(version):  # as slow as it may be
+        while number == int(rounds) - 1 and not published(version):  # however slow
             time.sleep(0.01)
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)

@@ -95,7 +95,7 @@ def test_the_second_writer_of_a_large_file_gets_an_error(tmp_path, large, monkey
     with pytest.raises(OutputExists):
         hyperplane.save(large, out)
     assert out.read_text() == "theirs"
-    out.write_bytes(large.read_bytes())  # as after an answer that was lost
+    out.write_bytes(large.read_bytes())  # as after a lost answer
     assert hyperplane.save(large, out).written == 1
 
 
@@ -164,7 +164,7 @@ def test_a_bar_that_begins_at_the_end_is_ended(monkeypatch):
     def late(self):
         begun.set()
         left.wait(250)
-        time.sleep(0.2)  # while the end of the block is on its way
+        time.sleep(0.2)  # while the block is ending
         start(self)
 
     monkeypatch.setattr(Progress, "start", late)

@@ -46,7 +46,7 @@ def spoiled(request, bucket, like, monkeypatch):
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # connections that the proxy cut off
 def test_errors_of_ours_are_those_of_the_libraries(spoiled, like, kind):
     between, system, top = spoiled
-    # No answer comes before this process sees that there is none in time, however late it looks.
+    # The answer is delayed until the client has timed out, however slow this process is.
     between.faults = Faults(like=like, transient=1, kinds=(kind,), retry_after=7, slow_seconds=250)
     with pytest.raises(Exception) as caught:  # noqa: PT011 - compared below
         system.pipe_file(f"{top}/a", b"1")
@@ -81,7 +81,7 @@ def test_the_first_writer_may_get_the_error_of_the_second(spoiled):
 def test_a_few_faults_are_absorbed_by_the_libraries(spoiled, like):
     between, system, top = spoiled
     between.faults = Faults(like=like)
-    # Fewer than the attempts of one request: whichever they are, no request fails.
+    # Fewer faults than attempts per request, so no request fails.
     refusals = iter(["503"] * 4)
     between.draw = lambda request, writes: next(refusals, "ok")
     system.pipe({f"{top}/{number}": str(number).encode() for number in range(100)})

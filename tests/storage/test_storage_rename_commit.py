@@ -52,7 +52,7 @@ def dying(self, to):
 url, when = sys.argv[1:]
 if when == "second":
     pathlib.Path.rename = dying
-else:  # after the second, before the old one is cleared away
+else:  # after the second rename, before the old folder is removed
     def late(self, to):
         if str(self).endswith(".old"):
             os._exit(9)

@@ -237,12 +237,12 @@ def test_what_a_failed_save_left_is_removed_while_its_process_lives(place, tmp_p
     before, goes_on = left(), staging_folder(commits)
     with staging_folder(commits) as staged:
         commits.object_store.put(f"{staged}/part", b"12")
-    # As of a task that is late: it writes when its save has failed and has cleared away.
+    # A late task writes after its save has failed and cleaned up.
     commits.object_store.put(f"{staged}/late", b"123")
     running = goes_on.__enter__()
     commits.object_store.put(f"{running}/part", b"1234")
     look = [sys.executable, "-c", f"import hyperplane; print(hyperplane.storage.clean({url!r}))"]
-    if store is None:  # another process sees as much as this one
+    if store is None:  # other processes see the same files
         said = subprocess.run(look, capture_output=True, text=True, check=True).stdout
         assert said.startswith(f"{url}: 1 file left over, 3 B\n"), said
     else:
@@ -270,7 +270,7 @@ def test_what_is_published_but_not_copied_is_kept_when_its_save_has_failed(
             hyperplane.save(frame(1), url, mode="overwrite", storage_options=options)
         patch.setattr(
             ManifestCommit, "finish_interrupted", lambda self, state: None
-        )  # it published just now
+        )  # it has published but not finished
         found = hyperplane.storage.clean(url, older_than=0, storage_options=options)
         assert [name[:8] for name in found.kept] == ["attempt-"]
     assert version_of(url, options) == 1

@@ -41,7 +41,7 @@ def test_one_file_comes_back(base, name):
     if isinstance(obj, pd.DataFrame):
         pd.testing.assert_frame_equal(made, obj)
     elif isinstance(obj, (pl.DataFrame, pa.Table)):
-        # Whole numbers stay such where some are missing.
+        # Integers stay integers if some are missing.
         want = obj.to_pandas()
         if want["n"].isna().any():
             want = want.astype({"n": "Int64"})

@@ -123,7 +123,7 @@ def test_open_for_creation_is_no_commit(s3):
     assert [one["Key"] for one in system.list_multipart_uploads(top)] == ["a"]
     system.clear_multipart_uploads(top)
     assert not system.list_multipart_uploads(top)
-    file.closed = True  # or it is sent once more when it is forgotten
+    file.closed = True  # otherwise it is uploaded again when it is garbage-collected
 
 
 @pytest.mark.parametrize("size", [8, 12 * MB])
@@ -188,7 +188,7 @@ def test_types_and_check_sums_of_amazon(s3):
         assert (entry["size"], entry["ETag"]) == (2, f'"{md5}"')
     with system.open(f"{top}/big", "wb", block_size=5 * 2**20) as file:
         file.write(b"x" * 12 * MB)
-    assert fresh(system, f"{top}/big")["ETag"].endswith('-1"')  # no check sum of the whole
+    assert fresh(system, f"{top}/big")["ETag"].endswith('-1"')  # not the MD5 of the object
 
 
 def test_a_copy_replaces_what_is_there(store):
@@ -255,7 +255,7 @@ def test_a_server_dies_with_its_owner(tmp_path: Path, kind):
     script = (
         "import os, sys, time, pathlib, psutil, servers\n"
         "folder = pathlib.Path(sys.argv[1])\n"
-        # So that the helper, which ends what it has started, does not know the server.
+        # So that the helper, which ends the processes it started, does not know the server.
         "del os.environ['HYPERPLANE_TEST_FAMILY']\n"
         f"with servers.{kind}(folder):\n"
         "    (process,) = psutil.Process().children()\n"

@@ -68,7 +68,7 @@ def test_a_new_run_replaces_the_whole_at_once(url):
     for index in (0, 1, 2):
         hyperplane.save(rows(index), url, shard=(index, 3))
     for index in (0, 1, 2):
-        add = 100 if index else 0  # shard 0 is as it was
+        add = 100 if index else 0  # shard 0 is unchanged
         assert hyperplane.load(url).compute().n.to_list() == list(range(30))
         result = hyperplane.save(
             rows(index, add), url, shard=(index, 3), mode="overwrite", run="second"

@@ -38,7 +38,7 @@ def test_rows_that_no_memory_holds_are_an_error_that_names_them(tmp_path, monkey
     path = _with_rows(tmp_path / "x.parquet", 2**40)
     assert parquet.read_metadata(path).num_rows == 2**40
 
-    def refuse(*args, **kwargs):  # what a machine does that has no such memory
+    def refuse(*args, **kwargs):  # as on a machine with too little memory
         raise pa.ArrowMemoryError("malloc of size 2199023255552 failed")
 
     monkeypatch.setattr(parquet, "read_table", refuse)
@@ -46,7 +46,7 @@ def test_rows_that_no_memory_holds_are_an_error_that_names_them(tmp_path, monkey
         hyperplane.load(path)
     honest = tmp_path / "y.parquet"
     parquet.write_table(pa.table({"a": [1, 2, 3]}), honest)
-    with pytest.raises(MemoryError):  # of a file that is really so large
+    with pytest.raises(MemoryError):  # for a file that is really that large
         hyperplane.load(honest)
 
 

@@ -18,7 +18,7 @@ from hyperplane.storage import arrays
 from hyperplane.storage.manifest_commit import ManifestCommit
 from hyperplane.storage.rename_commit import RenameCommit
 
-# Of text and times, which Zarr may write otherwise one day.
+# Zarr warns that text and times may be encoded differently in the future.
 pytestmark = pytest.mark.filterwarnings("ignore:The data type")
 
 
@@ -157,7 +157,7 @@ def test_an_array_that_is_held_while_it_is_overwritten(place):
     assert load(place).name != token
     with pytest.raises(ReadError, match="load it again"):
         held.compute()
-    # What has not changed is as it was.
+    # Unchanged chunks are not written again.
     assert (held[2:].compute() == np.arange(13.0, 25).reshape(2, 6)).all()
     save(da.zeros((4, 6), chunks=2), place, mode="overwrite")  # no file for a chunk of zeros
     with pytest.raises(ReadError, match="is gone"):
@@ -216,7 +216,7 @@ def test_while_the_store_copies_the_new_version_is_read(faulty_store, monkeypatc
         assert save(new, place, mode="overwrite").written == 3
         held = load(place)
         assert (held.compute() == new.compute()).all()
-    assert not save(new, place).changed  # it copies what was left
+    assert not save(new, place).changed  # it copies the remaining chunks
     assert (held.compute() == new.compute()).all()
     assert (da.from_zarr(place[0], storage_options=place[1]).compute() == new.compute()).all()
 
@@ -242,7 +242,7 @@ def test_a_folder_with_the_number_of_an_older_one_is_another(tmp_path, monkeypat
     place = str(tmp_path / "a.zarr"), {}
     seen = {}
 
-    def numbered(key, path):  # a disk that has only two numbers
+    def numbered(key, path):  # a disk with only two inodes
         return f"{key}-{seen.setdefault(path.stat().st_ino, len(seen) % 2)}"
 
     monkeypatch.setattr("hyperplane.storage.rename_commit._version", numbered)

@@ -110,7 +110,7 @@ def test_without_network_the_host_is_named_and_nothing_else_is_asked(
         pytest.importorskip({"s3": "s3fs", "gs": "gcsfs"}[protocol])
         request.getfixturevalue("file_systems")
     if (call, protocol) == ("save", "https"):
-        return  # refused before, as a place that cannot be written to
+        return  # rejected earlier, as HTTP is read-only
     waited = []
     monkeypatch.setattr(time, "sleep", waited.append)
     url = f"{protocol}://{'no-such-host.invalid' if protocol == 'https' else 'bucket'}/x.parquet"
@@ -119,7 +119,7 @@ def test_without_network_the_host_is_named_and_nothing_else_is_asked(
     message = str(caught.value)
     assert f"the host name {HOSTS[protocol]} is unknown" in message
     assert "sesame" not in message
-    assert set(names) == {HOSTS[protocol]}  # in particular no server of credentials
+    assert set(names) == {HOSTS[protocol]}  # in particular no credential server
     assert waited == []
     assert [one for one in caplog.records if one.exc_info] == []
 

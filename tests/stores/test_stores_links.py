@@ -132,7 +132,7 @@ def test_links_that_lead_nowhere_are_named_at_once_and_once(place):
     asked = [fault.asked for fault in caught.value.faults]
     assert sorted(asked[:3]) == [repr(f"{place}/data/{one}") for one in ("b1.txt", "b10", "b2")]
     assert asked[3:] == [repr(f"{place}/none.csv")]
-    # A glob that matches none of them is none of their business.
+    # A glob that does not match the links is not affected by them.
     assert names(find_files(f"{place}/data/*.csv"), place) == ["data/own.csv"]
 
 
@@ -148,7 +148,7 @@ def test_what_is_neither_file_nor_folder_is_left_out(place):
     link(place, "data/to-pipe", "data/pipe")
     with pytest.raises(RequestError) as caught:
         find_files(place / "data/pipe")
-    # Not "did you mean" what was asked for.
+    # "did you mean" must not repeat the given name.
     assert caught.value.faults[0].advice == "did you mean 'to-pipe'?"
     assert names(find_files(place / "data"), place) == ["data/own.csv"]
 
