@@ -39,7 +39,7 @@ import os, pathlib, sys
 import dask, dask.dataframe as dd, pandas as pd, hyperplane
 from hyperplane.storage import rename_commit
 
-rename_commit._swapped = lambda one, other: False
+rename_commit._try_swap = lambda one, other: False
 rename, done = pathlib.Path.rename, []
 
 def dying(self, to):
