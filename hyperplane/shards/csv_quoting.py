@@ -95,8 +95,8 @@ def _first_offset(text: bytes) -> int:
 def infer_quote_state(text: bytes, at_end: bool, layout: RecordLayout) -> QuoteState | None:
     """Return the quote state near the start of a text, from the first decisive run of quotes.
 
-    The first byte of ``text`` only serves as the neighbor of the second. ``whole`` says whether the
-    file ends with the text. The result is None if more of the file must be read.
+    The first byte of ``text`` only serves as the neighbor of the second. ``at_end`` says whether
+    the file ends with the text. The result is None if more of the file must be read.
     """
     ends = b"\r\n" + layout.separator.encode()
     first = _first_offset(text)

@@ -187,7 +187,7 @@ def staging_folder(commits: CommitProtocol) -> Iterator[str]:
 
 
 def check_writable(commits: CommitProtocol, attempt: str) -> None:
-    """Write an empty probe file, so that a save without rights fails before a long computation."""
+    """Write and remove an empty file, to report missing permissions before any computation."""
     probe = f"{attempt}/probe"
     commits.object_store.put(probe, b"")
     commits.object_store.remove([probe])

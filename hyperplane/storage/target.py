@@ -82,7 +82,7 @@ def resolve_target(
     storage_options: Mapping[str, Any] | None,
     extra_options: Mapping[str, Any] | None = None,
 ) -> Target:
-    """Return the target of a URL; links on local disk are resolved, so that they remain.
+    """Return the target of a URL; of a link on local disk, the file that it leads to.
 
     Raises
     ------

@@ -84,7 +84,7 @@ def decompress(raw: Any, compression: str) -> AbstractContextManager[Any]:
     ----------
     raw : file
         Opened for bytes.
-    packing : str
+    compression : str
         A value of ``COMPRESSIONS``; if empty, ``raw`` itself is returned.
     """
     if not compression:
