@@ -98,13 +98,13 @@ def _write_files(
 
     template, target = zarr_chunks.build_template(obj), commits.target
     refuse = target.url if refuses else ""
-    writing = zarr_chunks.ChunkWriter(target.store, staged, template.documents, existing, refuse)
+    writer = zarr_chunks.ChunkWriter(target.store, staged, template.documents, existing, refuse)
     for name, data in template.documents.items():
-        writing.make_entry(name, data)  # raises before anything is computed
-    put_all = partial(commits.object_store.map_concurrently, lambda item: writing.put(*item))
+        writer.make_entry(name, data)  # raises before anything is computed
+    put_all = partial(commits.object_store.map_concurrently, lambda item: writer.put(*item))
     parts = put_all(list(template.chunks.items()))
     for written in compute_with_progress(
-        zarr_chunks.build_tasks(template, writing), f"saving {target.url}"
+        zarr_chunks.build_tasks(template, writer), f"saving {target.url}"
     ):
         parts += written
     parts += put_all(list(template.documents.items()))

@@ -112,7 +112,7 @@ def write_parts(
     pieces = obj.to_delayed() if hasattr(obj, "to_delayed") else [obj]
     if refuses and len(pieces) != len(existing):
         raise exists_error(request)
-    writing = PartWriteOptions(
+    write_options = PartWriteOptions(
         request.target.store,
         folder,
         request.format,
@@ -123,7 +123,7 @@ def write_parts(
         [
             piece,
             number + len(preceding),
-            writing,
+            write_options,
             existing[number] if number < len(existing) else None,
         ]
         for number, piece in enumerate(pieces)
@@ -143,25 +143,27 @@ def write_parts(
 
 
 def write_part(
-    piece: Any, number: int, writing: PartWriteOptions, existing: ManifestEntry | None
+    piece: Any, number: int, write_options: PartWriteOptions, existing: ManifestEntry | None
 ) -> ManifestEntry:
     """Write one part in a task, unless an equal one exists."""
     with name_part_in_errors(number):
-        encoded = _encode_part(piece, writing.format)
+        encoded = _encode_part(piece, write_options.format)
     sha = hashlib.sha256(encoded.data).hexdigest()
-    prefix = "part-" if writing.shard is None else f"part-{writing.shard:05d}-"
+    prefix = "part-" if write_options.shard is None else f"part-{write_options.shard:05d}-"
     # A task may run twice; only the part named by its result is published.
-    name = f"{prefix}{number:05d}-{secrets.token_hex(4)}{PART_SUFFIXES[writing.format]}"
-    part = ManifestEntry(name, len(encoded.data), sha, encoded.rows, writing.shard, encoded.schema)
+    name = f"{prefix}{number:05d}-{secrets.token_hex(4)}{PART_SUFFIXES[write_options.format]}"
+    part = ManifestEntry(
+        name, len(encoded.data), sha, encoded.rows, write_options.shard, encoded.schema
+    )
     if existing is not None and existing.content == part.content:
-        return replace(existing, shard=writing.shard)
-    if writing.refuse:
+        return replace(existing, shard=write_options.shard)
+    if write_options.refuse:
         raise OutputExists(
-            writing.refuse,
+            write_options.refuse,
             f"part {number} differs from the saved one; pass mode='overwrite' to replace what is "
             "saved, or mode='skip' to keep it",
         )
-    ObjectStore(writing.store).put(f"{writing.folder}/{name}", encoded.data)
+    ObjectStore(write_options.store).put(f"{write_options.folder}/{name}", encoded.data)
     return part
 
 

@@ -214,11 +214,11 @@ def _refusal_error(obj: Any, error: Exception) -> RequestError:
     return RequestError([Fault("obj", f"a {type(obj).__name__}", allowed, advice)])
 
 
-def build_tasks(template: ZarrTemplate, writing: ChunkWriter) -> list[Any]:
+def build_tasks(template: ZarrTemplate, writer: ChunkWriter) -> list[Any]:
     """Return one task per block that writes its chunks; all tasks share one graph."""
-    token = tokenize(writing.folder)
+    token = tokenize(writer.folder)
     # A separate task, so that each worker receives the writer only once.
-    (shared,) = plan.tasks("save-to", token, _return_writer, [[writing]])
+    (shared,) = plan.tasks("save-to", token, _return_writer, [[writer]])
     arguments = [
         [block, path, region, shared] for block, path, region in _iterate_blocks(template.lazy)
     ]
@@ -240,21 +240,21 @@ def _iterate_blocks(
                 yield Delayed(key, work), path, region
 
 
-def _return_writer(writing: ChunkWriter) -> ChunkWriter:
+def _return_writer(writer: ChunkWriter) -> ChunkWriter:
     """Return the writer, as a task."""
-    return writing
+    return writer
 
 
 def write_block(
-    block: Any, path: str, region: tuple[slice, ...], writing: ChunkWriter
+    block: Any, path: str, region: tuple[slice, ...], writer: ChunkWriter
 ) -> list[ManifestEntry]:
     """Write the chunks of one block, in a task."""
     # Chunks of only the fill value are not stored.
     chunks: dict[str, Buffer] = {}
     prefix = f"{path}/" if path else ""
-    documents = writing.documents
+    documents = writer.documents
     document = documents.get(f"{prefix}zarr.json") or documents[f"{prefix}.zarray"]
     # Opening it by path takes as long as writing a small chunk.
     array = zarr.Array.from_dict(StorePath(MemoryStore(chunks), path), json.loads(document))
     array[region] = block
-    return [writing.put(key, data.to_bytes()) for key, data in sorted(chunks.items())]
+    return [writer.put(key, data.to_bytes()) for key, data in sorted(chunks.items())]
