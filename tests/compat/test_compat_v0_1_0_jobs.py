@@ -25,12 +25,13 @@ from typer.testing import CliRunner
 from hyperplane.cli import app
 from hyperplane.errors import RequestError
 from hyperplane.jobs import JobHandle, list_jobs
+from scripts.compat.fixtures.relocation import SYSTEM, this_system
 
 pytestmark = pytest.mark.process
 
 LIMIT = 150
 #: Jobs that had not ended when their supervisor was killed.
-OPEN = ("lost", "unwatched", "marked", "pending", "pending-function", "slurm")
+OPEN = ("lost", "unwatched", "marked", "running", "stopped", "pending", "pending-function", "slurm")
 ENDED = ("succeeded", "notebook", "retried", "failed", "chunks", "late", "late-step", "function",
          "cancelled", "nightly")  # fmt: skip
 SECRET = "s3cret-and-long"
@@ -43,15 +44,74 @@ def run(*words: str) -> str:
     return done.stdout
 
 
+#: What the program around a step does in 0.1.0.
+STEP = """
+import fcntl, os, sys
+traces, system = sys.argv[1:]
+lock = open(traces + ".lock", "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+started = open("/proc/self/stat").read().rpartition(")")[2].split()[19]
+with open(traces + ".pid", "w") as file:
+    file.write(f"{os.getpid()} {started} {system}")
+print("begun", flush=True)
+sys.stdin.readline()
+with open(traces + ".exit", "w") as file:
+    file.write("0".ljust(16))
+"""
+
+
+class OldStep:
+    """A step that 0.1.0 has started, and that runs after its supervisor was killed.
+
+    Parameters
+    ----------
+    job : JobHandle
+        A job with one step.
+    """
+
+    def __init__(self, job: JobHandle) -> None:
+        [attempt] = job.attempts
+        traces = Path(job.job.folder, attempt.log).with_suffix("")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", STEP, traces, this_system()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"begun\n"
+
+    def finish(self) -> None:
+        """Let it end well."""
+        self.process.communicate(b"\n", timeout=LIMIT)
+
+    def wait_until_killed(self) -> None:
+        """Wait for an end from outside; a process that is not waited for counts as running."""
+        self.process.wait(LIMIT)
+        self.process.communicate()
+
+
+def another_boot(submission: Path) -> None:
+    """Change a submission into one of this machine before it was started again."""
+    document = json.loads(submission.read_text())
+    assert document["system"] == this_system()
+    submission.write_text(json.dumps({**document, "system": SYSTEM}))
+
+
 class Resumed:
     """A store of 0.1.0 after this version has resumed the jobs in it."""
 
     def __init__(self, release: Release) -> None:
         self.place, self.then = release.place, release.expected("jobs")
-        # What somebody does first of all; it starts a supervisor.
+        another_boot(self.job("pending-function").job.place / "submission.json")
+        self.running = {name: OldStep(self.job(name)) for name in ("running", "stopped")}
+        # This command starts a supervisor.
         listed = json.loads(run("job", "list", "--limit", "100", "--json"))
         self.listed = {job["name"]: job for job in listed}
-        self._run_batch_jobs()
+        self._run_batch_jobs()  # they wait until the supervisor has looked at all jobs
+        self.running["running"].finish()
+        run("job", "cancel", self.then["stopped"]["id"])
+        self.running["stopped"].wait_until_killed()
         self.status = {name: self.job(name).wait(LIMIT) for name in OPEN}
 
     def job(self, name: str) -> JobHandle:
@@ -188,6 +248,17 @@ def test_a_step_that_ended_while_no_supervisor_ran_is_not_repeated(resumed: Resu
     assert resumed.status["unwatched"] == "done"
     assert resumed.attempts("unwatched") == [("only", -1, 1, "done")]
     assert resumed.job("unwatched").logs() == "unwatched\n"
+
+
+def test_a_step_that_runs_is_waited_for(resumed: Resumed) -> None:
+    assert resumed.status["running"] == "done"
+    assert resumed.attempts("running") == [("only", -1, 1, "done")]
+
+
+def test_a_step_that_runs_is_ended(resumed: Resumed) -> None:
+    assert resumed.status["stopped"] == "cancelled"
+    assert resumed.attempts("stopped") == [("only", -1, 1, "cancelled")]
+    assert resumed.running["stopped"].process.returncode == -signal.SIGTERM
 
 
 def test_jobs_that_no_supervisor_had_begun_are_run(resumed: Resumed) -> None:
