@@ -1,0 +1,41 @@
+"""The program that makes the fixtures of a release runs with this version."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from released import DATA
+from scale import FULL
+
+from scripts.compat import fixtures
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_its_modules_are_imported() -> None:
+    for module in pkgutil.iter_modules(fixtures.__path__):
+        importlib.import_module(f"{fixtures.__name__}.{module.name}")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not FULL, reason="takes half a minute: at full scale")
+def test_it_makes_all_that_an_earlier_version_has_made(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", fixtures.__name__, "--into", str(tmp_path / "now")]
+    subprocess.run(words, cwd=ROOT, check=True, timeout=250)
+    before = DATA / "v0.1.0"
+    for folder in ("place", "place/saved", "place/jobs", "expected"):
+        made = {file.name for file in (tmp_path / "now" / folder).iterdir()}
+        had = {file.name for file in (before / folder).iterdir() if "supervisor" not in file.name}
+        assert had <= made
+    for name in ("jobs", "saved"):
+        now, then = (
+            json.loads((top / "expected" / f"{name}.json").read_text())
+            for top in (tmp_path / "now", before)
+        )
+        assert then.keys() <= now.keys()
