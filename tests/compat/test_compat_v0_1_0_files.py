@@ -6,19 +6,19 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import dask.config
 import pytest
 import yaml
-from released import Release, contains
+from release import Release, contains
 from typer.testing import CliRunner
 
 from hyperplane.cli import app
 from hyperplane.jobs import Pipeline, read_pipeline
-from scripts.compat.fixtures.settings import in_force
+from scripts.compat.fixtures.configuration import in_force
 
 #: Options of ``job render`` as they were given to 0.1.0.
 RENDERED = {
@@ -34,7 +34,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 @pytest.fixture
 def configuration(release: Release) -> Iterator[dict[str, Any]]:
-    """What 0.1.0 has read of a user's file and variables; they are in force for the test."""
+    """Put a user's file and variables in force; the values that 0.1.0 has read."""
     variables = json.loads((release.place / "variables.json").read_text())
     dask.config.refresh(paths=[str(release.place / "dask")], env=variables)
     yield release.expected("configuration")
@@ -50,11 +50,6 @@ def test_each_key_of_the_configuration_means_the_same(configuration: dict[str, A
 def test_a_variable_wins_over_the_file(configuration: dict[str, Any]) -> None:
     assert configuration["engine ssh"]["hosts"] == ["three"]
     assert in_force()["memory"]["distributed.worker.memory.pause"] == 0.85
-
-
-def lines_in(warnings: Iterable[str]) -> list[str]:
-    """The lines of a file that warnings name."""
-    return re.findall(r"line \d+", "\n".join(warnings))
 
 
 @pytest.mark.parametrize("name", ["every.yaml", "older.yaml"])
@@ -92,7 +87,7 @@ def test_rendered_files_are_replaced_by_those_of_this_version(
 
 
 def programs(release: Release) -> set[str]:
-    """Modules and files of the package that rendered files and queued batch jobs run by name."""
+    """Modules and files of the package that rendered files and queued batch jobs name."""
     found = set()
     for file in [*release.place.rglob("*.sbatch"), *release.place.glob("slurm/*/script")]:
         found |= set(re.findall(r"\S+/(hyperplane/\S+\.py)", file.read_text()))

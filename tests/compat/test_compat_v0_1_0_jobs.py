@@ -19,7 +19,7 @@ import dask.config
 import psutil
 import pytest
 import yaml
-from released import Release, contains
+from release import Release, contains
 from typer.testing import CliRunner
 
 from hyperplane.cli import app
@@ -38,13 +38,13 @@ SECRET = "s3cret-and-long"
 
 
 def run(*words: str) -> str:
-    """Run a command in this process; what it prints."""
+    """Return the output of a command that runs in this process."""
     done = CliRunner().invoke(app, list(words))
     assert done.exit_code == 0, done.output
     return done.stdout
 
 
-#: What the program around a step does in 0.1.0.
+#: The files of a running step, as the step wrapper of 0.1.0 writes them.
 STEP = """
 import fcntl, os, sys
 traces, system = sys.argv[1:]
@@ -61,7 +61,7 @@ with open(traces + ".exit", "w") as file:
 
 
 class OldStep:
-    """A step that 0.1.0 has started, and that runs after its supervisor was killed.
+    """A step of 0.1.0 that runs on after its supervisor was killed.
 
     Parameters
     ----------
@@ -82,17 +82,17 @@ class OldStep:
         assert self.process.stdout.readline() == b"begun\n"
 
     def finish(self) -> None:
-        """Let it end well."""
+        """Let the step end with exit code 0."""
         self.process.communicate(b"\n", timeout=LIMIT)
 
     def wait_until_killed(self) -> None:
-        """Wait for an end from outside; a process that is not waited for counts as running."""
+        """Reap the killed process: a zombie counts as running."""
         self.process.wait(LIMIT)
         self.process.communicate()
 
 
 def another_boot(submission: Path) -> None:
-    """Change a submission into one of this machine before it was started again."""
+    """Change the boot of a submission, as if the machine had been started again since."""
     document = json.loads(submission.read_text())
     assert document["system"] == this_system()
     submission.write_text(json.dumps({**document, "system": SYSTEM}))
@@ -108,7 +108,8 @@ class Resumed:
         # This command starts a supervisor.
         listed = json.loads(run("job", "list", "--limit", "100", "--json"))
         self.listed = {job["name"]: job for job in listed}
-        self._run_batch_jobs()  # they wait until the supervisor has looked at all jobs
+        # Returns after the supervisor has looked at all jobs.
+        self._run_batch_jobs()
         self.running["running"].finish()
         run("job", "cancel", self.then["stopped"]["id"])
         self.running["stopped"].wait_until_killed()
@@ -151,10 +152,10 @@ class Resumed:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
-    """What 0.1.0 has written, in force as the folder of jobs; no supervisor is left after it."""
+    """Files of 0.1.0, with its folder of jobs in force; the supervisor is ended afterwards."""
     release = Release("0.1.0", tmp_path_factory.mktemp("jobs") / "release")
     home = release.place / "jobs"
-    # Under other names, so that only the numbers that 0.1.0 has written down lead to them.
+    # With other job names, so that only the numbers in the files of 0.1.0 match.
     array = next(
         one for one in (release.place / "slurm").rglob("options") if "--array" in one.read_text()
     )

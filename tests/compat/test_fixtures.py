@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from released import DATA
+from release import DATA
 from scale import FULL
 
 from scripts.compat import fixtures

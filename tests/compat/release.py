@@ -1,4 +1,4 @@
-"""What released versions have written, copied to where a test reads it."""
+"""Copies of the files that released versions have written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DATA = Path(__file__).parent / "data"
 
 
 class Release:
-    """A copy of all that one version has written, as if it had been written here.
+    """A copy of all files of one version, with the paths and the machine of this test.
 
     Parameters
     ----------
@@ -30,12 +30,12 @@ class Release:
         self.top, self.place = top, relocation.copy_to(top, DATA / f"v{version}")
 
     def expected(self, name: str) -> Any:
-        """Return what that version itself has read of what it had written."""
+        """Return what that version has read from its own files."""
         return json.loads((self.top / "expected" / f"{name}.json").read_text())
 
 
 def contains(found: Any, expected: Any, path: str = "") -> list[str]:
-    """List where values differ; keys that are found beside the expected ones are new."""
+    """List the differences; a key that is not expected is none, because versions add keys."""
     if isinstance(expected, dict) and isinstance(found, dict):
         return [
             difference
