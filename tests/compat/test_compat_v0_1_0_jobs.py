@@ -282,6 +282,9 @@ def test_batch_jobs_in_the_queue_of_slurm_are_waited_for(resumed: Resumed) -> No
         ("years", 1, 1, "done"),
     ]
     assert sorted(one.name for one in (resumed.place / "slurm").glob("1??")) == ["100", "101"]
+    # A number that is not in the queue would be asked for by itself.
+    asked = (resumed.place / "slurm" / "asked").read_text().splitlines()
+    assert [line for line in asked if not line.startswith("squeue --me ")] == []
     logs = {
         log.parent.name: log.read_text()
         for log in Path(resumed.job("slurm").job.folder).rglob("*.log")
