@@ -15,7 +15,7 @@ from typing import Any
 
 import dask.config
 import pytest
-from released import Release, contains, digest, record_folder, shared_record_folder, started
+from release import Release, contains, digest, record_folder, shared_record_folder, started
 from typer.testing import CliRunner
 
 import hyperplane
@@ -68,7 +68,7 @@ def list_a_cluster(release: Release, folder: Path, engine: str, pid: int) -> dic
 
 
 def listed() -> list[dict[str, Any]]:
-    """What the command says of the clusters that run."""
+    """Return the clusters that ``hyperplane cluster list`` shows."""
     done = CliRunner().invoke(app, ["cluster", "list", "--json"])
     assert done.exit_code == 0, done.output
     return list(json.loads(done.stdout))
@@ -179,7 +179,7 @@ def test_the_sizes_of_pools_at_submission_are_read(release: Release) -> None:
 
 
 class OldSupervisor(threading.Thread):
-    """What a supervisor of 0.1.0 holds and answers while it runs.
+    """The lock and the socket of a running supervisor of 0.1.0.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def test_a_supervisor_of_0_1_0_that_runs_is_told_of_new_jobs(
         job = submit(Pipeline.from_steps("told", [step]))
         assert job.status == "pending"
     told = [message[job.id] for message in supervisor.heard if job.id in message]
-    # It refuses fields that it does not know.
+    # A supervisor of 0.1.0 refuses other fields.
     assert [sorted(one) for one in told] == [["environment"]]
     assert told[0]["environment"]["TZ"] == "UTC"
     assert not list(home.glob("supervisor-*.log"))  # no other one was started
