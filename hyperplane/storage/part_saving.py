@@ -130,9 +130,9 @@ def write_parts(
     ]
     if hasattr(obj, "to_delayed"):
         # Imports dask.dataframe and Polars, which take a second, so only for collections.
-        from hyperplane.collections.frames import plan
+        from hyperplane.collections.frames import task_graph
 
-        tasks = plan.tasks(
+        tasks = task_graph.make_tasks(
             "save", tokenize(request.target.path, folder), write_part, task_arguments
         )
         parts = compute_with_progress(tasks, f"saving {request.target.url}")

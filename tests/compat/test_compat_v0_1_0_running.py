@@ -165,9 +165,9 @@ def test_attempts_that_are_pods_are_read(release: Release) -> None:
     runner = create_runner("kubernetes", {}, kept.runner)
     for attempt, code in zip(attempts, (-9, 0), strict=True):
         traces = job.place / Path(attempt.log).with_suffix("")
-        process = runner.found(Command((), {}, "", traces))
+        process = runner.reattach(Command((), {}, "", traces))
         assert process.exit_code() == code
-        assert process.gone_at() == traces.with_suffix(".exit").stat().st_mtime
+        assert process.end_time() == traces.with_suffix(".exit").stat().st_mtime
 
 
 def test_the_sizes_of_pools_at_submission_are_read(release: Release) -> None:
