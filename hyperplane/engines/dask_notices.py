@@ -19,7 +19,7 @@ from distributed.core import Status
 
 #: Messages of a scheduler and a nanny when a cluster closes while it holds results or runs tasks.
 _LOST, _KILLED = "caused the cluster to lose", "Worker process still alive after "
-#: Message of a worker about a task that is canceled because the worker closes.
+#: Message of a worker about a task that is cancelled because the worker closes.
 _CANCELLED = "Async instruction for <Task cancelled "
 
 # Reentrant: the garbage collector can release a cluster at any line, also within this module.
@@ -86,7 +86,7 @@ def without_closing_notices() -> Iterator[None]:
 
 
 def dask_setup(worker: Any) -> None:
-    """Suppress messages about tasks that are canceled as the worker closes; a worker preload."""
+    """Suppress messages about tasks that are cancelled as the worker closes; a worker preload."""
 
     def is_shown(record: logging.LogRecord) -> bool:
         is_open = getattr(worker, "status", None) in (Status.running, Status.paused)

@@ -72,7 +72,7 @@ class IdleGuard(SchedulerPlugin):
         if held:
             if not self._warned:
                 logger.warning(
-                    "cluster idle for %.0f s but not closed: clients hold %d results on it; "
+                    "cluster idle for %.0f s but not closed: %d results are held on it; "
                     "delete the futures or close the cluster",
                     now - self.used_at,
                     held,

@@ -193,7 +193,7 @@ class _GatewayHandle:
         self.release()
 
 
-class KubernetesApi:
+class FakeKubernetesApi:
     """The API of a Kubernetes whose operator is quick."""
 
     kr8s = None

@@ -54,8 +54,8 @@ class TestAvailable:
     @pytest.mark.parametrize(
         ("count", "visible", "missing", "reason"),
         [
-            (0, None, (), "no NVIDIA GPU is visible here"),
-            (0, None, ("dask_cuda",), "no NVIDIA GPU is visible here"),
+            (0, None, (), "no NVIDIA GPU is visible"),
+            (0, None, ("dask_cuda",), "no NVIDIA GPU is visible"),
             (2, "", (), "CUDA_VISIBLE_DEVICES='' hides the 2 NVIDIA GPUs of this machine"),
             (1, None, ("dask_cuda",), "it needs dask-cuda: pip install 'hyperplane[gpu]'"),
         ],
@@ -70,12 +70,12 @@ class TestAvailable:
 
     def test_says_how_many(self, here: Here) -> None:
         here(4, "2,3")
-        assert cuda.CudaEngine().available() == Availability(True, "2 NVIDIA GPUs here")
+        assert cuda.CudaEngine().available() == Availability(True, "2 NVIDIA GPUs on this machine")
 
     def test_a_start_by_name_is_refused_with_the_reason(self, here: Here) -> None:
         here(0)
         plan = hyperplane.plan_cluster(engine="cuda", **PUBLISHED)
-        with pytest.raises(EngineUnavailable, match="engine cuda: no NVIDIA GPU is visible here"):
+        with pytest.raises(EngineUnavailable, match="engine cuda: no NVIDIA GPU is visible"):
             hyperplane.start(plan)
 
 
@@ -91,7 +91,7 @@ class TestAuto:
         here(1)
         plan = hyperplane.plan_cluster(**PUBLISHED)
         assert plan.engine == "cuda"
-        assert "engine auto: cuda, 1 NVIDIA GPU here" in plan.notes
+        assert "engine auto: cuda, 1 NVIDIA GPU on this machine" in plan.notes
 
     def test_takes_the_local_one_when_none_are(self, here: Here) -> None:
         here(1)
@@ -99,7 +99,7 @@ class TestAuto:
 
     def test_says_why_not(self, here: Here) -> None:
         here(0)
-        with pytest.raises(EngineUnavailable, match="cuda: no NVIDIA GPU is visible here"):
+        with pytest.raises(EngineUnavailable, match="cuda: no NVIDIA GPU is visible"):
             hyperplane.plan_cluster(**PUBLISHED)
 
 

@@ -206,4 +206,4 @@ def test_usable_says_that_no_server_was_asked(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     usable, reason = GatewayEngine().available()
     assert usable
-    assert "whether it answers is seen when a cluster starts" in reason
+    assert "it is contacted when a cluster starts" in reason

@@ -101,12 +101,12 @@ def _response(status: int) -> aiohttp.ClientResponseError:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (_response(401), "does not let user 'ada' in (401)"),
-        (_response(403), "forbids it (403): said so"),
+        (_response(401), "refuses the login of user 'ada' (401)"),
+        (_response(403), "forbids the request (403): said so"),
         (_response(502), "does not answer (502)"),
         (_response(418), "answered 418: said so"),
-        (GatewayServerError("broken"), "says: broken"),
-        (GatewayClusterError("cluster x is not running"), "says: cluster x is not running"),
+        (GatewayServerError("broken"), "reports: broken"),
+        (GatewayClusterError("cluster x is not running"), "reports: cluster x is not running"),
         (ModuleNotFoundError("no", name="kerberos"), "not installed: kerberos"),
         (OSError("timed out"), "through the proxy gateway://a:80"),
     ],

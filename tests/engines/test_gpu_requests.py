@@ -200,9 +200,9 @@ class TestEngines:
         [fault] = caught.value.faults
         assert (fault.where, fault.allowed) == (
             "ngpus",
-            "nothing: no option of the gateway is told of it",
+            "nothing: no option of the gateway receives it",
         )
-        assert "plan_options which is: OPTION: ngpus" in fault.advice
+        assert "plan_options: OPTION: ngpus" in fault.advice
 
     @pytest.mark.process
     def test_hosts_are_told_how_many(self) -> None:
@@ -315,8 +315,8 @@ class TestHost:
         monkeypatch.undo()
         fake(1)
         assert ssh_gpus.gpu_fault({"ngpus": 1, "place": 0}) == ""
-        assert ssh_gpus.gpu_fault(told).startswith(
-            "the node needs 1 GPU beside 1 of other nodes of the cluster and the host has 1 GPU "
-        )
+        fault = ssh_gpus.gpu_fault(told)
+        assert fault.startswith("the node needs 1 GPU in addition to 1 of other nodes")
+        assert "but the host has 1 GPU for this user" in fault
         assert ssh_gpus.gpu_fault({"ngpus": 0, "place": 0}) == ""
         assert ssh_gpus.gpu_fault({}) == ""

@@ -18,9 +18,9 @@ from distributed import Scheduler
 from distributed.core import Status
 from interrupted_starts import (
     SHORT,
+    FakeKubernetesApi,
     GatewayServer,
     HostConnection,
-    KubernetesApi,
     Lines,
     OpenClient,
     World,
@@ -112,7 +112,7 @@ def kubernetes(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPla
 
     usable = (True, "")
     patch.setattr(kubernetes_engine.KubernetesEngine, "available", lambda engine: usable)
-    patch.setattr(resource, "KubernetesApi", lambda namespace: KubernetesApi(world))
+    patch.setattr(resource, "KubernetesApi", lambda namespace: FakeKubernetesApi(world))
     patch.setattr(resource.DaskClusterResource, "wait_for_scheduler", soon)
     patch.setattr(HyperplaneKubeCluster, "_reach_scheduler", soon)
     options = {"image": "registry.example/flights:1", "security": "none"}
@@ -179,7 +179,7 @@ def test_a_cluster_of_kubernetes_is_ours_when_the_answer_says_so(taken: bool) ->
     async def create(kind: str, content: Any, version: str) -> Any:
         await asyncio.sleep(10 * SHORT)
         if taken:
-            raise hyperplane.StartFailed(ENGINE, "there is one of that name already")
+            raise hyperplane.StartFailed(ENGINE, "the name already exists")
         return {}
 
     async def interrupted() -> DaskClusterResource:

@@ -74,8 +74,8 @@ def test_an_image_of_root_is_explained() -> None:
 @pytest.mark.parametrize(
     ("ended", "words"),
     [
-        ({"reason": "Error", "exitCode": 1}, "ended with status 1"),
-        ({"reason": "OOMKilled", "exitCode": 137}, "0.7 GB: ask for more with ram_gb_per_proc"),
+        ({"reason": "Error", "exitCode": 1}, "ended with exit code 1"),
+        ({"reason": "OOMKilled", "exitCode": 137}, "0.7 GB: raise ram_gb_per_proc"),
     ],
 )
 def test_a_container_that_ends_again_and_again(ended: dict[str, Any], words: str) -> None:
@@ -106,7 +106,7 @@ def test_a_quota_is_told_though_there_is_no_pod() -> None:
     refused = event("FailedCreate", "exceeded quota: memory")
     refused["involvedObject"] = {"kind": "ReplicaSet", "name": "flights-worker-1-abc"}
     assert "exceeded quota" in pod_status.summary([], [refused])
-    assert pod_status.summary([], []) == "No pod is there yet."
+    assert pod_status.summary([], []) == "No pod exists yet."
 
 
 def test_pods_are_counted_by_what_they_do() -> None:
@@ -137,11 +137,11 @@ def test_each_end_for_memory_is_told_once() -> None:
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (401, "does not know you"),
+        (401, "refuses the login"),
         (403, "not allowed to create daskclusters in namespace 'lab'.*rbac.yaml"),
         (409, "Use another name"),
         (422, "refuses the manifest"),
-        (500, "answers 500"),
+        (500, "answered 500"),
     ],
 )
 def test_what_the_api_server_refuses(status: int, words: str) -> None:

@@ -117,7 +117,7 @@ def test_an_operator_that_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     kubectl("-n", "dask-operator", "wait", "--for=delete", "pod", "-l", "app=operator")
     try:
         found = str(failure())
-        assert "the operator of dask-kubernetes made nothing of the cluster in 3 s" in found
+        assert "the operator of dask-kubernetes did not react to the cluster within 3 s" in found
     finally:
         _operator_again()
 

@@ -247,7 +247,7 @@ def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         (tmp_path / name).touch(mode=0o755)
     usable, reason = SlurmEngine().available()
     assert usable
-    assert "whether Slurm answers is seen when a cluster starts" in reason
+    assert "Slurm is contacted when a cluster starts" in reason
     with monkeypatch.context() as patch:
         patch.setattr("importlib.util.find_spec", lambda name: None)
         assert "pip install 'hyperplane[slurm]'" in SlurmEngine().available().reason

@@ -78,7 +78,7 @@ def test_reasons_that_do_not_pass_end_a_start(
 def test_reasons_that_pass_are_told(squeue: Path, tmp_path: Path, reason: str) -> None:
     program(squeue, f"echo '7|PENDING|30:00|{reason}'")
     said = job_messages.StartupMonitor(lambda: {"flights-0": "7"}, tmp_path, lambda: {"7"})()
-    assert said.startswith("squeue says: 1 job PENDING")
+    assert said.startswith("squeue reports: 1 job PENDING")
     assert (reason in said) == (reason != "None")
 
 
@@ -96,7 +96,7 @@ def test_a_job_that_ends_early_ends_the_start_with_what_it_printed(
 @pytest.mark.parametrize(
     ("incomplete", "ends"),
     [
-        ({"8"}, "Raise timeout to wait longer, or ask for less"),
+        ({"8"}, "Raise timeout to wait longer, or request less"),
         ({"7", "8"}, "the end of what job 7 printed:\nworker speaks"),
     ],
 )
@@ -150,5 +150,5 @@ def test_memory_is_named_where_slurm_says_it_in_the_output_of_the_job_only(tmp_p
     (tmp_path / "flights-7.log").write_text(f"{said} memory limit\n")
     told = SlurmJobStatus("FAILED", "JobLaunchFailure", "30:00")
     text = job_messages.explain_end(SlurmSettings(), tmp_path, "7", "flights-0", told)
-    assert "used more memory than it asked for. Give ram_gb_per_proc more" in text
+    assert "used more memory than it requested. Raise ram_gb_per_proc" in text
     assert text.endswith("memory limit")

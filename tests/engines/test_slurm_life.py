@@ -39,7 +39,7 @@ def test_a_start_whose_workers_are_there_as_far_as_their_jobs_run_says_so() -> N
     with pytest.raises(hyperplane.StartTimeout, match="1 of 2 worker processes came") as caught:
         start(num_workers=2, cores_per_worker=8, timeout=30)
     assert "1 job PENDING" in str(caught.value)
-    assert str(caught.value).endswith("Raise timeout to wait longer, or ask for less")
+    assert str(caught.value).endswith("Raise timeout to wait longer, or request less")
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_a_start_whose_workers_are_there_as_far_as_their_jobs_run_says_so() -> N
         ({}, {"ram_gb_per_proc": 900}, "sbatch refused the job: .*Memory specification"),
         ({}, {"num_workers": 1, "nprocs": 3, "ngpus": 1, "nthreads": 99}, "another partition"),
         ({"partition": "short", "walltime": "1 hour"}, {}, "PartitionTimeLimit.*shorter"),
-        ({"python": "/no/python"}, {}, "ended before its workers came"),
-        ({"prologue": ["exit 7"]}, {}, "ended before its workers came"),
+        ({"python": "/no/python"}, {}, "ended before its workers connected"),
+        ({"prologue": ["exit 7"]}, {}, "ended before its workers connected"),
     ],
 )
 def test_what_will_never_start_fails_at_once(
@@ -151,7 +151,7 @@ def test_a_slurm_that_does_not_answer_at_the_end_is_told_of(
     with monkeypatch.context() as patch:
         patch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         cluster.close()
-    assert f"does not say that jobs have ended: scancel {number}" in caplog.text
+    assert f"did not confirm that jobs ended; run: scancel {number}" in caplog.text
     until(lambda: queue() == {})  # its workers have no scheduler any more
 
 

@@ -1,7 +1,7 @@
-"""Which GPUs this process may use, found without a CUDA context of its own.
+"""Detect the GPUs that this process may use, without creating a CUDA context.
 
-A context would hold memory on a GPU, and dask-cuda wants none before each worker process has been
-given its GPU.
+A context would hold GPU memory, and dask-cuda needs this process to have none when it assigns GPUs
+to worker processes.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import NamedTuple
 
 ROOT = Path("/")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
-#: Seconds that nvidia-smi may take; on an idle machine the driver may have to be loaded first.
+#: Seconds that nvidia-smi may take; it may have to load the driver first.
 PATIENCE = 20.0
 
 
 class Gpus(NamedTuple):
-    """The GPUs of this machine.
+    """GPUs of this machine.
 
     Parameters
     ----------
-    here : int
-        How many the driver knows.
+    installed : int
+        Number of GPUs that the driver knows.
     visible : tuple of str
-        Those this process may use, as ``CUDA_VISIBLE_DEVICES`` names them.
+        GPUs that this process may use, named as in ``CUDA_VISIBLE_DEVICES``.
     limit : str or None
-        What ``CUDA_VISIBLE_DEVICES`` says; None when it is not set.
+        Value of ``CUDA_VISIBLE_DEVICES``; None if it is not set.
     """
 
     installed: int
@@ -38,12 +38,12 @@ class Gpus(NamedTuple):
 
 
 def gpus(root: Path = ROOT) -> Gpus:
-    """The GPUs that are here and those that this process may use.
+    """Return the installed GPUs and those that this process may use.
 
     Parameters
     ----------
     root : Path
-        Where ``/proc`` is; other than ``/`` in tests.
+        Parent of ``/proc``; tests replace it.
     """
     installed = _installed(root)
     limit = os.environ.get(VARIABLE)
@@ -52,7 +52,7 @@ def gpus(root: Path = ROOT) -> Gpus:
 
 
 def _named(limit: str, installed: int) -> tuple[str, ...]:
-    """The GPUs that ``CUDA_VISIBLE_DEVICES`` names; CUDA reads up to the first bad name."""
+    """Return the GPUs in ``CUDA_VISIBLE_DEVICES``; as CUDA does, stop at the first invalid name."""
     found: list[str] = []
     if not installed:
         return ()
@@ -66,7 +66,7 @@ def _named(limit: str, installed: int) -> tuple[str, ...]:
 
 
 def _installed(root: Path) -> int:
-    """How many GPUs the driver knows, by the first that can say: NVML, nvidia-smi, the kernel."""
+    """Return the number of GPUs according to NVML, nvidia-smi or the kernel, in that order."""
     return _by_nvml() or _by_nvidia_smi() or _by_kernel(root)
 
 
@@ -87,7 +87,7 @@ def _by_nvml() -> int:
 
 
 def _nvml() -> ModuleType | None:
-    """The Python module of NVML, which dask-cuda brings."""
+    """Return the Python module of NVML, a dependency of dask-cuda, or None."""
     try:
         import pynvml  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
@@ -101,7 +101,7 @@ def _by_nvidia_smi() -> int:
     if program is None:
         return 0
     try:
-        listed = subprocess.run(  # noqa: S603 - no shell, and nothing in it is from outside
+        listed = subprocess.run(  # noqa: S603 - constant arguments, no shell
             [program, "--list-gpus"],
             capture_output=True,
             text=True,
