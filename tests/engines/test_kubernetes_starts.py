@@ -69,7 +69,7 @@ def test_a_worker_that_ends_as_it_starts() -> None:
 def test_no_node_has_such_labels_or_so_much_room() -> None:
     found = failure(node_selector={"disk": "none"}, timeout=50)
     assert isinstance(found, hyperplane.StartTimeout)
-    assert "0 of 1 worker process came" in str(found)
+    assert "0 of 1 worker process connected" in str(found)
     assert "node(s) didn't match" in str(found)
     found = failure(cores_per_worker=94, nthreads=90, options={"cpu_reserved": 1}, timeout=50)
     assert "Insufficient cpu" in str(found)
@@ -104,7 +104,7 @@ def test_a_name_that_is_taken() -> None:
     kubectl("-n", "dask-operator", "scale", "deployment/operator", "--replicas=0")
     try:
         kubectl("-n", NAMESPACE, "create", "-f", "-", text=json.dumps(taken))
-        assert "one of that name already" in str(failure(name="taken"))
+        assert "the name already exists" in str(failure(name="taken"))
         assert clusters() == ["daskcluster.kubernetes.dask.org/taken"], "it is not ours to delete"
     finally:
         kubectl("-n", NAMESPACE, "delete", "daskcluster", "taken", "--ignore-not-found")

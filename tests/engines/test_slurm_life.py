@@ -36,7 +36,9 @@ def test_a_start_that_finds_the_queue_full_says_so() -> None:
 
 
 def test_a_start_whose_workers_are_there_as_far_as_their_jobs_run_says_so() -> None:
-    with pytest.raises(hyperplane.StartTimeout, match="1 of 2 worker processes came") as caught:
+    with pytest.raises(
+        hyperplane.StartTimeout, match="1 of 2 worker processes connected"
+    ) as caught:
         start(num_workers=2, cores_per_worker=8, timeout=30)
     assert "1 job PENDING" in str(caught.value)
     assert str(caught.value).endswith("Raise timeout to wait longer, or request less")

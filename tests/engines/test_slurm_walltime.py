@@ -39,6 +39,6 @@ def test_results_move_to_others_before_the_walltime_ends_a_worker(
         time.sleep(10)
         cluster.scale(2)
         client.wait_for_workers(2, timeout=45)  # before the first one leaves
-        until(lambda: "left 60 seconds after it began" in caplog.text, 90)
+        until(lambda: "retired 60 seconds after its start" in caplog.text, 90)
         assert not first & set(client.nthreads())
         assert future.result() == pid, "computed again"

@@ -38,7 +38,7 @@ def places(found: dict[str, Any]) -> list[dict[str, Any]]:
     return [found["client"], found["scheduler"], *found["workers"].values()]
 
 
-class SlurmJobStatus:
+class FakeClient:
     """A client that tells what it was given."""
 
     def __init__(self, found: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ class SlurmJobStatus:
 
 
 def check(found: dict[str, Any], **settings: Any) -> None:
-    versions.check(cast(Client, SlurmJobStatus(found)), "ssh", RemoteSettings(**settings))
+    versions.check(cast(Client, FakeClient(found)), "ssh", RemoteSettings(**settings))
 
 
 def test_all_that_must_agree_is_told_of_every_process(told: dict[str, Any]) -> None:
