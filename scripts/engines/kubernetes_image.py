@@ -1,6 +1,6 @@
 """Write the two images of the test cluster from this machine's files, without Docker or registry.
 
-``kubernetes_image.py FOLDER`` writes ``FOLDER/pause.tar`` and ``FOLDER/dask.tar``. The second contains
+``kubernetes_image.py FOLDER`` writes ``FOLDER/pause.tar`` and ``FOLDER/dask.tar``. The second has
 only the Python that runs this script, the packages of :data:`WANTED` and their dependencies in the
 versions installed here, bash and sleep, and the shared libraries that they load.
 """

@@ -4,11 +4,12 @@
     scripts/engines/run_tests.py ssh slurm gateway
     scripts/engines/run_tests.py kubernetes --only 'main_job or deleted'
 
-Such tests mostly wait: for a process to start, or for Slurm's next scheduling cycle. Each test file runs in a pytest process with its own services, temporary directory and job home; the
-files of kubernetes share one process, because there is one Kubernetes on a machine. At the end the
-output of each process that failed is printed, then the time of each engine and the slowest tests.
-The exit status is 0 when every process has succeeded. Ctrl-C or SIGTERM ends all of them, with
-their services.
+Such tests mostly wait: for a process to start, or for Slurm's next scheduling cycle. Each test file
+runs in a pytest process with its own services, temporary directory and job home; the files of
+kubernetes share one process, because a machine runs only one Kubernetes. At the end the output of
+each process that failed is printed, then the time of each engine and the slowest tests. The exit
+status is 0 when every process has succeeded. Ctrl-C or SIGTERM ends all of them, with their
+services.
 """
 
 # ruff: noqa: T201 - it prints its results

@@ -1,4 +1,4 @@
-"""Attaching to a cluster that does not answer, and where the list of clusters cannot be read."""
+"""Attach to a cluster that does not answer, or when the list of clusters cannot be read."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_list_of_clusters_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch)
 
 
 def listed(name: str, engine: str) -> None:
-    """Put a cluster on the list that nobody has started."""
+    """Write a record for a cluster that does not exist."""
     record = records.ClusterRecord(
         name=name,
         engine=engine,

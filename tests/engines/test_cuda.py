@@ -1,4 +1,4 @@
-"""What the cuda engine knows without a GPU: what is there, what is asked, what it would give."""
+"""The cuda engine without a GPU: availability, plans and arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hyperplane.spec.settings import CudaSettings
 from hyperplane.spec.worker import WorkerSpec
 
 INTERFACE = Path(__file__).parents[1] / "golden" / "engines" / "cuda_interface.json"
-#: As published: eight threads on two cores.
+#: As in the documentation: eight threads on two cores.
 PUBLISHED: dict[str, Any] = {
     "num_workers": 1,
     "nprocs": 1,
@@ -37,7 +37,7 @@ Here = Callable[..., None]
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> Here:
-    """Say how many GPUs there are, and which packages are not."""
+    """Set the number of GPUs and the missing packages."""
 
     def say(count: int, visible: str | None = None, missing: tuple[str, ...] = ()) -> None:
         if visible is None:
@@ -80,7 +80,7 @@ class TestAvailable:
 
 
 class TestAuto:
-    """The local engine has no GPUs, so that auto goes on to the next."""
+    """The local engine has no GPUs, so "auto" takes the next engine."""
 
     @pytest.fixture(autouse=True)
     def _both(self) -> Any:
@@ -236,7 +236,7 @@ class TestArguments:
                 for of_dask in (LocalCluster, Nanny, Worker, GuardedCluster)
                 for name in inspect.signature(of_dask.__init__).parameters  # type: ignore[misc]
             ),
-            # Of our own subclasses.
+            # Methods of our subclasses.
             *("guard", "environ", "import_meanwhile"),
         }
         assert set(self.arguments(here)) - known == set()

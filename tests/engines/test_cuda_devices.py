@@ -1,4 +1,4 @@
-"""Which GPUs are here and may be used: what the driver, the kernel and a variable say."""
+"""Detection of GPUs by the driver, the kernel and CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hyperplane.engines.cuda.devices import Gpus
     [
         (2, None, ("0", "1")),
         (0, None, ()),
-        (0, "0,GPU-8932f937", ()),  # it makes no GPUs
+        (0, "0,GPU-8932f937", ()),  # more than are installed
         (4, "1", ("1",)),
         (4, "3, 1", ("3", "1")),
         (4, "GPU-8932f937,MIG-41b3359c", ("GPU-8932f937", "MIG-41b3359c")),
         (4, "", ()),
         (4, "-1", ()),
         (4, "NoDevFiles", ()),
-        (4, "0,9,1", ("0",)),  # CUDA stops at the first name that it cannot use
+        (4, "0,9,1", ("0",)),  # CUDA stops at the first invalid name
         (4, "0,0", ("0",)),
     ],
 )

@@ -1,4 +1,4 @@
-"""Ctrl-C at any line of a start on the engines that start clusters elsewhere: nothing is left."""
+"""Ctrl-C at any line of a start on remote engines leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def kubernetes(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPla
 
 
 def left() -> list[str]:
-    """What this process holds of clusters."""
+    """Everything that this process holds for clusters."""
     loops = [thread.name for thread in threading.enumerate() if "IO loop" in thread.name]
     schedulers = [each for each in Scheduler._instances if each.status != Status.closed]
     files = map(str, Path(tempfile.gettempdir()).rglob("*"))
@@ -136,14 +136,14 @@ def test_at_whatever_line_it_comes_nothing_is_left(
 ) -> None:
     plan = engine(world, monkeypatch)
     handler = signal.getsignal(signal.SIGINT)
-    for _ in range(2):  # the first one imports, too
+    for _ in range(2):  # the first start also imports
         whole = Lines()
         with whole.traced():
             client, cluster = hyperplane.start(plan)
         client.close()
         cluster.close()
         assert not world.runs
-    before = left()  # Dask's own folder for scratch folders stays
+    before = left()  # Dask's parent of scratch folders is not removed
     for number in range(1, whole.seen, max(1, whole.seen // scaled(8, 60))):
         lines = Lines(number)
         with lines.traced(), pytest.raises(KeyboardInterrupt):
@@ -192,4 +192,6 @@ def test_a_cluster_of_kubernetes_is_ours_when_the_answer_says_so(taken: bool) ->
         assert creating.cancelled() or creating.exception() is not None
         return resource
 
-    assert asyncio.run(interrupted()).ours is not taken  # else another's would be deleted
+    assert (
+        asyncio.run(interrupted()).ours is not taken
+    )  # otherwise another cluster would be deleted

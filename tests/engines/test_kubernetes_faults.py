@@ -1,4 +1,4 @@
-"""What cannot be is refused before anything is contacted, all at once."""
+"""Invalid requests are refused with all their faults before anything is contacted."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert "Kubernetes is contacted when a cluster starts" in reason
 
 
-def test_without_an_image_both_ways_to_give_one_are_told() -> None:
+def test_without_an_image_both_ways_to_set_one_are_named() -> None:
     with pytest.raises(hyperplane.RequestError) as caught:
         hyperplane.plan_cluster(engine="kubernetes")
     [fault] = caught.value.faults

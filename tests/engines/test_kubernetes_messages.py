@@ -1,4 +1,4 @@
-"""What Kubernetes says of pods, and what its API server refuses, in plain words."""
+"""Messages about pods and about refusals of the API server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hyperplane.spec.settings import KubernetesSettings
 
 
 def pod(name: str = "flights-worker-1", **state: Any) -> dict[str, Any]:
-    """A pod with one container in some state."""
+    """Return a pod with one container in a given state."""
     status = {"name": "worker", "ready": False, "restartCount": 0, "state": {}, **state}
     limits = {"limits": {"memory": "700000000"}}
     return {
@@ -102,7 +102,7 @@ def test_a_pod_without_a_node_says_what_is_lacking() -> None:
     assert pod_status.summary([one], []) == "Pods: 1 Pending. Unschedulable: no node matches"
 
 
-def test_a_quota_is_told_though_there_is_no_pod() -> None:
+def test_a_quota_is_reported_although_there_is_no_pod() -> None:
     refused = event("FailedCreate", "exceeded quota: memory")
     refused["involvedObject"] = {"kind": "ReplicaSet", "name": "flights-worker-1-abc"}
     assert "exceeded quota" in pod_status.summary([], [refused])
@@ -125,7 +125,7 @@ def test_pods_are_counted_by_what_they_do() -> None:
     assert not pod_status.has_ended(ending)
 
 
-def test_each_end_for_memory_is_told_once() -> None:
+def test_each_kill_for_memory_is_reported_once() -> None:
     ended = {"terminated": {"reason": "OOMKilled"}}
     first = pod_status.find_out_of_memory([pod(lastState=ended, restartCount=1)])
     again = pod_status.find_out_of_memory([pod(lastState=ended, restartCount=2)])
@@ -171,7 +171,7 @@ def test_no_configuration_of_kubectl(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_no_server_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))  # to the end, so that no other program takes the port
+        silent.bind(("127.0.0.1", 0))  # kept open, so that no other program takes the port
         name = {"name": "n"}
         server = f"https://127.0.0.1:{silent.getsockname()[1]}"
         content = {

@@ -1,4 +1,4 @@
-"""Starts that fail on a real Kubernetes: each says why in plain words, and leaves nothing."""
+"""Starts that fail on a real Kubernetes give the reason and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _nothing_is_left() -> Iterator[None]:
 
 
 def failure(options: dict[str, Any] | None = None, **arguments: Any) -> hyperplane.StartFailed:
-    """How a start fails."""
+    """Return the error of a start."""
     given = {"num_workers": 1, "nprocs": 1, "ram_gb_per_proc": 0.5, "timeout": 100, **arguments}
     given = {"cores_per_worker": 1, **given}
     with pytest.raises((hyperplane.StartFailed, hyperplane.StartTimeout)) as caught:

@@ -1,4 +1,4 @@
-"""What the slurm engine makes of Slurm's words; a program of the test answers as squeue would."""
+"""Messages of the slurm engine about jobs, with a fake squeue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def program(file: Path, text: str) -> None:
 
 @pytest.fixture
 def squeue(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A file; what is written to it is what squeue does."""
+    """The file of a fake squeue, to which a test writes the program."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     return tmp_path / "squeue"
 
@@ -75,7 +75,7 @@ def test_reasons_that_do_not_pass_end_a_start(
 @pytest.mark.parametrize(
     "reason", ["Resources", "Priority", "QOSMaxJobsPerUserLimit", "AssocGrpCpuLimit", "None"]
 )
-def test_reasons_that_pass_are_told(squeue: Path, tmp_path: Path, reason: str) -> None:
+def test_temporary_reasons_are_reported(squeue: Path, tmp_path: Path, reason: str) -> None:
     program(squeue, f"echo '7|PENDING|30:00|{reason}'")
     said = job_messages.StartupMonitor(lambda: {"flights-0": "7"}, tmp_path, lambda: {"7"})()
     assert said.startswith("squeue reports: 1 job PENDING")

@@ -1,4 +1,4 @@
-"""What goes wrong with a Slurm of the tests' own, and what is left when a cluster ends."""
+"""Failures on a Slurm of the tests, and what is left when a cluster ends."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def owner(tmp_path: Path, shared: Path) -> Iterator[subprocess.Popen[str]]:
-    """A program that starts a cluster of two jobs."""
+    """Start a program with a cluster of two jobs."""
     file = tmp_path / "owner.py"
     file.write_text(OWNER)
     variables = {
@@ -110,7 +110,7 @@ def test_jobs_end_when_their_owner_is_killed(owner: Any, shared: Path) -> None:
     owner.wait()
     until(lambda: queue() == {})
     with pytest.raises(hyperplane.EngineError, match="running: none"):
-        hyperplane.get_cluster("anything", "slurm")  # whoever looks next removes what is left
+        hyperplane.get_cluster("anything", "slurm")  # the next look-up removes leftovers
     (shared / os.uname().nodename).rmdir()
 
 
@@ -141,7 +141,7 @@ def test_a_cluster_that_gets_no_more_jobs_goes_on(
         client.wait_for_workers(2, timeout=120)
 
 
-def test_a_slurm_that_does_not_answer_at_the_end_is_told_of(
+def test_a_slurm_that_does_not_answer_at_the_end_is_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     client, cluster = start(num_workers=1)
@@ -154,7 +154,7 @@ def test_a_slurm_that_does_not_answer_at_the_end_is_told_of(
         patch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         cluster.close()
     assert f"did not confirm that jobs ended; run: scancel {number}" in caplog.text
-    until(lambda: queue() == {})  # its workers have no scheduler any more
+    until(lambda: queue() == {})  # its workers have lost their scheduler
 
 
 def test_an_idle_cluster_ends_by_itself(shared: Path) -> None:
@@ -192,7 +192,9 @@ def listening(pid: int) -> set[str]:
     return {one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN}
 
 
-def test_the_cluster_lets_in_nobody_without_its_key(network: tuple[str, str], shared: Path) -> None:
+def test_the_cluster_refuses_clients_without_its_key(
+    network: tuple[str, str], shared: Path
+) -> None:
     interface, host = network
     client, cluster = start(num_workers=1, engine_options={"interface": interface})
     with cluster, client:
@@ -235,7 +237,7 @@ cuda = click.Group("cuda", commands={"worker": main})
 
 
 def test_slurm_gives_a_gpu(tmp_path: Path) -> None:
-    """The GPU is a file that nobody computes with, and `dask cuda worker` runs `dask worker`."""
+    """The GPU is a dummy file, and `dask cuda worker` runs `dask worker`."""
     (tmp_path / "in_place_of_dask_cuda.py").write_text(DASK_CUDA)
     package = tmp_path / "in_place_of_dask_cuda-1.dist-info"
     package.mkdir()

@@ -1,4 +1,4 @@
-"""What the ssh engine says without a host: plans, renderings and refusals."""
+"""The ssh engine without hosts: plans, renderings and faults."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_more_nodes_than_hosts_says_what_to_do(nodes: int, asked: str) -> None:
     assert "use num_workers=1, or add hosts" in fault.advice
 
 
-def test_what_is_missing_is_told_for_python_and_for_the_command_line() -> None:
+def test_missing_hosts_are_explained_for_python_and_the_command_line() -> None:
     with pytest.raises(hyperplane.RequestError) as caught:
         _plan(engine_options={})
     [fault] = caught.value.faults
@@ -97,7 +97,7 @@ def test_what_is_missing_is_told_for_python_and_for_the_command_line() -> None:
     assert "--engine-options 'hosts=[a,b]'" in fault.advice
 
 
-def test_a_text_for_a_list_is_told_how_a_list_is_written() -> None:
+def test_a_text_for_a_list_is_answered_with_the_form_of_a_list() -> None:
     with pytest.raises(hyperplane.RequestError) as caught:
         _plan(engine_options={"hosts": "a"})
     [fault] = caught.value.faults

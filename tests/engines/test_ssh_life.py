@@ -1,4 +1,4 @@
-"""The ssh engine when hosts, nodes and programs end, and who can read what it sends."""
+"""The ssh engine when hosts, nodes or programs end, and the secrecy of its keys."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_node_that_goes_hands_over_its_results(nprocs: int) -> None:
 
 
 @pytest.mark.parametrize("nprocs", [1, 2])
-def test_a_lost_host_is_told_and_another_takes_its_place(
+def test_a_lost_host_is_reported_and_replaced(
     nprocs: int, network: HostNetwork, caplog: pytest.LogCaptureFixture
 ) -> None:
     client, cluster = hyperplane.start(plan(nprocs=nprocs, cores_per_worker=nprocs))
@@ -79,7 +79,7 @@ def test_nothing_is_readable_without_the_key_of_the_cluster(
         ]
         assert commands
         assert not any(b"PRIVATE KEY" in each for each in commands)
-        # Dask's own way, where the keys are in another coding.
+        # Dask's own cluster passes keys in another encoding.
         assert not any(b"INHERIT_CONFIG" in each for each in commands)
 
 

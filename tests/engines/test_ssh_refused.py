@@ -1,4 +1,4 @@
-"""What a user of the ssh engine sees when a host, a setting or a request is wrong."""
+"""Error messages of the ssh engine for wrong hosts, settings and requests."""
 
 from __future__ import annotations
 
