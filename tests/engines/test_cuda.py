@@ -44,8 +44,8 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Here:
             monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         else:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        monkeypatch.setattr(cuda_devices, "_installed", lambda root: count)
-        monkeypatch.setattr(cuda, "_is_there", lambda module: module not in missing)
+        monkeypatch.setattr(cuda_devices, "_count_installed", lambda root: count)
+        monkeypatch.setattr(cuda, "_is_installed", lambda module: module not in missing)
 
     return say
 

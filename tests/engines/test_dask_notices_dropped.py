@@ -115,7 +115,7 @@ def test_a_record_without_a_text_does_not_fail_where_it_is_written(dask_logger, 
 
 def test_a_cluster_may_be_released_while_another_is_held(dask_logger, monkeypatch):
     # As the garbage collector may do, in the same thread and at any line.
-    find, released = dask_notices._handlers_of_dask, []
+    find, released = dask_notices._dask_handlers, []
 
     def collecting(logger):
         if not released:
@@ -123,7 +123,7 @@ def test_a_cluster_may_be_released_while_another_is_held(dask_logger, monkeypatc
             dask_notices.release_quiet()
         return find(logger)
 
-    monkeypatch.setattr(dask_notices, "_handlers_of_dask", collecting)
+    monkeypatch.setattr(dask_notices, "_dask_handlers", collecting)
     holding = threading.Thread(target=dask_notices.hold_quiet, daemon=True)
     holding.start()
     holding.join(30)

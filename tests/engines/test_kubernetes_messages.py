@@ -200,7 +200,7 @@ async def _idle() -> None:
         dask_setup(scheduler)
         ask = scheduler.handlers["check_idle"]
         assert ask == scheduler.check_idle
-        assert ask() is not None, "nobody is there and nobody comes: the owner has died"
+        assert ask() is not None, "no worker and no client: the owner has died"
         async with Client(scheduler.address, asynchronous=True) as client:
             assert ask() is None, "its workers are on their way"
             async with Worker(scheduler.address, dashboard=False, **{"host": "127.0.0.1"}):
@@ -209,7 +209,7 @@ async def _idle() -> None:
                 assert first is not None
                 future = client.submit(sum, [1, 2])
                 assert await future == 3
-                assert [ask(), ask(), ask()] == [None] * 3, "somebody holds the result"
+                assert [ask(), ask(), ask()] == [None] * 3, "a client holds the result"
                 future.release()
                 while scheduler.tasks:
                     await asyncio.sleep(0.01)

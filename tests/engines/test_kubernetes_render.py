@@ -1,6 +1,6 @@
 """A plan is rendered as the expected resource, which an API server accepts.
 
-``HYPERPLANE_WRITE_GOLDEN=1 pytest tests/engines/test_kubernetes_render.py`` writes the golden files.
+``HYPERPLANE_WRITE_GOLDEN=1 pytest tests/engines/test_kubernetes_render.py`` writes golden files.
 """
 
 from __future__ import annotations

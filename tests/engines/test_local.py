@@ -1,4 +1,4 @@
-"""The contract of engines on the local engine, and tests of its own features."""
+"""The contract of engines on the local engine, and tests of its features."""
 
 from __future__ import annotations
 

@@ -218,14 +218,14 @@ def test_a_task_that_holds_the_interpreters_lock_for_long_ends(
     time.sleep(2.5)  # more than twice the time-to-live
     fifo.write_bytes(b"x")
     assert future.result(timeout=120) == pid
-    judge = guard._judge
+    renew = guard._renew_if_busy
 
     def noted(worker: Any, *activity: Any) -> None:
-        judge(worker, *activity)
+        renew(worker, *activity)
         silence = guard._silent[worker.address]
         at_work.append(silence.idle_since == silence.checked)
 
-    monkeypatch.setattr(guard, "_judge", noted)
+    monkeypatch.setattr(guard, "_renew_if_busy", noted)
     while not any(at_work):  # without a check during the computation if this process is delayed
         assert client.submit(compute_with_the_lock, 2, pure=False).result(timeout=240) == pid
     assert client.gather(held) == [1, 2]
@@ -250,7 +250,7 @@ def test_who_computes_is_spared_for_longer_than_who_waits(
     with caplog.at_level(logging.WARNING, busy.logger.name):
         for seconds in range(20, 2000, 15):
             clock.now = 1000.0 + seconds
-            guard._judge(worker, 17, share * seconds)
+            guard._renew_if_busy(worker, 17, share * seconds)
     assert (worker.last_seen == clock.now) is spared
     assert spared or worker.last_seen == pytest.approx(1000 + busy.WAITING_LIMIT, abs=15)
     [said] = caplog.messages  # once, for any number of checks

@@ -213,7 +213,7 @@ def test_a_stopped_holder_of_the_lock_delays_others_only_briefly(
 def test_a_process_forked_meanwhile_does_not_keep_the_lock() -> None:
     fcntl = pytest.importorskip("fcntl")
     folder = records.private_folder()
-    with records._exclusive():
+    with records._exclusive_lock():
         child = subprocess.Popen(["sleep", "30"], pass_fds=_open_on(folder))
     try:
         number = os.open(folder, os.O_RDONLY)

@@ -51,7 +51,7 @@ def clients() -> list[Client]:
 
 
 def nothing() -> str:
-    return "nobody knows why."
+    return "reason unknown."
 
 
 def join(

@@ -45,13 +45,13 @@ def gpus(root: Path = ROOT) -> Gpus:
     root : Path
         Parent of ``/proc``; tests replace it.
     """
-    installed = _installed(root)
+    installed = _count_installed(root)
     limit = os.environ.get(VARIABLE)
     everything = tuple(str(number) for number in range(installed))
-    return Gpus(installed, everything if limit is None else _named(limit, installed), limit)
+    return Gpus(installed, everything if limit is None else _parse_visible(limit, installed), limit)
 
 
-def _named(limit: str, installed: int) -> tuple[str, ...]:
+def _parse_visible(limit: str, installed: int) -> tuple[str, ...]:
     """Return the GPUs in ``CUDA_VISIBLE_DEVICES``; as CUDA does, stop at the first invalid name."""
     found: list[str] = []
     if not installed:
@@ -65,13 +65,13 @@ def _named(limit: str, installed: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _installed(root: Path) -> int:
+def _count_installed(root: Path) -> int:
     """Return the number of GPUs according to NVML, nvidia-smi or the kernel, in that order."""
-    return _by_nvml() or _by_nvidia_smi() or _by_kernel(root)
+    return _count_by_nvml() or _count_by_nvidia_smi() or _count_by_kernel(root)
 
 
-def _by_nvml() -> int:
-    library = _nvml()
+def _count_by_nvml() -> int:
+    library = _import_nvml()
     if library is None:
         return 0
     try:
@@ -86,7 +86,7 @@ def _by_nvml() -> int:
         library.nvmlShutdown()
 
 
-def _nvml() -> ModuleType | None:
+def _import_nvml() -> ModuleType | None:
     """Return the Python module of NVML, a dependency of dask-cuda, or None."""
     try:
         import pynvml  # type: ignore[import-not-found,unused-ignore]
@@ -96,7 +96,7 @@ def _nvml() -> ModuleType | None:
     return module
 
 
-def _by_nvidia_smi() -> int:
+def _count_by_nvidia_smi() -> int:
     program = shutil.which("nvidia-smi")
     if program is None:
         return 0
@@ -114,7 +114,7 @@ def _by_nvidia_smi() -> int:
     return sum(line.startswith("GPU ") for line in lines)
 
 
-def _by_kernel(root: Path) -> int:
+def _count_by_kernel(root: Path) -> int:
     try:
         return sum(1 for _ in (root / "proc/driver/nvidia/gpus").iterdir())
     except OSError:

@@ -39,8 +39,8 @@ class CudaEngine:
             return Availability(False, "dask-cuda runs on Linux only")
         found = cuda_devices.gpus()
         if not found.visible:
-            return Availability(False, _none_visible(found))
-        if not _is_there("dask_cuda"):
+            return Availability(False, _explain_none_visible(found))
+        if not _is_installed("dask_cuda"):
             return Availability(False, f"it needs dask-cuda: {INSTALL}")
         return Availability(True, f"{plural(len(found.visible), 'NVIDIA GPU')} on this machine")
 
@@ -75,10 +75,10 @@ class CudaEngine:
         found = cuda_devices.gpus()
         if not found.visible:  # the plan may be for another machine; a start reports it
             return []
-        faults = _packages(cast(CudaSettings, settings))
+        faults = _missing_packages(cast(CudaSettings, settings))
         asked = request.num_workers * request.ngpus
         if request.local_fit == "exact" and asked > len(found.visible):
-            faults.append(_too_many(request, found))
+            faults.append(_too_many_gpus(request, found))
         return faults
 
     def render(self, plan: ClusterPlan) -> str:
@@ -109,11 +109,11 @@ class CudaEngine:
         return attach(name, self.name)
 
 
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-def _none_visible(found: Gpus) -> str:
+def _explain_none_visible(found: Gpus) -> str:
     if found.installed:
         hidden = plural(found.installed, "NVIDIA GPU")
         return f"{VARIABLE}={found.limit!r} hides the {hidden} of this machine from this process"
@@ -123,7 +123,7 @@ def _none_visible(found: Gpus) -> str:
     )
 
 
-def _too_many(request: ClusterRequest, found: Gpus) -> Fault:
+def _too_many_gpus(request: ClusterRequest, found: Gpus) -> Fault:
     count = len(found.visible)
     asked = f"{request.num_workers} x {request.ngpus} = {request.num_workers * request.ngpus}"
     whose = "that this machine has" if found.limit is None else f"of {VARIABLE}={found.limit}"
@@ -134,7 +134,7 @@ def _too_many(request: ClusterRequest, found: Gpus) -> Fault:
     )
 
 
-def _packages(settings: CudaSettings) -> list[Fault]:
+def _missing_packages(settings: CudaSettings) -> list[Fault]:
     """Return a fault for each setting that needs a package which is not installed."""
     needs = {
         "dataframe_backend": ("dask_cudf", settings.dataframe_backend == "cudf", "'pandas'"),
@@ -151,5 +151,5 @@ def _packages(settings: CudaSettings) -> list[Fault]:
             INSTALL,
         )
         for name, (package, wanted, otherwise) in needs.items()
-        if wanted and not _is_there(package)
+        if wanted and not _is_installed(package)
     ]

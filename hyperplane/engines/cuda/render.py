@@ -53,14 +53,14 @@ def render(plan: ClusterPlan, worker: WorkerSpec) -> str:
         name=plan.name,
         machines=plural(plan.nodes, "machine"),
         layout=worker,
-        exports="\n".join(_exports(plan, settings)),
-        scheduler=_lines(_scheduler_options(plan, settings)),
+        exports="\n".join(_export_lines(plan, settings)),
+        scheduler=_join_options(_scheduler_options(plan, settings)),
         gpus=",".join(str(number) for number in range(worker.nprocs)),
-        worker=_lines(_worker_options(plan, worker, settings)),
+        worker=_join_options(_worker_options(plan, worker, settings)),
     )
 
 
-def _exports(plan: ClusterPlan, settings: CudaSettings) -> list[str]:
+def _export_lines(plan: ClusterPlan, settings: CudaSettings) -> list[str]:
     """Return ``export`` lines with the settings and variables of all processes."""
     ours = {
         "dataframe.backend": settings.dataframe_backend,
@@ -73,7 +73,7 @@ def _exports(plan: ClusterPlan, settings: CudaSettings) -> list[str]:
     return [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
 
 
-def _lines(options: Mapping[str, str | None]) -> str:
+def _join_options(options: Mapping[str, str | None]) -> str:
     """Return the options of a command, one per line; None marks an option without a value."""
     return " \\\n    ".join(
         f"--{name}" if value is None else f"--{name} {shlex.quote(value)}"

@@ -32,7 +32,7 @@ def requested_options(plan: ClusterPlan) -> dict[str, Any]:
     settings = cast(GatewaySettings, plan.settings)
     found = dict(settings.options)
     for name, quantity in settings.told.items():
-        value = _amount(quantity, plan)
+        value = _option_value(quantity, plan)
         if quantity == "environment":
             found[name] = {**value, **(settings.options.get(name) or {})}
         elif value is not None:
@@ -40,7 +40,7 @@ def requested_options(plan: ClusterPlan) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _amount(quantity: str, plan: ClusterPlan) -> Any:
+def _option_value(quantity: str, plan: ClusterPlan) -> Any:
     request = plan.request
     if quantity == "environment":
         return environment(plan)
@@ -57,7 +57,7 @@ def _amount(quantity: str, plan: ClusterPlan) -> Any:
         if request.scheduler_ram is None:
             return None
         size = parse_bytes(request.scheduler_ram)
-    return _whole_if_whole(size / _UNITS[quantity.rpartition("_")[2]])
+    return _to_int_if_whole(size / _UNITS[quantity.rpartition("_")[2]])
 
 
 def _cores(asked: str | float | None) -> float | None:
@@ -65,10 +65,10 @@ def _cores(asked: str | float | None) -> float | None:
     if isinstance(asked, str):
         thousandths = asked.strip().endswith("m")
         asked = float(asked.strip().rstrip("m")) / (1000 if thousandths else 1)
-    return None if asked is None else _whole_if_whole(asked)
+    return None if asked is None else _to_int_if_whole(asked)
 
 
-def _whole_if_whole(value: float) -> float:
+def _to_int_if_whole(value: float) -> float:
     return int(value) if value == int(value) else value
 
 

@@ -52,11 +52,11 @@ class GatewayIdleGuard(IdleGuard):
         self.began = time.monotonic()
         await super().start(scheduler)
 
-    def look(self) -> None:
+    def check_idle(self) -> None:
         """Check, and also stop a cluster that never had a worker."""
         if self.used_at is None and time.monotonic() - self.began > self.begin_within:
             self.used_at = self.began
-        super().look()
+        super().check_idle()
 
     def end(self) -> None:
         """Make the gateway stop the cluster; only the gateway can end all its processes."""
@@ -86,7 +86,7 @@ class SchedulerSettings(SchedulerPlugin):
             get("distributed.scheduler.no-workers-timeout")
         )
         scheduler.worker_ttl = parse_timedelta(get("distributed.scheduler.worker-ttl"))
-        _stop(scheduler, "worker-ttl")
+        _stop_callback(scheduler, "worker-ttl")
         if scheduler.worker_ttl:
             watch = PeriodicCallback(scheduler.check_worker_ttl, scheduler.worker_ttl * 1000)
             scheduler.periodic_callbacks["worker-ttl"] = watch
@@ -116,13 +116,13 @@ class NannySettings(NannyPlugin):
         nanny.pre_spawn_env.update(self.variables)
         nanny.env.update(self.variables)
         # The memory manager has already read its threshold; a new one reads it again.
-        _stop(nanny, "memory_monitor")
+        _stop_callback(nanny, "memory_monitor")
         limit = nanny.memory_manager.memory_limit
         nanny.memory_manager = NannyMemoryManager(nanny, memory_limit=cast(float, limit))
         nanny.start_periodic_callbacks()
 
 
-def _stop(server: Server, callback: str) -> None:
+def _stop_callback(server: Server, callback: str) -> None:
     """Stop and remove a periodic callback of a server, if it exists."""
     found = server.periodic_callbacks.pop(callback, None)
     if found is not None:

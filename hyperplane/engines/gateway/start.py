@@ -55,12 +55,12 @@ def start(plan: ClusterPlan) -> StartedCluster:
     try:
         gateway = server.open_gateway(connection)
     except EngineError as error:
-        raise _failed(error) from error
+        raise _start_failed(error) from error
     try:
         record = _reserve_record(plan, connection)
     except OSError as error:
         gateway.close()
-        raise _failed(error) from error
+        raise _start_failed(error) from error
     release = partial(release_cluster, plan.name, record.scratch)
     pending = _PendingCluster(gateway, plan, settings, release)
     try:
@@ -80,7 +80,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
     return StartedCluster(client, cast(Cluster, cluster))
 
 
-def _failed(error: Exception) -> StartFailed:
+def _start_failed(error: Exception) -> StartFailed:
     return StartFailed(ENGINE, str(error).removeprefix(f"engine {ENGINE}: "))
 
 

@@ -132,8 +132,8 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
             await self.resource.load()
         await self.resource.wait_for_scheduler(self._deadline)
         await self._reach_scheduler()
-        self.periodic_callbacks["look"] = PeriodicCallback(self._poll, POLL_INTERVAL * 1000)
-        self.periodic_callbacks["look"].start()
+        self.periodic_callbacks["poll"] = PeriodicCallback(self._poll, POLL_INTERVAL * 1000)
+        self.periodic_callbacks["poll"].start()
         self.status = Status.running
 
     async def _reach_scheduler(self) -> None:

@@ -95,14 +95,14 @@ def read_template(given: str) -> dict[str, Any]:
         if len(text) > LARGEST:
             raise ValueError(f"larger than {LARGEST} characters")
         content = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader, made narrower
-        return _pod(content)
+        return _validate_pod(content)
     except (OSError, ValueError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         allowed = "the path of a YAML file, or its text: a pod with spec.containers"
-        raise RequestError([Fault("worker_spec_yaml", _short(given), allowed, reason)]) from error
+        raise RequestError([Fault("worker_spec_yaml", _shorten(given), allowed, reason)]) from error
 
 
-def _pod(content: Any) -> dict[str, Any]:
+def _validate_pod(content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError("the template is not a mapping")
     if content.get("kind", "Pod") != "Pod":
@@ -167,6 +167,6 @@ def _overlay(ours: Any, theirs: Any, key: str = "") -> Any:
     return theirs
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     one_line = " ".join(text.split())
     return repr(one_line if len(one_line) <= 60 else one_line[:57] + "...")

@@ -14,7 +14,7 @@ from distributed.core import Status
 from distributed.scheduler import Scheduler, WorkerState
 from tornado.ioloop import PeriodicCallback
 
-from hyperplane.engines.guarded_cluster import GuardedCluster, link_here
+from hyperplane.engines.guarded_cluster import GuardedCluster, loopback_link
 from hyperplane.engines.slurm import queue as slurm_queue
 from hyperplane.engines.slurm.jobqueue import SLURMCluster, SLURMJob
 from hyperplane.errors import StartFailed
@@ -97,8 +97,8 @@ class PlannedJob(SLURMJob):
 
 def _sbatch_error(error: Exception) -> str:
     """Return the error output of a Slurm command from dask-jobqueue's exception."""
-    said = str(error).rpartition("stderr:\n")[2]
-    return "; ".join(line.strip() for line in said.splitlines() if line.strip())
+    output = str(error).rpartition("stderr:\n")[2]
+    return "; ".join(line.strip() for line in output.splitlines() if line.strip())
 
 
 class _WatchedCluster(SLURMCluster):
@@ -119,7 +119,7 @@ class _WatchedCluster(SLURMCluster):
     @property
     def dashboard_link(self) -> str:
         """Link to the dashboard, which listens on loopback only."""
-        return link_here(super().dashboard_link, self.scheduler_address)
+        return loopback_link(super().dashboard_link, self.scheduler_address)
 
     async def _start(self) -> None:
         await super()._start()
@@ -165,7 +165,7 @@ class _WatchedCluster(SLURMCluster):
     def adapt(self, *args: Any, **kwargs: Any) -> Any:
         """Scale with the work; a job is ended only when all its worker processes can be closed."""
         suffixes = tuple(self.new_spec.get("group", ()))
-        kwargs.setdefault("worker_key", partial(_job_of, suffixes=suffixes))
+        kwargs.setdefault("worker_key", partial(_job_name, suffixes=suffixes))
         return super().adapt(*args, **kwargs)
 
     async def _incomplete_jobs(self) -> dict[str, PlannedJob]:
@@ -227,7 +227,7 @@ class _WatchedCluster(SLURMCluster):
             await asyncio.sleep(0.2)
 
 
-def _job_of(worker: WorkerState, suffixes: tuple[str, ...]) -> str:
+def _job_name(worker: WorkerState, suffixes: tuple[str, ...]) -> str:
     name = str(worker.name)
     return name.rpartition("-")[0] if suffixes else name
 

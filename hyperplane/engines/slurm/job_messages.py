@@ -142,7 +142,7 @@ def explain_end(
         )
     if status.state == "COMPLETED" and (early := lifetime(settings)) is not None:
         return (
-            f"{job} retired {_time(early)} after its start, before its time limit of "
+            f"{job} retired {_format_duration(early)} after its start, before its time limit of "
             f"{status.limit} ({_walltime(settings)}); its results were moved to workers with more "
             f"time, if there were any. Set a longer walltime; {_REPLACE}"
         )
@@ -156,9 +156,9 @@ def explain_end(
 def _walltime(settings: SlurmSettings) -> str:
     if settings.walltime is None:
         return "hyperplane.engines.slurm.walltime is not set, so this is the partition's limit"
-    return f"hyperplane.engines.slurm.walltime is {_time(seconds_of(settings.walltime))}"
+    return f"hyperplane.engines.slurm.walltime is {_format_duration(seconds_of(settings.walltime))}"
 
 
-def _time(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     whole = timedelta(seconds=round(seconds))
     return plural(round(seconds), "second") if seconds < 120 else str(whole)

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 
 @contextmanager
-def _ctrl_c_as_it_is() -> Iterator[None]:
+def _keep_sigint_handler() -> Iterator[None]:
     """Ignore calls of ``signal.signal`` for SIGINT in this thread during the block."""
     real, here = signal.signal, threading.get_ident()
 
@@ -31,7 +31,7 @@ def _ctrl_c_as_it_is() -> Iterator[None]:
         signal.signal = real
 
 
-with _ctrl_c_as_it_is():
+with _keep_sigint_handler():
     from dask_jobqueue.slurm import SLURMCluster, SLURMJob
 
 __all__ = ["SLURMCluster", "SLURMJob"]

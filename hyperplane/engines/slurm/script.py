@@ -134,7 +134,7 @@ def _directives(plan: ClusterPlan, settings: SlurmSettings, own: Path) -> list[s
         "ntasks": 1,
         "cpus-per-task": math.ceil(worker.cores_per_worker),
         "mem": f"{job_memory(plan, settings)}M",
-        "time": None if settings.walltime is None else _time(seconds_of(settings.walltime)),
+        "time": None if settings.walltime is None else _format_time(seconds_of(settings.walltime)),
         "gres": f"gpu:{worker.ngpus}" if worker.ngpus else None,
         "partition": settings.partition,
         "account": settings.account,
@@ -145,7 +145,7 @@ def _directives(plan: ClusterPlan, settings: SlurmSettings, own: Path) -> list[s
     return [*options, *settings.extra_directives]
 
 
-def _time(seconds: int) -> str:
+def _format_time(seconds: int) -> str:
     minutes, second = divmod(seconds, 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}"

@@ -20,7 +20,7 @@ import asyncssh
 from distributed.core import Status
 from distributed.utils import format_dashboard_link
 
-from hyperplane.engines.guarded_cluster import GuardedCluster, link_here
+from hyperplane.engines.guarded_cluster import GuardedCluster, loopback_link
 from hyperplane.engines.remote_process import node_name
 from hyperplane.engines.ssh.hosts import SshConnections
 from hyperplane.engines.ssh.nodes import HostProcess, HostWorkers
@@ -60,7 +60,7 @@ class GuardedSSHCluster(GuardedCluster):
         workers: dict[str, Any] = {}
         for number, host in enumerate(self._places[:nodes]):
             place = self._places[:number].count(host)
-            workers[f"node-{number}"] = _on(host, template, place)
+            workers[f"node-{number}"] = _node_spec(host, template, place)
         super().__init__(workers=workers, **kwargs)
 
     async def _start(self) -> None:
@@ -110,7 +110,7 @@ class GuardedSSHCluster(GuardedCluster):
     def dashboard_link(self) -> str:
         """Link to the dashboard, as seen from this machine."""
         if self._forward is None:
-            return link_here(str(super().dashboard_link), self.scheduler_address)
+            return loopback_link(str(super().dashboard_link), self.scheduler_address)
         return str(format_dashboard_link("127.0.0.1", self._forward.get_port()))
 
     def new_worker_spec(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class GuardedSSHCluster(GuardedCluster):
             if spec["options"]["host"] == host
         ]
         place = next(number for number in range(len(taken) + 1) if number not in taken)
-        return {name: _on(host, template, place)}
+        return {name: _node_spec(host, template, place)}
 
     def _new_worker_name(self, worker_number: int) -> str:
         return f"node-{worker_number}"
@@ -181,5 +181,5 @@ class GuardedSSHCluster(GuardedCluster):
                 await self._hosts.close()
 
 
-def _on(host: str, template: Mapping[str, Any], place: int) -> dict[str, Any]:
+def _node_spec(host: str, template: Mapping[str, Any], place: int) -> dict[str, Any]:
     return {**template, "options": {**template["options"], "host": host, "place": place}}

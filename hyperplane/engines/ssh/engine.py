@@ -31,7 +31,7 @@ class SshEngine:
 
     def available(self) -> Availability:
         """Return whether asyncssh is installed; hosts are contacted when a cluster starts."""
-        missing = [name for name in ("asyncssh", "cryptography") if not _is_there(name)]
+        missing = [name for name in ("asyncssh", "cryptography") if not _is_installed(name)]
         if missing:
             needs = " and ".join(missing)
             return Availability(False, f"it needs {needs}: pip install 'hyperplane[ssh]'")
@@ -101,5 +101,5 @@ class SshEngine:
         return attach(name, self.name)
 
 
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None

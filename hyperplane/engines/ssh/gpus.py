@@ -21,7 +21,7 @@ def gpu_fault(config: Mapping[str, Any]) -> str:
         return ""
     if importlib.util.find_spec("dask_cuda") is None:
         return "GPUs need dask-cuda there: pip install 'hyperplane[gpu]'"
-    visible = _visible()
+    visible = _visible_gpus()
     if len(_assigned(config, visible)) == config["ngpus"]:
         return ""
     before = config["place"] * config["ngpus"]
@@ -37,7 +37,7 @@ def nannies(config: Mapping[str, Any], security: Security) -> list[Nanny]:
     from dask_cuda import CUDAWorker
 
     # dask-cuda starts a process for each visible GPU.
-    os.environ[VARIABLE] = ",".join(_assigned(config, _visible()))
+    os.environ[VARIABLE] = ",".join(_assigned(config, _visible_gpus()))
     names = config["names"]
     # dask-cuda appends the same numbers to the name of a node with several GPUs.
     name = names[0] if len(names) == 1 else names[0].rpartition("-")[0]
@@ -45,7 +45,7 @@ def nannies(config: Mapping[str, Any], security: Security) -> list[Nanny]:
     return cast("list[Nanny]", worker.nannies)
 
 
-def _visible() -> list[str]:
+def _visible_gpus() -> list[str]:
     """Return the GPUs that this user may use, named as in ``CUDA_VISIBLE_DEVICES``."""
     limit = os.environ.get(VARIABLE)
     if limit is not None:

@@ -120,11 +120,11 @@ def explain_error(error: BaseException, settings: SshSettings) -> str:
         reason = getattr(error, "strerror", None) or error
         return f"no ssh server at port {port} ({reason}); check {_SECTION}.port"
     if isinstance(error, OSError | asyncssh.Error):
-        return f"{error or type(error).__name__}; check {_SECTION}.{_setting(error, settings)}"
+        return f"{error or type(error).__name__}; check {_SECTION}.{_setting_of(error, settings)}"
     raise error
 
 
-def _setting(error: BaseException, settings: SshSettings) -> str:
+def _setting_of(error: BaseException, settings: SshSettings) -> str:
     """Return the name of the setting that an error is about."""
     file = getattr(error, "filename", None)
     if file is None:

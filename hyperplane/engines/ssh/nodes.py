@@ -84,11 +84,11 @@ class HostProcess(ProcessInterface):
                 self._read_reply(process), left if left > 0 else self._patience
             )
         except TimeoutError as error:
-            raise self._failed(f"not ready within {self._patience:g} s") from error
+            raise self._start_error(f"not ready within {self._patience:g} s") from error
         if "addresses" not in answer:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(process.wait_closed(), 2)
-            raise self._failed(answer.get("fault"))
+            raise self._start_error(answer.get("fault"))
         [self.address, *_] = answer["addresses"]
         self.cores, self.dashboard_port = answer["cores"], answer["dashboard"]
         self._reading.append(asyncio.create_task(self._read(process.stdout)))
@@ -105,7 +105,7 @@ class HostProcess(ProcessInterface):
             self._log.append(line.rstrip())
         return {}
 
-    def _failed(self, fault: str | None) -> StartFailed:
+    def _start_error(self, fault: str | None) -> StartFailed:
         tail = "\n".join(self._log)
         if fault is None and "No module named" in tail:
             name = tail.rpartition("No module named")[2].split()[0].strip("'\")(")
@@ -134,9 +134,9 @@ class HostProcess(ProcessInterface):
         self.ended.set()
         if self.status == Status.running:
             self.status = Status.closed
-            self._lost()
+            self._on_lost()
 
-    def _lost(self) -> None:
+    def _on_lost(self) -> None:
         """Handle that the process ended without :meth:`close`."""
 
     async def close(self) -> None:
@@ -185,7 +185,7 @@ class HostWorkers(HostProcess):
         own = {"scheduler": scheduler, "names": self.names, "place": place}
         super().__init__(config={**config, **own}, **common)
 
-    def _lost(self) -> None:
+    def _on_lost(self) -> None:
         cluster = self._cluster() if hasattr(self, "_cluster") else None
         if cluster is not None and cluster.status == Status.running:
             cluster.forget(self)

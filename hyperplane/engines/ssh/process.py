@@ -96,11 +96,11 @@ async def _serve(config: dict[str, Any]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
     threading.Thread(
-        target=_end_with_the_connection,
+        target=_stop_with_connection,
         args=(lambda: loop.call_soon_threadsafe(stop.set),),
         daemon=True,
     ).start()
-    servers = _servers(config)
+    servers = _create_servers(config)
     starting: asyncio.Future[Any] = asyncio.gather(*servers)
     ended: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
     await asyncio.wait({starting, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -123,7 +123,7 @@ async def _serve(config: dict[str, Any]) -> None:
     await asyncio.gather(*(server.close() for server in servers), return_exceptions=True)
 
 
-def _servers(config: dict[str, Any]) -> list[Any]:
+def _create_servers(config: dict[str, Any]) -> list[Any]:
     common = {**config["options"], "security": make_security(config["tls"])}
     if config["role"] == "scheduler":
         return [Scheduler(**common)]
@@ -145,7 +145,7 @@ async def _add_guards(
         await guard.start(scheduler)
 
 
-def _end_with_the_connection(stop: Callable[[], object]) -> None:
+def _stop_with_connection(stop: Callable[[], object]) -> None:
     sys.stdin.read()  # returns when the connection is closed
     stop()
     threading.Event().wait(GRACE)

@@ -54,7 +54,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
     hosts = SshConnections(settings)
     common = {
         "hosts": hosts,
-        "python": _python(settings),
+        "python": _python_path(settings),
         "patience": plan.request.timeout,
         "deadline": began + plan.request.timeout,
     }
@@ -68,8 +68,12 @@ def start(plan: ClusterPlan) -> StartedCluster:
             scheduler=_scheduler(plan, settings, tls, common),
             worker={
                 "cls": HostWorkers,
-                "options": {**common, "group": _group(plan), "config": _worker_config(plan, tls)},
-                **({"group": _group(plan)} if _group(plan) else {}),
+                "options": {
+                    **common,
+                    "group": _process_suffixes(plan),
+                    "config": _worker_config(plan, tls),
+                },
+                **({"group": _process_suffixes(plan)} if _process_suffixes(plan) else {}),
             },
             silence_logs=logging.WARNING,
             security=remote_process.make_security(tls),
@@ -101,7 +105,7 @@ def describe(plan: ClusterPlan) -> dict[str, Any]:
     """Return what would run on which host, without secrets."""
     settings = cast(SshSettings, plan.settings)
     config = _worker_config(plan, {})
-    command = [_python(settings), "-m", "hyperplane.engines.ssh.process"]
+    command = [_python_path(settings), "-m", "hyperplane.engines.ssh.process"]
     remote = plan.request.scheduler_deploy_mode == "remote"
     return {
         "scheduler": {
@@ -130,11 +134,11 @@ def _warn_of_few_cores(cluster: GuardedSSHCluster, plan: ClusterPlan) -> None:
         logger.warning("%s for the %s of a node; they share them", named, plural(threads, "thread"))
 
 
-def _python(settings: SshSettings) -> str:
+def _python_path(settings: SshSettings) -> str:
     return settings.python or sys.executable
 
 
-def _group(plan: ClusterPlan) -> list[str]:
+def _process_suffixes(plan: ClusterPlan) -> list[str]:
     processes = plan.worker.nprocs
     return [f"-{number}" for number in range(processes)] if processes > 1 else []
 
