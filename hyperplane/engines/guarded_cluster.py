@@ -1,4 +1,4 @@
-"""Base class of clusters whose scheduler runs in this process, with idle and busy-worker guards.
+"""Mixin for clusters with a scheduler in this process: idle and busy-worker guards.
 
 The guards need subclasses of Dask's classes, because Dask reads some settings in this process while
 it works: ``lost-worker-timeout`` when a worker leaves, others while it builds the scheduler.

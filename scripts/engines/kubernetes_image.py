@@ -1,4 +1,4 @@
-"""Write the two images of the test cluster from this machine's files, without Docker or registry.
+"""Write the images of the test cluster from this machine's files, without Docker.
 
 ``kubernetes_image.py FOLDER`` writes ``FOLDER/pause.tar`` and ``FOLDER/dask.tar``. The second has
 only the Python that runs this script, the packages of :data:`WANTED` and their dependencies in the

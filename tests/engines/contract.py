@@ -1,4 +1,4 @@
-"""Tests that every engine must pass; each engine's tests subclass them and start small clusters."""
+"""Tests that every engine must pass; the tests of each engine subclass them."""
 
 from __future__ import annotations
 

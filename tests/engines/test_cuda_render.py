@@ -1,4 +1,4 @@
-"""The script for several machines: compared with a golden file, and run with a fake ``dask``.
+"""The script for several machines: a golden file, and a run with a fake ``dask``.
 
 ``HYPERPLANE_WRITE_GOLDEN=1 pytest tests/engines/test_cuda_render.py`` writes the golden files;
 that of dask-cuda's options only if dask-cuda is installed.

@@ -1,4 +1,4 @@
-"""Settings that a cluster applies to Dask's configuration, and those that it does not change."""
+"""Settings that a cluster applies to Dask's configuration, and those it leaves alone."""
 
 from __future__ import annotations
 

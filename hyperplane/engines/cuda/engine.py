@@ -1,4 +1,4 @@
-"""The cuda engine: dask-cuda's LocalCUDACluster, one worker process on each GPU of this machine."""
+"""The cuda engine: dask-cuda's LocalCUDACluster with one worker process on each GPU."""
 
 from __future__ import annotations
 

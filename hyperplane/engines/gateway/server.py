@@ -1,4 +1,4 @@
-"""Requests to a gateway server: connection settings, time limits, and explanations of errors."""
+"""Requests to a gateway server: connection settings, time limits, explained errors."""
 
 from __future__ import annotations
 

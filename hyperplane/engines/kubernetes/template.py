@@ -36,7 +36,7 @@ def parse_selector(asked: Mapping[str, str] | str) -> dict[str, str]:
 
     Examples
     --------
-    >>> selector("disk=ssd, zone=a")
+    >>> parse_selector("disk=ssd, zone=a")
     {'disk': 'ssd', 'zone': 'a'}
     """
     if isinstance(asked, str):

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 
-def main_preparation() -> dict[str, str]:
+def spawn_preparation() -> dict[str, str]:
     """Return the data with which ``multiprocessing.spawn.prepare`` runs the main module.
 
     The result is empty if the main module has no file, as in a notebook, or if the call does not

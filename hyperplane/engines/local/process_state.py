@@ -117,7 +117,7 @@ class WorkerEnvironment(dict[str, str]):
     variables : mapping
         Variables of the worker in addition to those of this process.
     main : mapping
-        How the main module's definitions are run, see :func:`main_module.preparation`.
+        How the main module's definitions are run, see :func:`main_module.spawn_preparation`.
     """
 
     def __init__(self, variables: Mapping[str, str], main: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Subclasses of dask-jobqueue's SLURMCluster and SLURMJob that run a plan and monitor its jobs."""
+"""Subclasses of dask-jobqueue's classes that run a plan and monitor its jobs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _sbatch_error(error: Exception) -> str:
 
 
 class _WatchedCluster(SLURMCluster):
-    """SLURMCluster that checks its jobs and replaces or reports those that ended."""
+    """SLURMCluster that monitors its jobs, and reports and drops those that ended."""
 
     def __init__(self, *, first_jobs: int, explain: Callable[..., str], **kwargs: Any) -> None:
         self._first_jobs = first_jobs

@@ -166,8 +166,9 @@ def summary(statuses: Mapping[str, SlurmJobStatus], numbers: int) -> str:
 
     Examples
     --------
-    >>> waits = Told("PENDING", "Resources", "30:00")
-    >>> summary({"1": waits, "2": waits, "3": Told("RUNNING", "None", "30:00")}, asked=4)
+    >>> waits = SlurmJobStatus("PENDING", "Resources", "30:00")
+    >>> runs = SlurmJobStatus("RUNNING", "None", "30:00")
+    >>> summary({"1": waits, "2": waits, "3": runs}, asked=4)
     '2 jobs PENDING (Resources), 1 job RUNNING, 1 job gone'
     """
     counts = Counter(map(str, statuses.values()))

@@ -20,7 +20,7 @@ def gpu_fault(config: Mapping[str, Any]) -> str:
     if not config.get("ngpus"):
         return ""
     if importlib.util.find_spec("dask_cuda") is None:
-        return "GPUs need dask-cuda there: pip install 'hyperplane[gpu]'"
+        return "GPUs need dask-cuda on this host: pip install 'hyperplane[gpu]'"
     visible = _visible_gpus()
     if len(_assigned(config, visible)) == config["ngpus"]:
         return ""

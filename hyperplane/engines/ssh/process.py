@@ -1,4 +1,4 @@
-"""Program on the hosts of the ssh engine: runs a scheduler, or the worker processes of one node.
+"""Program on hosts of the ssh engine: a scheduler, or the worker processes of one node.
 
 It reads its configuration, with key pair and settings, as one line from standard input, so that
 none of it is in a process list or on a disk. It replies with one line when it is ready, and ends
