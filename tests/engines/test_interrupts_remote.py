@@ -179,7 +179,7 @@ def test_a_cluster_of_kubernetes_is_ours_when_the_answer_says_so(taken: bool) ->
     async def create(kind: str, content: Any, version: str) -> Any:
         await asyncio.sleep(10 * SHORT)
         if taken:
-            raise hyperplane.StartFailed(ENGINE, "the name already exists")
+            raise hyperplane.StartFailed(ENGINE, "the name is already in use")
         return {}
 
     async def interrupted() -> DaskClusterResource:

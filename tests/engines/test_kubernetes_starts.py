@@ -104,7 +104,7 @@ def test_a_name_that_is_taken() -> None:
     kubectl("-n", "dask-operator", "scale", "deployment/operator", "--replicas=0")
     try:
         kubectl("-n", NAMESPACE, "create", "-f", "-", text=json.dumps(taken))
-        assert "the name already exists" in str(failure(name="taken"))
+        assert "the name is already in use" in str(failure(name="taken"))
         assert clusters() == ["daskcluster.kubernetes.dask.org/taken"], "it is not ours to delete"
     finally:
         kubectl("-n", NAMESPACE, "delete", "daskcluster", "taken", "--ignore-not-found")

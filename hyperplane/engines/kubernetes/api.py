@@ -191,7 +191,7 @@ def _describe_refusal(status: int, message: str, doing: str, namespace: str) -> 
             "in config/kubernetes/rbac.yaml; ask for them, or use another namespace"
         )
     if status == 409:
-        return f"the name already exists {where}: {message}. Use another name"
+        return f"the name is already in use {where}: {message}. Use another name"
     if status == 422:
         return f"the API server refuses the manifest ({doing}): {message}"
     return f"the API server answered {status} ({doing}): {message}"
