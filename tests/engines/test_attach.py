@@ -43,7 +43,7 @@ def test_a_cluster_whose_owner_is_stopped_is_an_error_in_time(
     try:
         assert program.stdout.readline() == "ready\n"
         os.kill(program.pid, signal.SIGSTOP)
-        advice = f"does not answer within 2 s.*kill -CONT {program.pid}"
+        advice = f"did not answer within 2 s.*kill -CONT {program.pid}"
         with monkeypatch.context() as patch:
             patch.setattr(attach, "ANSWER_WITHIN", 2.0)
             with pytest.raises(hyperplane.EngineError, match=advice):

@@ -125,7 +125,7 @@ def test_the_scheduler_shows_its_pages_on_loopback_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "variables", "wrong"),
     [
-        (("scheduler",), {}, "TLS_CA: file of the certificate of the authority"),
+        (("scheduler",), {}, "TLS_CA: file with the certificate of the authority"),
         (("worker",), KEYS, "SCHEDULER: address of the scheduler"),
         ((), KEYS, "usage:"),
     ],

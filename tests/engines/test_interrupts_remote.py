@@ -96,7 +96,7 @@ def gateway(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
     patch.setattr(gateway_start, "Client", partial(OpenClient, world=world))
     patch.setattr(gateway_start._PendingCluster, "check_sizes", lambda begun, client: None)
     patch.setattr(gateway_options, "fill_options", lambda asked, plan: None)
-    patch.setattr(gateway_start, "WatchedGatewayCluster", SimpleNamespace(of=there.cluster_of))
+    patch.setattr(gateway_start, "WatchedGatewayCluster", SimpleNamespace(create=there.cluster_of))
     return hyperplane.plan_cluster(
         engine="gateway", engine_options={"address": there.address}, **ONE
     )

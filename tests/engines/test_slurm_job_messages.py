@@ -97,7 +97,7 @@ def test_a_job_that_ends_early_ends_the_start_with_what_it_printed(
     ("incomplete", "ends"),
     [
         ({"8"}, "Raise timeout to wait longer, or request less"),
-        ({"7", "8"}, "the end of what job 7 printed:\nworker speaks"),
+        ({"7", "8"}, "last lines of the output of job 7:\nworker speaks"),
     ],
 )
 def test_advice_is_about_jobs_whose_workers_are_missing(
@@ -125,7 +125,7 @@ def test_advice_is_about_jobs_whose_workers_are_missing(
         (
             SlurmJobStatus("COMPLETED", "None", "30:00"),
             "30 minutes",
-            r"left 0:28:00 after.*handed over",
+            r"retired 0:28:00 after.*moved to workers",
         ),
         (SlurmJobStatus("OUT_OF_MEMORY", "None", "30:00"), None, "more memory.*ram_gb_per_proc"),
         (SlurmJobStatus("NODE_FAIL", "None", "30:00"), None, "node that failed"),

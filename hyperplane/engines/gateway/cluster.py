@@ -85,7 +85,7 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
     settings_key: str = ""
 
     @classmethod
-    def of(
+    def create(
         cls,
         gateway: Gateway,
         name: str,

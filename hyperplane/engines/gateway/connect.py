@@ -90,7 +90,7 @@ def _attach(
             handle, {key: value for key, value in settings if not key.startswith("gateway.")}
         )
     try:
-        cluster = WatchedGatewayCluster.of(
+        cluster = WatchedGatewayCluster.create(
             gateway, gateway_name, partial(restore_client_settings, handle), owner=False
         )
     except BaseException:

@@ -124,7 +124,7 @@ class _PendingCluster:
         self.name = server.call(self.gateway, "submit", asked)
         with interrupts.allow_interrupts():
             self._wait_for_scheduler(began)
-        self.cluster = WatchedGatewayCluster.of(
+        self.cluster = WatchedGatewayCluster.create(
             self.gateway, self.name, self.release, owner=True, within=self.remaining(began)
         )
         return self.cluster

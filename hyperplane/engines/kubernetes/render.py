@@ -36,7 +36,11 @@ _PLAIN = re.compile("[A-Za-z][A-Za-z0-9./-]+")
 def render(plan: ClusterPlan) -> str:
     """Return the resource as YAML; it contains no secrets."""
     found: str = yaml.dump(
-        manifest(plan), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf")
+        manifest(plan),
+        Dumper=_DaskClusterDumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=float("inf"),
     )
     return found
 
@@ -238,7 +242,7 @@ def _module_source(package: str, module: str) -> str:
     return (resources.files(package) / module).read_text(encoding="utf-8")
 
 
-class _Dumper(yaml.SafeDumper):
+class _DaskClusterDumper(yaml.SafeDumper):
     """YAML dumper that quotes ambiguous texts and writes no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -250,4 +254,4 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 
-_Dumper.add_representer(str, _represent_text)
+_DaskClusterDumper.add_representer(str, _represent_text)

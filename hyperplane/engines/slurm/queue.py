@@ -161,19 +161,19 @@ def _parse_line(line: str) -> tuple[str, SlurmJobStatus]:
     return job, SlurmJobStatus(state, reason, limit)
 
 
-def summary(statuses: Mapping[str, SlurmJobStatus], numbers: int) -> str:
+def summary(statuses: Mapping[str, SlurmJobStatus], total: int) -> str:
     """Return a line that counts jobs by state.
 
     Examples
     --------
     >>> waits = SlurmJobStatus("PENDING", "Resources", "30:00")
     >>> runs = SlurmJobStatus("RUNNING", "None", "30:00")
-    >>> summary({"1": waits, "2": waits, "3": runs}, asked=4)
+    >>> summary({"1": waits, "2": waits, "3": runs}, total=4)
     '2 jobs PENDING (Resources), 1 job RUNNING, 1 job gone'
     """
     counts = Counter(map(str, statuses.values()))
-    if numbers > len(statuses):
-        counts["gone"] = numbers - len(statuses)
+    if total > len(statuses):
+        counts["gone"] = total - len(statuses)
     return ", ".join(
         f"{count} {'job' if count == 1 else 'jobs'} {state}" for state, count in counts.items()
     )
