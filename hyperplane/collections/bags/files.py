@@ -55,14 +55,14 @@ def find_files(
     RequestError
         With every URL that matches no file, and every file of unknown format.
     """
-    found = listing.find(urls, storage_options, sized=False)
-    first = {file.store.system: file for file in reversed(found)}
+    files = listing.find(urls, storage_options, sized=False)
+    first = {file.store.system: file for file in reversed(files)}
     if len(first) > 1:
-        asked = " and ".join(repr(file.url) for file in reversed(first.values()))
+        given = " and ".join(repr(file.url) for file in reversed(first.values()))
         advice = "make one bag for each and join them with dask.bag.concat"
-        raise RequestError([Fault("urls", asked, "URLs of one file system", advice)])
-    return found, kind if kind is not None else format_of(
-        found, FORMATS, "or write format='json' or format='text'"
+        raise RequestError([Fault("urls", given, "URLs of one file system", advice)])
+    return files, kind if kind is not None else format_of(
+        files, FORMATS, "or write format='json' or format='text'"
     )
 
 
@@ -78,12 +78,13 @@ def split_into_partitions(files: Sequence[File], blocksize: int | None) -> list[
     Parameters
     ----------
     files : sequence of File
+        The files.
     blocksize : int, optional
         Bytes of text in a partition. By default four partitions per thread, of 8 to 64 MB.
 
     Returns
     -------
-    list of tuple of Span
+    list of tuple of TextByteRange
 
     Examples
     --------

@@ -66,7 +66,7 @@ def test_flatten_is_true_or_false(flag):
     assert faults_of(flatten=flag)["flatten"].allowed == "True or False"
 
 
-def test_what_is_lazy_shows_a_misspelt_name_in_its_result():
+def test_what_is_lazy_shows_a_misspelled_name_in_its_result():
     assert count_by(bag(), "idd").compute(scheduler="sync") == [(None, 3)]
     made = select(bag(), fields=["idd"]).compute(scheduler="sync")
     assert made == [{"idd": None}] * 3
