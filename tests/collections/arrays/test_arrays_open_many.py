@@ -1,4 +1,4 @@
-"""open_zarr_many against xarray opening the same stores one by one."""
+"""``open_zarr_many`` compared with xarray opening the same stores one by one."""
 
 from __future__ import annotations
 
