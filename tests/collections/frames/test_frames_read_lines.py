@@ -21,7 +21,7 @@ def _small(monkeypatch):
     monkeypatch.setattr(partition_sizes, "MIN_PARTITION_SIZE", 1)
     monkeypatch.setattr(samples, "HEAD", 3_000)
     monkeypatch.setattr(samples, "EXCERPT", 100)
-    monkeypatch.setattr(samples, "GLANCE", 1_000)
+    monkeypatch.setattr(samples, "SHORT_HEAD", 1_000)
     monkeypatch.setattr(text_errors, "STEP", 1_000)
     with dask.config.set(scheduler="sync"):
         yield
