@@ -73,7 +73,11 @@ def count_by(bag: Bag, key: str | Callable[[Any], Any]) -> Bag:
     name = f"count-by-{tokenize(bag, key)}"
     partial = f"{name}-part"
     source = get_bag_source(bag)
-    path = _path_in_files(key, source.fields) if source and source.settings.kind == "json" else None
+    path = (
+        _find_path_in_files(key, source.fields)
+        if source and source.settings.kind == "json"
+        else None
+    )
     tasks: dict[Any, Any] = {}
     if source is not None and path is not None and ColumnFilter(source.where).is_whole:
         dependencies = []
@@ -102,7 +106,7 @@ def _find_key_faults(key: Any) -> list[Fault]:
     return [Fault("key", repr(key)[:80], "the name of a field, or a function of a record")]
 
 
-def _path_in_files(key: Any, fields: FieldSelection | None) -> str | None:
+def _find_path_in_files(key: Any, fields: FieldSelection | None) -> str | None:
     """Return the path of the key in the files; None if it is not a field of their lines."""
     if not isinstance(key, str) or fields is None:
         return key if isinstance(key, str) else None
@@ -198,7 +202,7 @@ def _count_partition(
             kind = (
                 kind
                 or conditions.types.get(path)
-                or _infer_kind(settings, byte_range, offset, chunk, get)
+                or _infer_value_type(settings, byte_range, offset, chunk, get)
             )
             chunk_counts = _count_columns(settings, chunk, conditions, path, kind, counter)
             refusals_left -= chunk_counts is None
@@ -211,7 +215,7 @@ def _count_partition(
     return counts
 
 
-def _infer_kind(
+def _infer_value_type(
     settings: ReadSettings, byte_range: Any, offset: int, chunk: bytes, get: FieldGetter
 ) -> Any:
     """Return the type of the first value, to try on the others; string if that is null."""

@@ -33,16 +33,16 @@ def _naming_file(byte_range: TextByteRange, store: Any) -> Iterator[None]:
 
 
 def _describe_truncation(byte_range: TextByteRange) -> str:
-    return f"its {byte_range.packing} data ends early: the file is truncated; copy it again"
+    return f"its {byte_range.compression} data ends early: the file is truncated; copy it again"
 
 
 @contextmanager
 def _open_unpacked(store: Any, byte_range: TextByteRange) -> Iterator[Any]:
-    with store.open(byte_range.path, "rb") as raw, unpacked(raw, byte_range.packing) as opened:
+    with store.open(byte_range.path, "rb") as raw, unpacked(raw, byte_range.compression) as opened:
         yield opened
 
 
-def chunks(store: Any, byte_range: TextByteRange) -> Iterator[tuple[int, bytes]]:
+def read_chunks(store: Any, byte_range: TextByteRange) -> Iterator[tuple[int, bytes]]:
     """Yield chunks of whole lines, each with its offset in the uncompressed file.
 
     A line belongs to the range that contains its first byte. Only the last line of a file may
@@ -92,7 +92,7 @@ def _whole_lines(file: Any, byte_range: TextByteRange) -> Iterator[tuple[int, by
         yield offset, b"".join(pending)
 
 
-def line_number(store: Any, byte_range: TextByteRange, offset: int) -> int:
+def find_line_number(store: Any, byte_range: TextByteRange, offset: int) -> int:
     """Return the number, from 1, of the line at an offset of the uncompressed file.
 
     Reads the file up to that offset.

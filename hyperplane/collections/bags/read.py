@@ -16,7 +16,7 @@ from dask.highlevelgraph import HighLevelGraph
 from hyperplane.collections.bags import files
 from hyperplane.collections.bags.files import BagPartition
 from hyperplane.collections.bags.graph import BagSource, get_bag_source, lazy_task, read_bag
-from hyperplane.collections.bags.lines import chunks
+from hyperplane.collections.bags.lines import read_chunks
 from hyperplane.collections.bags.records import (
     BadLine,
     LineCounter,
@@ -202,7 +202,7 @@ def bad_records(bag: Bag) -> Bag:
 
 def _count_lines_before(settings: ReadSettings, part: BagPartition, above: int) -> int:
     """Return the number of lines of a file up to the end of a byte range."""
-    return above + sum(chunk.count(b"\n") for _, chunk in chunks(settings.store, part[0]))
+    return above + sum(chunk.count(b"\n") for _, chunk in read_chunks(settings.store, part[0]))
 
 
 class _BadLineCollector(LineCounter):
@@ -222,7 +222,7 @@ def _read_bad_lines(
     counter = _BadLineCollector(settings, part)
     for byte_range in part:
         line = 1 + (before if byte_range.start else 0)
-        for offset, chunk in chunks(settings.store, byte_range):
+        for offset, chunk in read_chunks(settings.store, byte_range):
             for _ in parse_lines(settings, byte_range, offset, chunk, counter):
                 pass  # good records
             for bad in counter.all:

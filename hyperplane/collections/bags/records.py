@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hyperplane.collections.bags.files import BagPartition, TextByteRange
-from hyperplane.collections.bags.lines import chunks, line_number
+from hyperplane.collections.bags.lines import find_line_number, read_chunks
 from hyperplane.collections.bags.messages import describe_files, shorten
 from hyperplane.errors import BadLines, BadLinesWarning
 from hyperplane.units import plural
@@ -75,7 +75,7 @@ class LineCounter:
         )
 
     def _line_number(self, bad: BadLine) -> int:
-        return line_number(self.settings.store, bad.byte_range, bad.offset) + bad.after
+        return find_line_number(self.settings.store, bad.byte_range, bad.offset) + bad.after
 
     def _make_error(self, first: BadLine, lines: int) -> BadLines:
         number = self._line_number(first)
@@ -105,7 +105,7 @@ def read_partition(settings: ReadSettings, part: BagPartition) -> Iterator[Any]:
     """Yield the records of a partition, reading lazily."""
     counter = LineCounter(settings, part)
     for byte_range in part:
-        for offset, chunk in chunks(settings.store, byte_range):
+        for offset, chunk in read_chunks(settings.store, byte_range):
             yield from parse_lines(settings, byte_range, offset, chunk, counter)
     counter.close()
 

@@ -17,7 +17,7 @@ from hyperplane.collections.bags.kernel import (
     iterate_chunks,
     read_columns,
 )
-from hyperplane.collections.bags.lines import line_number
+from hyperplane.collections.bags.lines import find_line_number
 from hyperplane.collections.bags.records import LineCounter, ReadSettings, parse_lines
 from hyperplane.collections.bags.types import (
     MAX_EXACT,
@@ -139,7 +139,7 @@ def _parse_records(
 
     def locate(position: int) -> str:
         """Return the line number of a record, found by parsing the chunk again."""
-        number = line_number(settings.store, byte_range, offset)
+        number = find_line_number(settings.store, byte_range, offset)
         for line in chunk.split(b"\n"):
             matched = parse_lines(
                 settings, byte_range, offset, line + b"\n", LineCounter(settings, ())

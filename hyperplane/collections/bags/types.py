@@ -100,7 +100,7 @@ def infer_type(name: str, values: Sequence[Any]) -> str | Fault:
         return "float64" if all(map(is_exact, present)) else "object"
     if len(examples) > 1:
         both = ", ".join(f"{family} such as {as_json(value)}" for family, value in examples.items())
-        nested = "values with parts" in examples
+        nested = "lists or mappings" in examples
         advice = f"write types={{{name!r}: {'object' if nested else 'string'!r}}}"
         return Fault(f"types[{name!r}]", both, "one type", advice)
     family = next(iter(examples), "")
@@ -108,7 +108,7 @@ def infer_type(name: str, values: Sequence[Any]) -> str | Fault:
         if any(not -(2**63) <= value < 2**63 for value in present):
             return "object"
         return "Int64" if some_null else "int64"
-    if family == "truth values":
+    if family == "booleans":
         return "boolean" if some_null else "bool"
     if family == "text":
         return _infer_text(present)
@@ -116,8 +116,8 @@ def infer_type(name: str, values: Sequence[Any]) -> str | Fault:
 
 
 def _family(value: Any) -> str:
-    known = {int: "numbers", float: "fractions", bool: "truth values", str: "text"}
-    return known.get(type(value), "values with parts")
+    known = {int: "numbers", float: "fractions", bool: "booleans", str: "text"}
+    return known.get(type(value), "lists or mappings")
 
 
 def _infer_text(present: list[str]) -> str:
@@ -221,7 +221,7 @@ def make_type_error(column: BagColumn, value: Any, where: str) -> WrongType:
         better = {"int64": "Int64", "bool": "boolean"}[column.kind]
     elif isinstance(value, float) and column.kind in ("int64", "Int64"):
         better = "float64"
-    elif _family(value) == "values with parts" or column.kind in ("string", "float64"):
+    elif _family(value) == "lists or mappings" or column.kind in ("string", "float64"):
         better = "object"
     elif type(value) is int and column.kind in ("int64", "Int64"):
         better = "object"  # too large
